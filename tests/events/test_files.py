@@ -199,6 +199,28 @@ def test_a_file_that_git_puts_back_is_told_as_restored() -> None:
     assert known_files(script.turns) == []
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git stash show -p -- a.py",
+        "git restore -S a.py",
+        "git checkout -b release.next",
+        "git checkout feature -- a.py",
+    ],
+)
+def test_what_git_does_not_put_back_is_not_told_as_restored(command: str) -> None:
+    script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "x", "new_string": "y"}, "ok")
+    script.call("Bash", {"command": f"cd /srv && {command}"}, "")
+    assert lines_in(script)[0] == "`/srv/a.py`: edited"
+
+
+def test_a_file_that_could_not_be_written_was_not_changed() -> None:
+    command = "cat > /srv/a.py <<'EOF'\nnew = 1\nEOF"
+    script = Script().call("Bash", {"command": command}, "bash: /srv/a.py: Permission denied", is_error=True)
+    assert lines_in(script) == []
+    assert known_files(script.turns) == []
+
+
 def test_a_file_whose_changes_git_stashes_is_told_as_stashed_until_they_are_back() -> None:
     script = Script().call("Edit", {"file_path": "/srv/docs/a.md", "old_string": "x", "new_string": "y"}, "ok")
     script.call("Bash", {"command": "cd /srv && git stash push -u -m 'docs' -- docs/a.md"}, "Saved working directory")

@@ -214,6 +214,13 @@ def test_the_end_of_a_turn_that_the_user_questions_is_told_as_questioned(reply: 
     ]
 
 
+@pytest.mark.parametrize("reply", ["But wait, there is more to add.", "Wrong branch name in the CI config; fix that."])
+def test_a_request_that_adds_something_questions_nothing(reply: str) -> None:
+    script = Script().user("Why does it fail?").assistant("The cache of the index is stale.").user(reply)
+    script.assistant("On it.").call("Bash", {"command": "ls"}, "a.py")
+    assert "questioned" not in "\n".join(sections_of(script)[Section.DONE])
+
+
 def test_git_in_another_repository_says_nothing_of_this_one() -> None:
     script = Script().user("Compare them.")
     for name in ("a", "b"):

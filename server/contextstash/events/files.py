@@ -19,6 +19,7 @@ from contextstash.events.shell import (
     staged_files,
     written_by_script,
 )
+from contextstash.outputs.run_outcomes import has_any
 from contextstash.safety.sanitize import MARKER
 
 
@@ -100,13 +101,16 @@ MAX_LISTING = 20_000
 """Characters of an output that are searched for files that are not there."""
 
 
+_REFUSALS = ("No such file", "Permission denied", "Read-only file system", "Is a directory")
+
+
 def _in_vain(call: Call, use: FileUse) -> bool:
-    """Whether the command tried to read a file that is not there; it may have read others."""
-    if use.verb != "read" or call.output is None or "No such file" not in call.output.text:
+    """Whether the command says that it could not read or write a file; it may have done so with others."""
+    if call.output is None or call.command is None or not has_any(call.output.text, _REFUSALS):
         return False
     name = use.path.rpartition("/")[2]
     lines = call.output.text[:MAX_LISTING].split("\n")
-    return any("No such file" in line and name in line for line in lines)
+    return any(name in line and has_any(line, _REFUSALS) for line in lines)
 
 
 _PATH_KEYS = (

@@ -34,7 +34,8 @@ _TAKES_BACK = re.compile(
 
 _OBJECTS = re.compile(
     r"\W*(?:(?:hm+|well|sorry|wait|ok|okay|oh|ah)\b[,. …]*){0,2}(?:no\b(?![ ,]+(?:problem|worries|need|rush))|nope\b"
-    r"|(?:wrong|incorrect)\b|not (?:true|correct|right|quite)\b|but\b|are you sure\b|i['’]?m questioning\b"
+    r"|(?:wrong|incorrect)(?= *(?:[.,:;!]|$))|not (?:true|correct|right|quite)\b|are you sure\b"
+    r"|but (?:why|you said|is(?:n['’]?t)? (?:it|this|that)|(?:this|that) (?:is|can|does))(?!\w)|i['’]?m questioning\b"
     r"|that(?:['’]s| is| was| isn['’]t) (?:wrong|incorrect|not)\b|i (?:don['’]?t|do not) (?:think|agree)\b"
     r"|you(?:['’]re| are) (?:wrong|mistaken)|you (?:also )?said\b|why would\b|nein\b|falsch\b|das stimmt nicht"
     r"|c['’]est faux|不对|错了|違)",

@@ -156,9 +156,14 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
 
 def _put_back(how: str, words: Sequence[str]) -> list[str]:
     """The files whose changes Git takes away, by name. Without `--`, `git checkout` may name a branch."""
-    if how == "restore" and "--staged" in words and "--worktree" not in words:
+    if how == "restore" and {"--staged", "-S"} & {*words} and not {"--worktree", "-W"} & {*words}:
         return []
-    named = words[words.index("--") + 1 :] if "--" in words else () if how == "stash" else words
+    if how == "stash" and words[0] not in ("push", "save"):
+        return []
+    marked = words.index("--") if "--" in words else 0
+    if how == "checkout" and (words[0] in ("-b", "-B", "--orphan") or words[:marked] not in ([], ["HEAD"])):
+        return []  # a new branch, or the texts of another revision
+    named = words[marked + 1 :] if "--" in words else () if how == "stash" else words
     return [word for word in named if _FILE_LIKE.match(word) and _ENDING.search(word)]
 
 
