@@ -22,7 +22,7 @@ def main() -> None:
             # Anything else, such as --help or a mistake, is for the command line.
             if client in HOOKED and part and len(options) == 2 * len(given) and given.keys() <= {"--db", "--part"}:
                 _run_and_end(client, given.get("--db"), part)
-        case ["window", client] if not client.startswith("-"):
+        case ["window", ("claude-code" | "opencode" | "pi") as client]:
             _answer_and_end(client)
     from contextstash.cli.app import run
 

@@ -166,8 +166,8 @@ def uninstall(client: str, scope: Scope, **confirmed: bool) -> None:
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
     elif _written(changes, apply_uninstall, **confirmed):
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
-        folders = [folder for folder in (data_folder(), user_config_folder() / "contextstash") if folder.exists()]
-        click.echo(f"What is left, if you want to delete it too: {shlex.join(map(str, folders))}")
+        if folders := [each for each in (data_folder(), user_config_folder() / "contextstash") if each.exists()]:
+            click.echo(f"What is left, if you want to delete it too: {shlex.join(map(str, folders))}")
 
 
 def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, dry_run: bool, diff: bool) -> bool:

@@ -201,6 +201,10 @@ def _clients(_: Location | None = None) -> Findings:
     for client in clients():
         if client.has_plugin(machine):
             installed += 1
+            if client.bundle and (gone := client.bundle.gone(machine)):
+                advice = f"contextstash uninstall {client.name}; contextstash install {client.name}"
+                yield Finding(f"{client.name} (plugin)", "wrong", f"its folder {gone} is gone: nothing loads", advice)
+                continue
             off = client.bundle.off(machine) if client.bundle else None
             says = (
                 "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"

@@ -207,9 +207,12 @@ def decrypt(db: Location | None) -> None:
     The setting encryption_key is removed from your own settings: new databases are not encrypted any more.
     """
     from contextstash.configuration.database import key_source, read_key, shown
-    from contextstash_storage.sqlite.database_file import convert
+    from contextstash_storage.sqlite.database_file import begins_encrypted, convert
 
     path, place = _file(db), key_source(os.environ)
+    if place is None and not begins_encrypted(path):
+        echo(f"{path} is not encrypted.")
+        return
     if place is None:
         raise BadInputError(f"No setting says where the key is: contextstash config set {SETTING}=… ({PLACES}).")
     done = convert(path, read_key(place), encrypt=False)

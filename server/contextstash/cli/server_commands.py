@@ -71,6 +71,10 @@ def serve(
     """
     if path is not None and follow is None:
         raise BadInputError("PATH is the folder of transcripts: pass --follow too.")
+    if follow is not None:
+        from contextstash.clients.client import client
+
+        client(follow)  # a client that is not known is said at once, not at the first call
     if http is None and (over_http["public_url"] is not None or over_http["stateful"]):
         raise BadInputError("--public-url and --stateful are for a server over HTTP: pass --http HOST:PORT too.")
     if over_http["oauth_issuer"] is not None and over_http["public_url"] is None:

@@ -272,6 +272,18 @@ def _has_plugin(machine: Machine) -> bool:
     return isinstance(enabled, dict) and enabled.get(PLUGIN) is True
 
 
+def _gone(machine: Machine) -> Path | None:
+    """The folder of our marketplace as Claude Code has noted it, if it is not there any more."""
+    from contextstash.clients.configuration_files import value_at
+
+    known = _settings(machine.home / ".claude" / "plugins" / "known_marketplaces.json")
+    for markets in (known, _settings(_SETTINGS(machine, "user")).get("extraKnownMarketplaces")):
+        path = value_at(markets, (MARKET, "source", "path"))
+        if isinstance(path, str):
+            return None if Path(path).exists() else Path(path)
+    return None
+
+
 def _mods_off(machine: Machine) -> str | None:
     """Why Claude Code does not load our mod, which answers its compactions; None if it may."""
     for path in (_SETTINGS(machine, "user"), *(Path(folder, "managed-settings.json") for folder in MANAGED)):
@@ -326,6 +338,7 @@ CLIENTS = (
             },
             database=("env", "CONTEXTSTASH_DB"),
             traces=_noted_by_client,
+            gone=_gone,
             off=_mods_off,
             does="our plugin: the MCP server, the hooks, and the mod that answers compactions",
         ),

@@ -203,13 +203,14 @@ PROGRAM = 'const PROGRAM = ["contextstash"]\nconst OPTIONS = []\n'
 class Bundle:
     """A plugin with server, hooks and all, which a client loads from a folder of this package. It is installed by
     `values` at places in `file`, for the user alone; `database` is the place for the database that it uses, `traces`
-    are places in files in which the client then notes it. `off` says why the client does not load all of it, None if it
-    does."""
+    are places in files in which the client then notes it. `gone` is the folder that it is loaded from, if that is not
+    there any more; `off` says why the client does not load all of it, None if it does."""
 
     file: Callable[[Machine], Path]
     values: Mapping[tuple[str, ...], Any]
     database: tuple[str, ...]
     traces: Callable[[Machine], Sequence[tuple[Path, tuple[str, ...]]]]
+    gone: Callable[[Machine], Path | None]
     off: Callable[[Machine], str | None]
     does: str
 

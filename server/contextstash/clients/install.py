@@ -172,8 +172,15 @@ def _bundle(bundle: Bundle, machine: Machine, database: Location | None) -> Piec
 
 
 def _trace(path: Path, keys: Sequence[str]) -> Piece:
-    """What the client itself has noted of our plugin. Nothing is added there."""
-    return Piece(path, "json", lambda data: None, "", lambda data: remove(data, keys), "without its note of our plugin")
+    """What the client itself has noted of our plugin. Nothing is added there, and the mapping that it stood in stays:
+    Claude Code takes a list of plugins without one for damaged."""
+
+    def take(data: MutableMapping[str, Any]) -> None:
+        around = value_at(data, keys[:-1])
+        if isinstance(around, MutableMapping):
+            around.pop(keys[-1], None)
+
+    return Piece(path, "json", lambda data: None, "", take, "without its note of our plugin")
 
 
 def _hooks(client: Client, scope: Scope, machine: Machine, command: Sequence[str], options: Sequence[str]) -> Piece:

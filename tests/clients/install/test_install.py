@@ -377,10 +377,21 @@ def test_what_claude_code_noted_of_our_plugin_leaves_with_it(contextstash: Comma
     folder = contextstash.folder / ".claude" / "plugins"
     folder.mkdir()
     (folder / "known_marketplaces.json").write_text('{"contextstash": {}, "market": {}}')
-    (folder / "installed_plugins.json").write_text(json.dumps({"version": 2, "plugins": {PLUGIN: [], "other": []}}))
+    (folder / "installed_plugins.json").write_text(json.dumps({"version": 2, "plugins": {PLUGIN: []}}))
     run(contextstash, "uninstall", "claude-code", "--yes")
     assert "contextstash" not in "".join(file.read_text() for file in folder.iterdir())
-    assert json.loads((folder / "installed_plugins.json").read_text())["plugins"] == {"other": []}
+    assert json.loads((folder / "installed_plugins.json").read_text())["plugins"] == {}
+
+
+def test_doctor_says_that_the_folder_of_the_plugin_is_gone(contextstash: CommandLine) -> None:
+    run(contextstash, "install", "claude-code", "--yes")
+    folder = contextstash.folder / ".claude" / "plugins"
+    folder.mkdir()
+    source = {"source": "directory", "path": str(contextstash.folder / "checkout")}
+    (folder / "known_marketplaces.json").write_text(json.dumps({"contextstash": {"source": source}}))
+    assert "checkout is gone: nothing loads" in contextstash.run("doctor").stdout
+    (contextstash.folder / "checkout").mkdir()
+    assert "is gone" not in contextstash.run("doctor").stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the program is a shell script")
