@@ -179,7 +179,7 @@ async def _import_session(stash: Stash, path: Path, session: str | None) -> Impo
 def _print(results: Sequence[Imported]) -> None:
     new = [result for result in results if result.error is None and result.recorded]
     if new:
-        rows = [(result.session_id, result.recorded, result.file) for result in new[:MAX_ROWS]]
+        rows = [(result.session_id, result.recorded, Path(result.file).name) for result in new[:MAX_ROWS]]
         print_table(["session", "new", "file"], rows)
     if len(new) > MAX_ROWS:
         click.echo(f"and {counted(len(new) - MAX_ROWS, 'more transcript')}; --json lists all")
