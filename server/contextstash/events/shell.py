@@ -50,7 +50,7 @@ _RUNNER = re.compile(
 def as_run(command: str) -> str:
     """A command as it was run, its lines joined, without comments before it; of a here-document only its mark, and of
     a script in its arguments the number of lines."""
-    shell = _COMMENTS.sub("", _parted(command[:MAX_SCANNED], "<<…")[0].strip())
+    shell = _COMMENTS.sub("", without_heredocs(command[:MAX_SCANNED], "<<…")[0].strip())
     shell = _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
     return _LINE_END.sub("; ", shell).strip()
 
@@ -78,7 +78,7 @@ _FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
 
 def files_of_command(command: str) -> Iterator[FileUse]:
     """The files that a command reads, writes or runs."""
-    shell, bodies = _parted(command[:MAX_TEXT])
+    shell, bodies = without_heredocs(command[:MAX_TEXT])
     shell = shell[:MAX_SCANNED]
     written = [
         (sign, path)
@@ -94,17 +94,6 @@ def files_of_command(command: str) -> Iterator[FileUse]:
         yield from _files_of_words(_words(part), None if written else text)
 
 
-_INDENTED = re.compile(r"^[ \t]+\w{1,40}[ \t]*$|^\w{1,40}[ \t]+$", re.MULTILINE)
-
-
-def _parted(command: str, mark: str = " ") -> tuple[str, list[str]]:
-    """The command without its here-documents, and their lines. Only a delimiter alone in its line ends one, with tabs
-    before it behind `<<-`: without it, all that follows is in the file, and nothing of it is run."""
-    exact = command if "<<-" in command else _INDENTED.sub(lambda line: f"{line.group()}\0", command)
-    shell, lines = without_heredocs(exact, mark)
-    return shell.replace("\0", ""), [line.removesuffix("\0") for line in lines]
-
-
 def _words(part: str) -> list[str]:
     try:
         return shlex.split(part)
@@ -117,7 +106,7 @@ def staged_files(command: str) -> list[str]:
     are not in the conversation."""
     if "git add " not in command:
         return []
-    shell, _ = _parted(command[:MAX_TEXT])
+    shell, _ = without_heredocs(command[:MAX_TEXT])
     parts = [_words(part) for part in _COMMAND.findall(shell[:MAX_SCANNED])]
     named = [word for words in parts if words[:2] == ["git", "add"] for word in words[2:] if _FILE_LIKE.match(word)]
     return [path for path in named if "." in path.rpartition("/")[2].strip(".")]
@@ -195,7 +184,7 @@ _SWEEPS = re.compile(
 
 def sweep_of(command: str) -> tuple[str, tuple[str, ...]] | None:
     """What a command runs that may change files, and those that it names; without any, it may be all."""
-    found = _SWEEPS.search(_parted(command[:MAX_SCANNED])[0])
+    found = _SWEEPS.search(without_heredocs(command[:MAX_SCANNED])[0])
     return (found[1], tuple(path for path in _words(found[2]) if _ENDING.search(path))) if found else None
 
 
@@ -231,7 +220,7 @@ TO_THE_END = 10_000_000
 
 def range_of(command: str) -> tuple[int, int] | None:
     """The first line and the number of lines that a command prints of a file; None if it does not say it."""
-    shell = _WENT.sub("", _parted(command)[0].strip())
+    shell = _WENT.sub("", without_heredocs(command)[0].strip())
     if re.search(r"&&|\|\||[;\n]", shell):
         return None
     begun, count = 1, TO_THE_END

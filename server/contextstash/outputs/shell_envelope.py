@@ -107,13 +107,16 @@ def without_json_envelopes(text: str) -> str:
 
 
 def without_heredocs(command: str, mark: str = " ") -> tuple[str, list[str]]:
-    """The command with a `mark` in place of its here-documents, and the text of these."""
+    """The command with a `mark` in place of its here-documents, and the lines of these. Only a delimiter alone in its
+    line ends one, with tabs before it behind `<<-`: without it, all that follows is in the file, and nothing of it is
+    run."""
+    may_be_indented = "<<-" in command
     kept: list[str] = []
     bodies: list[str] = []
     closing: str | None = None
     for line in command.split("\n"):
         if closing is not None:
-            if line.strip() == closing:
+            if (line.strip() if may_be_indented else line.strip("\r")) == closing:
                 closing = None
             else:
                 bodies.append(line)
