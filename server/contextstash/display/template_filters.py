@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from contextstash.display.visible_text import cut
+from contextstash.display.visible_text import cut, in_page
 from contextstash.outputs.counts import amount, counted
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from markdown_it import MarkdownIt
 
 ADDRESSES = ("link", "image", "autolink", "linkify", "reference", "html_block", "html_inline")
@@ -84,7 +85,7 @@ LEVERS = {
 """The levers of a receipt in words, gains before losses."""
 
 
-FILTERS: Mapping[str, Callable[..., Any]] = {
+_FILTERS: Mapping[str, Callable[..., Any]] = {
     "thousands": thousands,
     "amount": amount,
     "dollars": dollars,
@@ -96,3 +97,20 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "plural": counted,
     "seer": seer,
 }
+
+
+def environment(package: str, **filters: Callable[..., Any]) -> Environment:
+    """The templates of a package and those of this one, with these filters too. Every text is escaped, and a name that
+    is not given is an error."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("contextstash.display")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=in_page,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {**_FILTERS, **filters}
+    return made

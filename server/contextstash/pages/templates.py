@@ -9,14 +9,13 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from contextstash import __version__
 from contextstash.display.blocks import Shown, shown
-from contextstash.display.template_filters import FILTERS
-from contextstash.display.visible_text import in_page
+from contextstash.display.template_filters import environment
 from contextstash.events.requests import without_host_text
 from contextstash.results import ShownMessage
 from contextstash.safety.sanitize import one_line
@@ -36,17 +35,9 @@ def page(request: Request, name: str, *, code: int = 200, **values: Any) -> Resp
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("contextstash.pages"), PackageLoader("contextstash.display")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=in_page,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {**FILTERS, "shown": _shown, "matches": matches, "gist": gist}
-    environment.globals |= {"link": _link, "message_link": _message_link, "version": __version__}
-    return environment
+    made = environment("contextstash.pages", shown=_shown, matches=matches, gist=gist)
+    made.globals |= {"link": _link, "message_link": _message_link, "version": __version__}
+    return made
 
 
 def _link(*parts: object, **query: object) -> str:

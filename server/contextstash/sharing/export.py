@@ -9,13 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from contextstash import __version__
 from contextstash.display import style_sheet
 from contextstash.display.blocks import Shown, shown
-from contextstash.display.template_filters import FILTERS, seer
-from contextstash.display.visible_text import in_page
+from contextstash.display.template_filters import environment, seer
 from contextstash.results import ContextStatus, ShownMessage, ShownSummary
 
 if TYPE_CHECKING:
@@ -47,18 +44,8 @@ async def shown_messages(stash: Stash, session_id: str) -> AsyncIterator[tuple[S
 
 async def html_pieces(stash: Stash, session_id: str) -> AsyncIterator[str]:
     """The page, in pieces."""
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader("contextstash.sharing"), PackageLoader("contextstash.display")]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=in_page,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {**FILTERS, "shown": _shown}
-    head, summaries, messages = (
-        environment.get_template(name) for name in ("head.html", "summary.html", "message.html")
-    )
+    templates = environment("contextstash.sharing", shown=_shown)
+    head, summaries, messages = map(templates.get_template, ("head.html", "summary.html", "message.html"))
     status = await stash.context_status(session_id)
     seer = seer_of(status)
     yield head.render(status=status, version=__version__, style=style_sheet())
