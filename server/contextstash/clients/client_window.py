@@ -120,7 +120,7 @@ async def _recorded(client: str, stash: Stash, asked: Mapping[str, Any]) -> tupl
         folder = None if files is None else files.folder(Path.home())
         path = None if folder is None else await asyncio.to_thread(own_file, named, client, [folder])
         for file in find_transcripts(client, path)() if path else ():
-            report = await ingest(stash, file, level=False)
+            report = await ingest(stash, file, reduce=None)
             recorded += report.recorded
             if file.stem == f"agent-{agent}" if agent else file == path:
                 session_id = report.session_id

@@ -178,14 +178,13 @@ async def ingest(
     *,
     reader: Reader | None = None,
     on_progress: Callable[[int], None] | None = None,
-    reduce: bool = True,
-    level: bool = True,
+    reduce: bool | None = True,
     wanted: bool = False,
 ) -> IngestReport:
     """Record what is new in this transcript since it was read last. Safe to repeat, and to interrupt at any point.
 
     `on_progress` is called with the bytes read, with 0 for a transcript that is read whole. Without `reduce` no prune
-    or compaction of the session starts automatically; without `level` nor is the session's level logged, for which the
+    or compaction of the session starts automatically; with None the session's level is not logged either, for which the
     table of models is loaded (0.2 s). If the user asked for it, it is `wanted`: also a session that was deleted is
     recorded. Raises BadInputError if no reader recognizes the transcript, OSError if it cannot be read, and
     what the stash raises.
@@ -197,7 +196,7 @@ async def ingest(
     report = IngestReport(session_id=None)
     async with aclosing(_chunks(path, reader, cursor)) as chunks:
         async for chunk in chunks:
-            report = await _record(stash, chunk, report, reduce=reduce if level else None, wanted=wanted)
+            report = await _record(stash, chunk, report, reduce=reduce, wanted=wanted)
             if report.deleted:
                 break
             if on_progress is not None:

@@ -46,9 +46,9 @@ _TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call. `arguments` is empty if the call's text is not a JSON object. `output` is None if there is no
-    result, and `ended` is whether the assistant went on without it: it will not come. `seq` is the message with the
-    result, or with the call if there is no result."""
+    """A tool call. `arguments` is empty if the call's text is not a JSON object. `output` is None
+    without a result, and `ended` is then whether the assistant went on: it will not come. `seq` is the message with the
+    result, or else with the call."""
 
     seq: int
     tool: str

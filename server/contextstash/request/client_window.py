@@ -36,10 +36,9 @@ sessions (bench.windows) cost 0.518 of no compaction, with the client's own and 
 40,000 tokens 0.571; of the replies 3.1, 4.2 and 3.1 % lacked something after one search."""
 
 HANDOFF_SHARE = 0.8
-"""The share of it that the hand-off takes at most; the newest messages take the rest. Measured before the last
-changes to the hand-off: with 0.7 the sessions above cost 0.519 and 5.0 % of the replies lacked something, with 0.8
-0.517 and 4.8, with 0.9 0.529 and 5.4; with 0.6 an eighth
-fewer of the next edits had all old lines in view."""
+"""The share of it that the hand-off takes at most; the newest messages take the rest. Measured before the last changes
+to the hand-off: with 0.7 the sessions above cost 0.519 and 5.0 % of the replies lacked something, with 0.8 0.517 and
+4.8, with 0.9 0.529 and 5.4; with 0.6 an eighth fewer of the next edits had all old lines in view."""
 
 NEWEST_SHARE = 0.5
 """Share of the window that the results which the model has not replied to take together at most; larger ones are cut,

@@ -97,7 +97,7 @@ def shown_text(settings: ContextSettings, text: str) -> str:
 
 def shown_excerpt(settings: ContextSettings, excerpt: str, whole: str) -> str:
     """The head and the tail of a text for a reader, with a notice between them. What is secret in the whole text is
-    masked in them too: of a key that was cut in two, a part says by itself hardly that it is one."""
+    masked in them too: of a key that was cut in two, a part alone hardly tells that it is one."""
     if settings.secrets == "off" or not may_hold_secrets(whole):
         return excerpt
     head = _alike(excerpt, whole)
