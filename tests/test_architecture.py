@@ -57,7 +57,7 @@ IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eva
 ONLY_IN = {
     "mcp": ("server/contextstash/mcp", "server/contextstash/gateway.py"),
     "uvicorn": ("server/contextstash/web/loopback",),
-    "jinja2": ("server/contextstash/pages", "server/contextstash/sharing"),
+    "jinja2": ("server/contextstash/display/template_filters", "server/contextstash/pages/templates"),
     "click": ("server/contextstash/cli",),
     "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
