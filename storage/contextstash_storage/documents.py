@@ -67,8 +67,8 @@ class Document:
 
     @property
     def words(self) -> int:
-        """How many words the arguments of a call have; 0 of other texts."""
-        return len(_LETTERS.findall(self.text)) if self.kind is Kind.CALL else 0
+        """How many words the arguments of a call have in the index; 0 of other texts."""
+        return len(_LETTERS.findall(indexed(self.text))) if self.kind is Kind.CALL else 0
 
     def fields(self, *, call_is_recorded: bool) -> tuple[str, str]:
         """The text of its call's arguments and its other text, as the index sees them. An output is found by its call,
