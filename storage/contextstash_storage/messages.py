@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,19 +19,14 @@ from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFo
 from contextstash_storage.log import read_edits, read_requests
 from contextstash_storage.records import (
     HANDLE,
-    BlockType,
-    Kind,
     KnownPart,
     Message,
-    MessageOutline,
     Native,
     Output,
-    Role,
     Session,
     SessionNews,
-    TokenSum,
 )
-from contextstash_storage.rows import body_of, checksum, compressed, damaged, fields_of, outline_of, to_bytes, zstd
+from contextstash_storage.rows import body_of, checksum, compressed, damaged, fields_of, to_bytes, zstd
 from contextstash_storage.sessions import read_session, row_of
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, only, text_of, time_of
 
@@ -372,18 +366,6 @@ def messages_between(
     return _made(row, session.session_id, rows, segments_between(tx, row, first, last) if bodies else None)
 
 
-def read_outlines(tx: Tx, row: int, *, first: int = 0, last: int = MAX_INTEGER) -> list[MessageOutline]:
-    """What the messages `first..last` are made of, in order, but for those that the agent does not see. Raises
-    DamagedError."""
-    found = []
-    for seq, key, facts, created, fingerprint, noted in tx.rows(
-        f"{_ROWS} BETWEEN ? AND ? ORDER BY seq", (row, first, last)
-    ):
-        check_row(noted, seq, fingerprint, key, created, facts)
-        found.append(outline_of(seq, facts))
-    return [each for each in found if each is not None]
-
-
 def read_messages_at(tx: Tx, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
     """The messages at these positions, with their bodies, in order of position."""
     row = row_of(tx, owner, session_id)
@@ -427,29 +409,12 @@ def read_news(tx: Tx, owner: str, session_id: str, known: KnownPart) -> SessionN
     return SessionNews(session, known, newest[0] if newest else None, tuple(edits), tuple(messages), tuple(outputs))
 
 
-def token_sums(tx: Tx, row: int, width: int) -> list[TokenSum]:
-    """The tokens that the model saw of the history, summed over runs of `width` messages."""
-    sums: Counter[tuple[int, Role, Kind, BlockType]] = Counter()
-    for message in read_outlines(tx, row):
-        for block in message.blocks:
-            sums[message.seq // width, message.role, message.kind, block.type] += block.tokens
-    return [
-        TokenSum(run=run, role=role, kind=kind, type=name, tokens=tokens)
-        for (run, role, kind, name), tokens in sums.items()
-    ]
-
-
-def check_row(noted: int, seq: int, *values: object) -> None:
-    """Raise DamagedError if the row of a message is not of this checksum."""
-    if noted != checksum(seq, *values):
-        raise damaged(f"message {seq}")
-
-
 def message_of(session_id: str, row: Sequence[Any], stored: Stored | None) -> Message:
     """The message of a row (seq, key, facts, created, fingerprint, checksum), with its body if that was read. Raises
     DamagedError if the row is damaged."""
     seq, key, facts, created, fingerprint, noted = row
-    check_row(noted, seq, fingerprint, key, created, facts)
+    if noted != checksum(seq, fingerprint, key, created, facts):
+        raise damaged(f"message {seq}")
     return Message(
         session_id=session_id,
         seq=seq,

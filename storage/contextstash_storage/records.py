@@ -156,25 +156,6 @@ class Message(Record):
         return sum(block.tokens for block in self.blocks)
 
 
-class BlockOutline(NamedTuple):
-    """What tells of a block what it is."""
-
-    type: BlockType
-    tokens: int
-    call_id: str | None
-    tool: str | None
-    is_error: bool
-
-
-class MessageOutline(NamedTuple):
-    """What a message is made of, for who looks through thousands."""
-
-    seq: int
-    role: Role
-    kind: Kind
-    blocks: Sequence[BlockOutline]
-
-
 EditKind = Literal["archive", "truncate", "digest", "strip", "summary", "rewind", "restore"]
 
 SummaryLevel = Literal["recent", "medium", "long"]
@@ -470,17 +451,6 @@ class Event(Record):
     cost: float | None = None
     duration_ms: float = 0.0
     created_at: datetime | None = None
-
-
-class TokenSum(Record):
-    """The tokens of all blocks of one type, in messages of one role and kind, in run number `run` of a session's
-    messages."""
-
-    run: int
-    role: Role
-    kind: Kind
-    type: str
-    tokens: int
 
 
 class Call(Usage):

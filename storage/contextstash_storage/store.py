@@ -141,7 +141,6 @@ class SessionStore:
     mark = _of_owner(sessions.mark)
     session_tools = _of_session(sessions.session_tools)
     session_days = _of_session(sessions.session_days)
-    token_sums = _of_session(messages.token_sums)
 
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
@@ -240,7 +239,6 @@ class SessionStore:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
         return fingerprint(body)
 
-    read_outlines = _of_session(messages.read_outlines)
     read_messages = _of_owner(messages.read_messages)
     read_messages_at = _of_owner(messages.read_messages_at)
     read_news = _of_owner(messages.read_news)

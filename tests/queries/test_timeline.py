@@ -6,8 +6,10 @@ from pathlib import Path
 
 import anyio
 
+from contextstash_storage.records import Block, NewMessage
 from tests.support.sized_sessions import reply, round_of
 from tests.support.stashes import stash_at
+from tests.support.stored_sessions import new_session, record
 
 PAIRS = 5_000
 
@@ -37,3 +39,21 @@ async def test_the_window_is_never_drawn_higher_than_the_requests_were(tmp_path:
     heights = [sum(point.parts.values()) for point in shown.points]
     one_round = 5_000
     assert reported - 10 <= max(heights[6:]) <= reported + one_round
+
+
+async def test_the_tokens_of_all_messages_that_the_model_saw_are_told_by_part(tmp_path: Path) -> None:
+    thought = (Block(type="thinking", tokens=7, size=3), Block(type="text", size=9), Block(type="text", tokens=2))
+    named = Block(type="tool_call", tokens=5, call_id='"tokens":9,"type":"text"', argument="\ud800")
+    async with stash_at(tmp_path / "s.db") as stash:
+        await new_session(stash.store, "s")
+        await record(
+            stash.store,
+            NewMessage(body={"n": 0}, role="user", blocks=(Block(type="text", tokens=3),)),
+            NewMessage(body={"n": 1}, role="assistant", blocks=thought),
+            NewMessage(body={"n": 2}, role="assistant", blocks=(named,)),
+            NewMessage(body={"n": 3}, role="user", kind="host", blocks=(Block(type="text", tokens=4),)),
+            NewMessage(body={"n": 4}, role="user", blocks=(Block(type="text", tokens=100),), agent_visible=False),
+            session_id="s",
+        )
+        shown = await stash.timeline("s")
+    assert shown.points[-2].parts == {"user": 7, "thinking": 7, "assistant": 2, "tool_calls": 5}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from contextstash_storage.records import Block, Call, NewMessage, ToolSum
+from contextstash_storage.records import Call, ToolSum
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
 
@@ -65,26 +65,3 @@ async def test_a_change_of_a_session_changes_the_mark(store: SessionStore) -> No
     after = await store.mark()
     assert before != after
     assert await store.mark() == after
-
-
-async def test_tokens_are_summed_by_run_role_kind_and_type_whatever_the_messages_hold(store: SessionStore) -> None:
-    thought = (Block(type="thinking", tokens=7, size=3), Block(type="text", size=9), Block(type="text", tokens=2))
-    named = Block(
-        type="tool_call", tokens=5, call_id='"tokens":9,"type":"text"', argument='\ud800 "agent_visible":false'
-    )
-    await record(
-        store,
-        NewMessage(body={"n": 0}, role="user", blocks=(Block(type="text", tokens=3),)),
-        NewMessage(body={"n": 1}, role="assistant", blocks=thought),
-        NewMessage(body={"n": 2}, role="assistant", blocks=(named,)),
-        NewMessage(body={"n": 3}, role="user", kind="host", blocks=(Block(type="text", tokens=4),)),
-        NewMessage(body={"n": 4}, role="user", blocks=(Block(type="text", tokens=100),), agent_visible=False),
-    )
-    sums = {(each.run, each.role, each.kind, each.type): each.tokens for each in await store.token_sums(SESSION, 2)}
-    assert {place: tokens for place, tokens in sums.items() if tokens} == {
-        (0, "user", "message", "text"): 3,
-        (0, "assistant", "message", "thinking"): 7,
-        (0, "assistant", "message", "text"): 2,
-        (1, "assistant", "message", "tool_call"): 5,
-        (1, "user", "host", "text"): 4,
-    }

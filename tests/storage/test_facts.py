@@ -15,7 +15,6 @@ from contextstash_storage.rows import (
     facts_of,
     fields_of,
     group_of,
-    outline_of,
 )
 
 texts = st.none() | st.text(max_size=5)
@@ -54,12 +53,6 @@ def test_any_message_comes_back_equal(message: NewMessage) -> None:
     stored = facts_of(message)
     assert read(stored) == message
     assert group_of(stored) == message.group
-    outline = outline_of(7, stored)
-    assert (outline is not None) == message.agent_visible
-    if outline is not None:
-        assert outline[:3] == (7, message.role, message.kind)
-        told = [(each.type, each.tokens, each.call_id, each.tool, each.is_error) for each in message.blocks]
-        assert [tuple(each) for each in outline.blocks] == told
 
 
 def test_each_name_keeps_the_place_that_is_stored_for_it() -> None:

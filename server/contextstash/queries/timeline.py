@@ -9,7 +9,7 @@ from contextstash.results import Change, Timeline, TimelinePoint
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.view.view import part_named
-from contextstash_storage.records import Call, Event, TokenSum
+from contextstash_storage.records import Call, Event, Session
 
 POINTS = 200
 """Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
@@ -29,7 +29,7 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     total = session.counters.messages
     estimate = await estimate_session(access, session)
     width = max(1, -(-total // points))
-    runs = _by_run(await access.store.token_sums(session_id, width))
+    runs = await _by_run(access, session, width)
     calls = await access.store.read_calls(session_id, limit=MAX_CALLS)
     events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
     counted = _points(runs, width, total, [event for event in events if event.parts])
@@ -43,12 +43,14 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     )
 
 
-def _by_run(sums: Sequence[TokenSum]) -> dict[int, Parts]:
+async def _by_run(access: Access, session: Session, width: int) -> dict[int, Parts]:
+    """The tokens that the model saw of the history, by part, in each run of `width` messages."""
     runs: dict[int, Parts] = {}
-    for each in sums:
-        parts = runs.setdefault(each.run, {})
-        part = part_named(each.role, each.kind, each.type).value
-        parts[part] = parts.get(part, 0) + each.tokens
+    async for message in access.shown_messages(session.session_id, 0, session.counters.messages - 1):
+        parts = runs.setdefault(message.seq // width, {})
+        for block in message.blocks:
+            part = part_named(message.role, message.kind, block.type).value
+            parts[part] = parts.get(part, 0) + block.tokens
     return runs
 
 
