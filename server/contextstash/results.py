@@ -572,14 +572,12 @@ class RecordResult(Result):
     percent: Percent
     level: ContextLevel
     done: list[str] = Field(description="What was done automatically")
-    note: Note | None = None
 
     def in_words(self) -> str:
         """What was stored, how full the window is then, and what was done."""
-        notes = " ".join(("", *self.done, *filter(None, [self.note])))
         return (
             f"{self.recorded} recorded, {self.duplicates} known already, in session {self.session_id};"
-            f" next_seq {self.next_seq}; {self.tokens:,} tokens, level {self.level}.{notes}"
+            f" next_seq {self.next_seq}; {self.tokens:,} tokens, level {self.level}.{' '.join(('', *self.done))}"
         )
 
 

@@ -23,7 +23,7 @@ from contextstash.queries import (
     window_advice,
 )
 from contextstash.record import output_archive, session_settings
-from contextstash.record.batches import REPEATED, Batch, check_next_request, record_messages
+from contextstash.record.batches import Batch, check_next_request, record_messages
 from contextstash.record.declared_parts import System, Tools, check_declared, declare
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.record.transcripts import record_transcript
@@ -276,5 +276,4 @@ class Stash(Access):
             percent=estimate.percent,
             level=estimate.level,
             done=done,
-            note=REPEATED if appended.repeats else None,
         )

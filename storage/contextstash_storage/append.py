@@ -51,14 +51,6 @@ cut; at twice as much it ends anywhere, as a view is valid with an unanswered ca
 12 to 60 ms that storing this much takes on two idle cores. The clock decides nothing: a busy machine must not cut
 small batches."""
 
-COMPARED_MESSAGES = 64
-"""How many of the newest messages an unidentified batch is compared with; longer repetitions are rare, and each
-comparison is an indexed read of about 2 µs."""
-
-OPENING_MESSAGES = 2
-"""A batch that begins with as many messages as the session does is probably the whole conversation again. One is too
-few: people say "continue" twice."""
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
@@ -160,7 +152,6 @@ class Progress:
     done: int = 0
     stored: tuple[Message, ...] = ()
     first_seq: int | None = None
-    repeats: bool = False
     left: Counters | None = None
     into: tuple[int, datetime] | None = None
     appended: Appended | None = None
@@ -173,8 +164,6 @@ def append_piece(tx: Tx, batch: Batch, progress: Progress, most: int) -> Progres
     if progress.into not in (None, into):
         raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
     counters = session.counters
-    if progress.left is None:
-        progress = replace(progress, repeats=_looks_repeated(tx, row, counters.messages, batch))
     counters = _with_edits_before(tx, row, counters, batch, progress)
     known, first_seq = _known(tx, row, counters.messages, batch, progress.done)
     done, chosen = _chosen(tx, row, batch, known, most)
@@ -206,7 +195,6 @@ def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
         duplicates=len(batch.messages) - len(progress.stored),
         session=session,
         first_seq=None if batch.has_keys or not batch.messages else progress.first_seq,
-        repeats=progress.repeats,
     )
 
 
@@ -259,21 +247,6 @@ def _known_at(tx: Tx, row: int, length: int, batch: Batch, first_seq: int, done:
                 f" position is {length}. If the conversation was changed, pass the whole list with whole=true."
             )
     return done + len(stored)
-
-
-def _looks_repeated(tx: Tx, row: int, length: int, batch: Batch) -> bool:
-    """Whether a batch that nothing identifies is equal to the newest messages, or begins as the session does. It is
-    stored all the same: only its sender knows whether it is a repetition."""
-    if batch.is_identified or not length or not batch.messages:
-        return False
-    marks = [each.fingerprint for each in batch.messages[:COMPARED_MESSAGES]]
-    opening = min(OPENING_MESSAGES, length)
-    runs = []
-    if len(batch.messages) > 1 and len(marks) >= opening:
-        runs.append((0, marks[:opening]))
-    if len(batch.messages) <= min(length, COMPARED_MESSAGES):
-        runs.append((length - len(marks), marks))
-    return any(read_fingerprints(tx, row, first=first, count=len(run)) == run for first, run in runs)
 
 
 def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, list[Prepared]]:
@@ -332,7 +305,7 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     return stored
 
 
-_SHARED = ("role", "kind", "blocks", "usage", "group", "key", "agent_visible", "user_visible")
+_SHARED = ("role", "kind", "blocks", "usage", "group", "key", "agent_visible")
 """What a stored message has of a new one as it is."""
 
 

@@ -310,19 +310,12 @@ def last_calls(tx: Tx, row: int, limit: int) -> list[Call]:
 
 # Requests
 
-DETAILED_REQUESTS = 8
-"""How many of the newest requests keep the names of what was shortened; of older ones only figures are kept. A
-late usage report belongs to one of the last few."""
-
 
 def append_request(tx: Tx, row: int, session: Session, request: Request) -> Request:
-    """Store a request under the next number, and make it the one that the next reported usage belongs to. Of older ones
-    only figures are kept."""
+    """Store a request under the next number, and make it the one that the next reported usage belongs to."""
     number = session.counters.requests + 1
     placed = _stamped(request.model_copy(update={"number": number}))
-    old = get_request(tx, row, number - DETAILED_REQUESTS)
-    figures = [] if old is None else [old.model_copy(update={"left_out": None, "shortened": ()})]
-    _put_requests(tx, row, [placed, *figures])
+    _put_requests(tx, row, [placed])
     store_counters(tx, row, session, session.counters.model_copy(update={"requests": number, "request": placed.sent}))
     return placed
 
@@ -338,7 +331,7 @@ def book_usage(tx: Tx, row: int, number: int, usage: Usage) -> None:
         _put_requests(tx, row, [request.model_copy(update={"usage": usage})])
 
 
-def report_usage(
+def book_late_usage(
     tx: Tx,
     row: int,
     session: Session,

@@ -128,7 +128,6 @@ class NewMessage(Record):
     texts: tuple[tuple[int, str], ...] = ()
     created_at: datetime | None = None
     agent_visible: bool = True
-    user_visible: bool = True
 
     @property
     def tokens(self) -> int:
@@ -148,7 +147,6 @@ class Message(Record):
     key: str | None = None
     created_at: datetime
     agent_visible: bool = True
-    user_visible: bool = True
     body: Native | None = None
 
     @cached_property
@@ -402,14 +400,12 @@ class Cursor(Record):
 
 class Appended(Record):
     """The result of an append. `messages` are those newly stored; `session` is its state afterwards. `first_seq` is the
-    position of the batch's first message, None if the batch was empty or its messages have keys. `repeats`: nothing
-    identified the batch and it looks like a repetition; it was stored anyway."""
+    position of the batch's first message, None if the batch was empty or its messages have keys."""
 
     messages: tuple[Message, ...]
     duplicates: int
     session: Session
     first_seq: int | None = None
-    repeats: bool = False
 
 
 class SearchHit(Record):

@@ -98,12 +98,11 @@ _MAX_KINDS = 16
 
 
 def facts_of(message: NewMessage) -> str:
-    """What is derived from a message: [role and kind, blocks, usage, group, hidden from agent, hidden from user]."""
+    """What is derived from a message: [role and kind, blocks, usage, group, hidden from agent]."""
     place = ROLES.index(message.role) * _MAX_KINDS + KINDS.index(message.kind)
     blocks = [_listed(each, _BLOCK, TYPES.index(each.type)) for each in message.blocks]
     usage = None if message.usage is None else _listed(message.usage, _USAGE)
-    hidden = (not message.agent_visible, not message.user_visible)
-    return to_bytes(_trimmed([place, blocks, usage, message.group, *hidden])).decode()
+    return to_bytes(_trimmed([place, blocks, usage, message.group, not message.agent_visible])).decode()
 
 
 def _listed(record: Record, names: Sequence[str], *first: int) -> list[Any]:
@@ -120,7 +119,7 @@ def _trimmed(values: list[Any]) -> list[Any]:
 
 def _filled(values: Sequence[Any]) -> list[Any]:
     """The values of `facts_of` but the first, with those that were left out at their end."""
-    return [*values, *((), None, None, False, False)[len(values) :]]
+    return [*values, *((), None, None, False)[len(values) :]]
 
 
 def fields_of(facts: str) -> dict[str, Any]:
@@ -132,8 +131,8 @@ def fields_of(facts: str) -> dict[str, Any]:
         row[0] = TYPES[row[0]]
         blocks.append(dict(zip(_BLOCK, row, strict=False)))
     if len(values) > 1:
-        _, usage, group, agent_hidden, user_hidden = _filled(values)
-        fields |= {"group": group, "agent_visible": not agent_hidden, "user_visible": not user_hidden}
+        _, usage, group, hidden = _filled(values)
+        fields |= {"group": group, "agent_visible": not hidden}
         fields["usage"] = None if usage is None else dict(zip(_USAGE, usage, strict=False))
     return fields
 

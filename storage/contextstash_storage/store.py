@@ -287,7 +287,7 @@ class SessionStore:
     list_requests = _of_session(log.list_requests)
     get_request = _of_session(log.get_request)
 
-    book_usage = _changing(log.report_usage)
+    book_late_usage = _changing(log.book_late_usage)
 
     get_proxied = _of_session(notes.get_proxied)
     put_proxied = _of_session(notes.put_proxied, writes=True)

@@ -123,7 +123,9 @@ async def test_an_export_whose_edits_say_what_they_change_in_the_view_is_read(tm
         await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
         lines = await exported(stash)
         former = [
-            line.replace('{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, ')
+            line.replace(
+                '{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, '
+            ).replace('{"role"', '{"user_visible": true, "role"')
             for line in lines
         ]
         assert former != lines

@@ -99,15 +99,6 @@ async def test_polls_with_one_call_id_and_equal_answers_are_all_stored(store: Se
     assert (await store.get_session(SESSION)).counters.messages == 9
 
 
-async def test_a_batch_that_looks_repeated_is_stored_and_reported(store: SessionStore) -> None:
-    assert not (await record(store, *conversation(2))).repeats
-    assert not (await record(store, says("go"))).repeats
-    assert (await record(store, says("go"))).repeats
-    assert (await record(store, *conversation(3))).repeats
-    assert not (await record(store, says("ask 0"))).repeats
-    assert (await store.get_session(SESSION)).counters.messages == 13
-
-
 async def test_a_batch_sent_again_with_its_position_is_stored_once(store: SessionStore) -> None:
     await record(store, *conversation(2), first_seq=0)
     again = await record(store, *conversation(2), first_seq=0)

@@ -40,7 +40,6 @@ messages = st.builds(
     usage=st.none() | st.builds(Usage, prompt_tokens=counts, cached_tokens=counts, cache_write_tokens=counts),
     group=texts,
     agent_visible=st.booleans(),
-    user_visible=st.booleans(),
 )
 
 

@@ -34,12 +34,6 @@ comes sooner; a session that begins with more plain text keeps the format that w
 KNOWN_SIZE = 100
 """A listed message that is known takes about as long as so many bytes of a new one."""
 
-REPEATED = (
-    "These messages equal messages recorded before, and were recorded again. If they were sent twice by mistake: pass"
-    " first_seq (next_seq of the previous result), batch_id, or whole=true with the whole conversation; then they are"
-    " stored once."
-)
-
 OTHER_WRITER = (
     "Another agent records in session '{}' at the same time: it holds messages that this one has not sent. Give each"
     " agent a session_id of its own; a sub-agent's session can name its parent."

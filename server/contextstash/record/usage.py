@@ -62,7 +62,7 @@ async def book_late(
         return session
     reply = await _reply_tokens(access, session, sent)
     call = _call(session, read, sent.messages - 1, sent.edits)
-    return await access.store.book_usage(
+    return await access.store.book_late_usage(
         session.session_id, sent.number, read, lambda counters: booked_late(counters, read, sent, reply), call
     )
 

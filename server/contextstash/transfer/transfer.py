@@ -69,8 +69,9 @@ PARTS: Mapping[str, TypeAdapter[Any]] = {
 MOVED: Mapping[str, TypeAdapter[Any]] = {**PARTS, "note": TypeAdapter(Note)}
 """The same of a session that goes to another database. A file has no notes: they say where its client goes on."""
 
-FORMER_FIELDS = ("delta", "view_messages", "view_results")
-"""Of edits in exports of commit 81800828: what each changes in the view, which is folded from all edits now."""
+FORMER_FIELDS = ("delta", "view_messages", "view_results", "user_visible")
+"""In exports of commit 81800828: what each edit changes in the view, which is folded from all edits now; and of
+messages, that the user sees them, which was always true."""
 
 FORMER_EVENTS = ("oscillation", "reasoning_dropped")
 """Kinds of events in such exports, which are not logged any more."""
@@ -245,10 +246,10 @@ class _Lines:
                 if name == "event" and record[name]["kind"] in FORMER_EVENTS:
                     counts[name] += 1
                     continue
+                fields = {field: value for field, value in record[name].items() if field not in FORMER_FIELDS}
                 if name == "message":
-                    item: Copied = _message(record[name], fmt, calls, settings)
+                    item: Copied = _message(fields, fmt, calls, settings)
                 else:
-                    fields = {field: value for field, value in record[name].items() if field not in FORMER_FIELDS}
                     item = self._parts[name].validate_python(fields)
             except (ValidationError, ContextstashError, KeyError, ValueError, TypeError, AttributeError) as error:
                 raise self._wrong() from error

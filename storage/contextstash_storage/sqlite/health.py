@@ -9,7 +9,6 @@ from pathlib import Path
 from contextstash_storage import log, notes
 from contextstash_storage.errors import StoreError
 from contextstash_storage.messages import messages_between, read_outputs
-from contextstash_storage.rows import parsed
 from contextstash_storage.sessions import IS_SEEN, read_session
 from contextstash_storage.sqlite.database_file import DriverError, FindKey, is_encrypted, no_key, open_file, store_error
 from contextstash_storage.sqlite.store import SqliteTx, read_version
@@ -18,23 +17,18 @@ from contextstash_storage.transaction import check_version, time_of
 READ_AT_ONCE = 500
 """Messages that are in memory at a time."""
 
-LARGEST = 3
-"""Of which sessions the tokens are said."""
-
 
 @dataclass(frozen=True, slots=True)
 class Health:
     """The state of a database file. `check` is `ok` or SQLite's first complaint. `damaged` are the sessions of which
     something cannot be read, and what; all others are whole. `sources` are the files that sessions were read from, each
-    with the session and the time of its last change here; `largest` are the sessions with the most tokens, and
-    these."""
+    with the session and the time of its last change here."""
 
     sessions: int
     version: int
     check: str
     damaged: tuple[tuple[str, str], ...] = ()
     sources: tuple[tuple[str, str, str], ...] = ()
-    largest: tuple[tuple[str, int], ...] = ()
     encrypted: bool = False
 
 
@@ -48,9 +42,7 @@ def look_at(path: Path, find_key: FindKey = no_key) -> Health:
             check_version(version)
             tx = SqliteTx(db)
             try:
-                sessions = tx.rows(
-                    f"SELECT session_id, owner, source, updated_at, counters FROM sessions WHERE {IS_SEEN}"
-                )
+                sessions = tx.rows(f"SELECT session_id, owner, source, updated_at FROM sessions WHERE {IS_SEEN}")
             except DriverError:
                 if check == "ok":
                     raise
@@ -59,23 +51,14 @@ def look_at(path: Path, find_key: FindKey = no_key) -> Health:
     except (DriverError, UnicodeDecodeError) as error:
         raise store_error(error) from error
     read = sorted((row for row in sessions if row[2] is not None), key=lambda row: -row[3])
-    tokens = sorted(((row[0], _tokens(row[4])) for row in sessions), key=lambda each: -each[1])
     return Health(
         len(sessions),
         version,
         str(check),
         damaged,
-        tuple((source, name, time_of(updated).isoformat()) for name, _, source, updated, _ in read),
-        tuple(each for each in tokens[:LARGEST] if each[1]),
+        tuple((source, name, time_of(updated).isoformat()) for name, _, source, updated in read),
         encrypted,
     )
-
-
-def _tokens(counters: str) -> int:
-    try:
-        return int(parsed(counters).get("appended", 0))
-    except ValueError:
-        return 0
 
 
 def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
