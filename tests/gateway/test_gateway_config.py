@@ -64,15 +64,6 @@ def test_variables_are_replaced(
         ({"command": "x", "env": {"A": 1}}, "env.A: Input should be a valid string"),
         ({"type": "sse", "url": "https://example.com"}, "the type 'sse' is not supported"),
         ({"url": "ftp://example.com"}, "url: String should match pattern"),
-        ({"command": "x", "contextstash": {"limit": {}}}, "contextstash.limit: Extra inputs are not permitted"),
-        (
-            {"command": "x", "contextstash": {"limits": {"token": 5}}},
-            "There is no limit 'token'. Did you mean 'tokens'?",
-        ),
-        (
-            {"command": "x", "contextstash": {"tools": {"deni": []}}},
-            "contextstash.tools.deni: Extra",
-        ),
     ],
 )
 def test_an_invalid_entry_is_reported_and_the_others_are_used(

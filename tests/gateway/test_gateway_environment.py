@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ SECRETS = {
 
 async def environment(tmp_path: Path, entry: dict[str, Any]) -> dict[str, str]:
     async with gateway(tmp_path, {"raw": entry}, environment=SECRETS) as client:
-        found: dict[str, str] = json.loads(text_of(await client.call_tool("environment")))
+        found: dict[str, str] = json.loads(text_of(await client.call_tool("raw__environment")))
         return found
 
 
@@ -46,7 +44,7 @@ async def test_a_shell_as_server_finds_no_api_key_either(tmp_path: Path) -> None
     raw = raw_server()
     script = f'env > "{seen}"; exec "{raw["command"]}" "{RAW}"'
     async with gateway(tmp_path, {"raw": {"command": "sh", "args": ["-c", script]}}, environment=SECRETS) as client:
-        await client.call_tool("environment")
+        await client.call_tool("raw__environment")
     assert "PATH=" in seen.read_text()
     assert not [name for name in SECRETS if name in seen.read_text()]
     assert not [value for value in SECRETS.values() if value in seen.read_text()]
@@ -67,16 +65,3 @@ def test_an_entry_that_refers_to_one_of_our_own_variables_is_refused(
     with pytest.raises(BadInputError, match="no server that can be used"):
         read_servers(written(tmp_path, {"raw": entry}), SECRETS)
     assert "a variable of contextstash itself, which no server gets" in caplog.text
-
-
-def test_check_lists_the_names_of_each_servers_variables_and_no_values(tmp_path: Path) -> None:
-    entry = {**raw_server(), "env": {"TOKEN": "${SERVICE_TOKEN}"}}
-    path = written(tmp_path, {"raw": entry, "away": {"url": "http://127.0.0.1:9/${SERVICE_TOKEN}"}})
-    done = subprocess.run(
-        [sys.executable, "-m", "contextstash", "gateway", "--config", str(path), "--check", "--db", tmp_path / "s.db"],
-        capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
-        env={"HOME": str(tmp_path), "PATH": "/bin", **SECRETS},
-    )  # fmt: skip
-    assert "raw gets these variables: HOME, PATH, SERVICE_TOKEN, TOKEN" in done.stdout
-    assert "away gets these variables: SERVICE_TOKEN" in done.stdout
-    assert not [value for value in SECRETS.values() if value in done.stdout + done.stderr]

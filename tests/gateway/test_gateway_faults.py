@@ -31,10 +31,10 @@ async def test_dead_silent_and_malformed_servers_do_not_affect_the_others(tmp_pa
         "one": server("one"),
     }
     async with gateway(tmp_path, servers) as client:
-        assert "only_one" in await tool_names(client)
-        assert text_of(await client.call_tool("only_one")) == "from one"
+        assert "one__only_one" in await tool_names(client)
+        assert text_of(await client.call_tool("one__only_one")) == "from one"
         with pytest.raises(MCPError, match=r"'dead' \(FileNotFoundError: .*there-is-no-such-program"):
-            await client.call_tool("only_dead")
+            await client.call_tool("dead__only")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -44,7 +44,7 @@ async def test_a_server_that_exits_during_a_call_is_reported_and_started_again(t
         died = await client.call_tool("one__dying")
         assert died.is_error
         assert "The server 'one' ended while 'dying' ran: it is unknown whether the call took effect." in text_of(died)
-        assert text_of(await client.call_tool("only_two")) == "from two"
+        assert text_of(await client.call_tool("two__only_two")) == "from two"
         after = text_of(await client.call_tool("one__process_id"))
         assert after.isdecimal()
         assert after != before
@@ -52,10 +52,10 @@ async def test_a_server_that_exits_during_a_call_is_reported_and_started_again(t
 
 async def test_a_server_killed_between_two_calls_is_started_again_without_an_error(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one")}) as client:
-        before = int(text_of(await client.call_tool("process_id")))
+        before = int(text_of(await client.call_tool("one__process_id")))
         os.kill(before, signal.SIGKILL)
         await until(lambda: not Path(f"/proc/{before}").exists())
-        result = await client.call_tool("process_id")
+        result = await client.call_tool("one__process_id")
         assert not result.is_error
         assert int(text_of(result)) != before
 
@@ -77,7 +77,7 @@ async def test_a_server_over_http_works_like_one_over_stdio(tmp_path: Path) -> N
     with http_upstream() as url:
         await listening(url)
         async with gateway(tmp_path, {"web": {"url": url}, "one": server("one")}) as client:
-            assert text_of(await client.call_tool("only_web")) == "from web"
+            assert text_of(await client.call_tool("web__only_web")) == "from web"
             assert len(text_of(await client.call_tool("web__long_text", {"count": 2_000}))) <= 20_000
 
 
@@ -111,5 +111,5 @@ def test_check_shows_what_each_server_offers_and_which_are_unavailable(tmp_path:
         [*command, *database], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
     )
     assert done.returncode == 1
-    assert "only_one" in done.stdout
+    assert "one__only_one" in done.stdout
     assert "FileNotFoundError" in done.stdout

@@ -21,14 +21,14 @@ SCRIPT = str(Path(upstream_servers.__file__))
 RAW = str(Path(raw_upstream.__file__))
 
 
-def server(kind: str, *rest: str | Path, **rules: Any) -> dict[str, Any]:
-    """The entry of a server of ours in a configuration; `rules` stand under its key for the gateway."""
-    return {"command": sys.executable, "args": [SCRIPT, kind, *map(str, rest)], "contextstash": rules}
+def server(kind: str) -> dict[str, Any]:
+    """The entry of a server of ours in a configuration."""
+    return {"command": sys.executable, "args": [SCRIPT, kind]}
 
 
-def raw_server(*names: str, **rules: Any) -> dict[str, Any]:
+def raw_server(*names: str) -> dict[str, Any]:
     """The entry of a server that writes its own lines, with these further tools."""
-    return {"command": sys.executable, "args": [RAW, *names], "contextstash": rules}
+    return {"command": sys.executable, "args": [RAW, *names]}
 
 
 def written(folder: Path, servers: dict[str, Any]) -> Path:
@@ -45,7 +45,6 @@ async def gateway(
     *options: str,
     mode: Mode = "auto",
     environment: Mapping[str, str] | None = None,
-    **client: Any,
 ) -> AsyncIterator[Client]:
     """The SDK's own client, connected to a gateway in front of these servers; its database and home are in `folder`,
     and `environment` is on top of ours."""
@@ -58,7 +57,7 @@ async def gateway(
         env={**clean, **home, **(environment or {})},
         cwd=folder,
     )
-    async with Client(parameters, mode=mode, read_timeout_seconds=60, cache=None, **client) as connected:
+    async with Client(parameters, mode=mode, read_timeout_seconds=60, cache=None) as connected:
         yield connected
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import anyio
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context, Elicit, Resolve
+from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
 from pydantic import BaseModel, Field
 
@@ -33,10 +33,6 @@ class Record(BaseModel):
 class Records(BaseModel):
     total: int
     records: Annotated[list[Record], Field(max_length=100_000)]
-
-
-class Answer(BaseModel):
-    name: str
 
 
 def long_text(count: int = 2_000) -> str:
@@ -94,21 +90,6 @@ def process_id() -> str:
     return str(os.getpid())
 
 
-async def asking(ctx: Context) -> str:
-    """Asks the user."""
-    answer = await ctx.elicit("What is your name?", Answer)
-    return f"{answer.action}: {getattr(answer, 'data', None)}"
-
-
-def ask_for_name() -> Elicit[Answer]:
-    return Elicit("What is your name?", Answer)
-
-
-def asking_first(answer: Annotated[Answer, Resolve(ask_for_name)]) -> str:
-    """Asks the user before it does anything, as newer servers do."""
-    return f"accept: {answer}"
-
-
 PLAIN: tuple[Callable[..., Any], ...] = (
     long_text,
     mixed,
@@ -117,8 +98,6 @@ PLAIN: tuple[Callable[..., Any], ...] = (
     waiting,
     dying,
     process_id,
-    asking,
-    asking_first,
 )
 
 STRUCTURED: tuple[Callable[..., Any], ...] = (long_string, records)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from contextstash.base.plain_logs import configure_logs
-from contextstash.cli.console import echo, print_table
+from contextstash.cli.console import print_table
 from contextstash.cli.options import address, opener_options, stash_command
 from contextstash.configuration.setting_layers import sets_output_limits
 from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES, create_token, now
@@ -180,33 +180,20 @@ within this length need not be counted."""
     type=click.Path(path_type=Path),
     help="The file with the servers, in the format of clients: {'mcpServers': {...}}.",
 )
-@click.option(
-    "--tools",
-    type=click.Choice(["retrieval", "agent", "all"]),
-    default="retrieval",
-    show_default=True,
-    help="Which tools of contextstash to offer too; retrieval: only get_archived_output.",
-)
-@click.option("--session", metavar="ID", help="The session of the outputs; its limits apply.")
-@click.option(
-    "--check", is_flag=True, help="Start the servers, print what each offers and which variables it gets, and exit."
-)
+@click.option("--check", is_flag=True, help="Start the servers, print what each offers, and exit.")
 @opener_options
-def gateway(
-    opener: StashOpener, config: Path, tools: Literal["retrieval", "agent", "all"], session: str | None, check: bool
-) -> None:
-    """Serve the tools, resources and prompts of other MCP servers, with limited outputs.
+def gateway(opener: StashOpener, config: Path, check: bool) -> None:
+    """Serve the tools of other MCP servers, with limited outputs.
 
     An output of more than 20,000 characters, or over the limits of the settings, is archived and replaced by a
-    preview with a handle. The entry of a server may hold limits for the server or one tool, and lists of allowed and
-    denied tools, under the key "contextstash".
+    preview with a handle.
     """
     from contextstash.gateway import Gateway, read_servers, run_gateway
 
     configure_logs()
     entries = read_servers(config.expanduser(), os.environ)
     limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
-    built = Gateway(entries, replace(opener, serves=True), tools, session_id=session, limits=limits)
+    built = Gateway(entries, replace(opener, serves=True), limits=limits)
     if check:
         sys.exit(_checked(built))
     run_gateway(built)
@@ -222,12 +209,6 @@ def _checked(gateway: Gateway) -> int:
         names = [name for name, offered in tools.items() if offered.upstream is each]
         rows.append([each.name, len(names), each.problem or ", ".join(names)])
     print_table(["server", "tools", "names"], rows)
-    for name, offered in tools.items():
-        if name != offered.name:
-            echo(f"{offered.upstream.name}: '{offered.name}' is offered as '{name}'")
-    for each in gateway.upstreams:
-        if each.variables:
-            echo(f"{each.name} gets these variables: {', '.join(each.variables)}")
     return int(any(each.problem for each in gateway.upstreams))
 
 
