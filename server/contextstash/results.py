@@ -660,58 +660,20 @@ class SessionList(Result):
         return f"{counted(len(self.sessions), 'session')}{more}."
 
 
-class ToolUse(Result):
-    """The outputs of one tool, and their tokens."""
+class CallSum(Result):
+    """The model calls of a day (in UTC), or to a model. `cost` is in US dollars, None if no call's price is known."""
 
-    tool: str
-    outputs: int
-    tokens: int
-
-
-class DayUse(Result):
-    """The model calls of a day, in UTC. `cost` is in US dollars, None if no call's price is known."""
-
-    day: str
-    calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    cost: float | None = None
-
-
-class ModelUse(Result):
-    """The calls to one model. `cost` is in US dollars, None if the price is not known."""
-
-    model: str | None = None
+    name: str | None = None
     calls: int
     prompt_tokens: int
     cost: float | None = None
 
 
 class Overview(Result):
-    """All sessions together."""
+    """The model calls of all sessions, by day and by model."""
 
-    sessions: int
-    messages: int
-    tokens: int = Field(description="Of all messages ever recorded")
-    outputs: int
-    output_tokens: int
-    calls: int
-    prompt_tokens: int = Field(description="Sent in all model calls together")
-    cost: float | None = Field(default=None, description="US dollars, of the calls with a known price")
-    unpriced_calls: int = 0
-    days: list[DayUse]
-    models: list[ModelUse]
-    tools: list[ToolUse]
-
-
-class SessionUse(Result):
-    """The tokens and cost of a session's tool outputs and model calls. `calls` are the last ones, newest first."""
-
-    session_id: str
-    tools: list[ToolUse]
-    days: list[DayUse]
-    calls: list[CallUse]
+    days: list[CallSum]
+    models: list[CallSum]
 
 
 class CallUse(Result):

@@ -219,7 +219,6 @@ class Stash(Access):
     context_status = status.context_status
     timeline = timeline.timeline
     list_calls = overview.list_calls
-    session_use = overview.session_use
     overview = overview.overview
     advise = window_advice.advise
     receipt = receipt.receipt
@@ -229,13 +228,11 @@ class Stash(Access):
     retain = retention.retain
     line_of = sessions.line_of
     session_line = sessions.session_line
-    last_prompt = sessions.last_prompt
     projects_of = sessions.projects_of
     read_messages = history.read_messages
     read_conversation = history.read_conversation
     read_shown_messages = history.read_shown_messages
     export_session = transfer.export_session
-    export_view = transfer.export_view
     import_session = transfer.import_session
 
     async def read_cursor(self, source: str) -> Cursor | None:
@@ -249,11 +246,6 @@ class Stash(Access):
     async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         """The events of a session behind number `after`, in order."""
         return await self.store.read_events(session_id, after=after, limit=limit)
-
-    async def mark(self) -> str:
-        """A text that is another one after any change of any session; quickly read."""
-        found = await self.store.mark()
-        return f"{found.sessions}-{found.changed_at.isoformat() if found.changed_at else ''}"
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""

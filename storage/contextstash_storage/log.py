@@ -303,11 +303,6 @@ def read_calls(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Ca
     return _read(tx, row, Call, "number > ?", after, limit=limit)
 
 
-def last_calls(tx: Tx, row: int, limit: int) -> list[Call]:
-    """The newest calls, newest first."""
-    return _read(tx, row, Call, limit=limit, newest=True)
-
-
 # Requests
 
 

@@ -613,14 +613,6 @@ class ProxiedSession(ProxiedTotals):
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
 
 
-class ToolSum(Record):
-    """The outputs of one tool, and their tokens."""
-
-    tool: str
-    outputs: int
-    tokens: int
-
-
 class DaySum(Record):
     """The agents' model calls of one day (in UTC, as in 2026-05-31) to one model, and their tokens. `cost` is the sum
     of the costs that were stored with them, in US dollars; `priced` are the calls that have one."""
@@ -635,24 +627,6 @@ class DaySum(Record):
     cache_write_1h_tokens: int
     cost: float
     priced: int
-
-
-class Totals(Record):
-    """All sessions of an owner. `tokens` are those of all messages ever recorded; `tools` have the most tokens first,
-    `days` are in order."""
-
-    sessions: int
-    messages: int
-    tokens: int
-    tools: tuple[ToolSum, ...]
-    days: tuple[DaySum, ...]
-
-
-class StoreMark(Record):
-    """What is different after any change: how many sessions an owner has, and when one of them was changed last."""
-
-    sessions: int
-    changed_at: datetime | None = None
 
 
 class StoredBatch(Record):

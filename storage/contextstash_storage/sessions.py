@@ -12,12 +12,9 @@ from contextstash_storage.records import (
     Counters,
     DaySum,
     Session,
-    StoreMark,
-    ToolSum,
-    Totals,
 )
-from contextstash_storage.rows import call_fields, damaged, from_json, parsed, to_json
-from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, text_of, time_of
+from contextstash_storage.rows import call_fields, damaged, from_json, to_json
+from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, time_of
 
 DELETED_OWNER = "\x1fdeleted"
 """The owner of sessions that are being deleted. No user's name contains a control character."""
@@ -164,48 +161,21 @@ def _listed(row: Sequence[Any], by_message: bool) -> Session:
     return session.model_copy(update={"last_message_at": time_of(last)}) if by_message and last is not None else session
 
 
-def totals(tx: Tx, owner: str, *, without_agent: str = "") -> Totals:
-    """Sums over all sessions of an owner but those of `without_agent`."""
-    condition = "owner = ? AND agent IS DISTINCT FROM ?"
-    values = (owner, without_agent)
-    rows = tx.rows(f"SELECT session, counters FROM sessions WHERE {condition}", values)
-    counters = [parsed(each) for _, each in rows]
-    return Totals(
-        sessions=len(rows),
-        messages=sum(each.get("messages", 0) for each in counters),
-        tokens=sum(each.get("appended", 0) for each in counters),
-        tools=tuple(_tools(tx, condition, values)),
-        days=tuple(_days(_calls_of(tx, [row for row, _ in rows]))),
-    )
+def owner_days(tx: Tx, owner: str, *, without_agent: str = "") -> list[DaySum]:
+    """The agents' model calls by day and model, of all sessions of an owner but those of `without_agent`."""
+    rows = tx.rows("SELECT session FROM sessions WHERE owner = ? AND agent IS DISTINCT FROM ?", (owner, without_agent))
+    return _days(_calls_of(tx, [row for (row,) in rows]))
 
 
-def mark(tx: Tx, owner: str) -> StoreMark:
-    """The figures that any change of an owner's sessions changes, quickly read."""
-    [(sessions, changed)] = tx.rows("SELECT count(*), max(updated_at) FROM sessions WHERE owner = ?", (owner,))
-    return StoreMark(sessions=sessions, changed_at=None if changed is None else time_of(changed))
-
-
-def session_tools(tx: Tx, row: int) -> list[ToolSum]:
-    """The outputs of one session by tool, the most tokens first."""
-    return _tools(tx, "session = ?", (row,))
+def session_count(tx: Tx, owner: str) -> int:
+    """How many sessions an owner has."""
+    [(sessions,)] = tx.rows("SELECT count(*) FROM sessions WHERE owner = ?", (owner,))
+    return int(sessions)
 
 
 def session_days(tx: Tx, row: int) -> list[DaySum]:
     """The agent's model calls of a session by day."""
     return _days(_calls_of(tx, [row]))
-
-
-MAX_TOOLS = 200
-"""Of which sums are returned: MCP servers may bring any number. Those with fewer tokens are left out of the list."""
-
-
-def _tools(tx: Tx, condition: str, values: Sequence[object]) -> list[ToolSum]:
-    rows = tx.rows(
-        f"SELECT tool, count(*), sum(tokens) FROM outputs JOIN sessions USING (session) WHERE {condition}"
-        f" GROUP BY 1 ORDER BY 3 DESC, 1 LIMIT {MAX_TOOLS}",
-        values,
-    )
-    return [ToolSum(tool=text_of(tool), outputs=outputs, tokens=int(tokens)) for tool, outputs, tokens in rows]
 
 
 def _calls_of(tx: Tx, rows: Iterable[int]) -> list[dict[str, Any]]:

@@ -137,9 +137,8 @@ class SessionStore:
     owners = _of_owner(sessions.owners)
     list_sessions = _of_owner(sessions.list_sessions)
     find_session_ids = _of_owner(sessions.find_session_ids)
-    totals = _of_owner(sessions.totals)
-    mark = _of_owner(sessions.mark)
-    session_tools = _of_session(sessions.session_tools)
+    owner_days = _of_owner(sessions.owner_days)
+    session_count = _of_owner(sessions.session_count)
     session_days = _of_session(sessions.session_days)
 
     async def create_session(self, session: Session) -> Session:
@@ -277,7 +276,6 @@ class SessionStore:
     last_events = _of_session(log.last_events)
     append_call = _of_session(log.insert_call, writes=True)
     read_calls = _of_session(log.read_calls)
-    last_calls = _of_session(log.last_calls)
 
     declare = _changing(log.declare)
     read_declared = _of_session(log.read_declared)

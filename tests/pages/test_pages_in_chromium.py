@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,82 +34,20 @@ def test_everything_can_be_reached_by_clicking(served: Served) -> None:
     with browser_page() as page:
         page.goto(served.opening)
         follow(page, "a.row:has-text('Build everything')")
-        assert page.locator("svg .area").count() >= 3
-        assert page.locator("svg .marker").count() == 2
+        assert page.locator("svg.chart polygon").count() >= 3
+        assert page.locator("svg.chart .mark").count() == 2
         assert "summarized" in page.inner_text("main")
-        follow(page, ".tabs >> text=Messages")
+        follow(page, "a.button >> text=Messages")
         follow(page, "text=First")
         assert "What the model sees" in page.inner_text("main")
-        page.locator(".state.summary summary").click()
-        assert "Build everything." in page.locator(".state.summary details[open]").inner_text()
+        page.locator(".covered summary").click()
+        assert "Build everything." in page.locator(".covered details[open]").inner_text()
         page.goto(f"{served.address}/sessions/build/messages?first=100")
         page.locator(".line:has(.badge.archive) > details > summary").first.click()
-        follow(page, ".line details[open] .state.archive a")
+        follow(page, ".line details[open] .result h2 a")
         assert page.inner_text("h1").startswith("out_")
         assert "of the build" in page.inner_text("main > pre")
-        assert page.inner_text("section.call pre").startswith("make part")
-        page.fill("input[name=pattern]", "^7:")
-        follow(page, "button:has-text('Show')")
-        assert "8:7: part" in page.inner_text("main > pre")
-
-
-def test_keys_search_move_and_open(served: Served) -> None:
-    with browser_page() as page:
-        page.goto(served.opening)
-        page.keyboard.press("j")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/sessions/build")
-        page.keyboard.press("m")
-        page.wait_for_url("**/messages")
-        page.keyboard.press("p")
-        page.wait_for_url("**first=*")
-        page.keyboard.press("j")
-        page.keyboard.press("j")
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.parentElement.open")
-        assert page.locator(".line > details[open]").count() == 1
-        page.keyboard.press("Escape")
-        page.keyboard.press("/")
-        page.keyboard.type("Question 3")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/search?q=Question+3*")
-        assert "Question 3" in page.inner_text("article.hit >> nth=0")
-        page.keyboard.press("u")
-        page.wait_for_url("**/sessions/build")
-
-
-def test_the_chart_says_what_the_window_held_under_the_pointer_and_at_the_arrow_keys(served: Served) -> None:
-    with browser_page() as page:
-        page.goto(served.opening)
-        page.goto(f"{served.address}/sessions/build")
-        chart = page.locator("#chart")
-        chart.hover()
-        assert "after message" in chart.locator(".tip").inner_text()
-        chart.focus()
-        page.keyboard.press("End")
-        end = chart.locator(".tip").inner_text()
-        page.keyboard.press("Home")
-        assert chart.locator(".tip").inner_text() != end
-        assert "compaction: " in end
-
-
-def test_a_new_message_appears_without_a_reload_and_what_was_opened_stays_open(served: Served, tmp_path: Path) -> None:
-    with browser_page() as page:
-        page.goto(served.opening)
-        page.goto(f"{served.address}/sessions/build/messages?first=120")
-        page.locator("#line122 > details > summary").click()
-        page.evaluate("window.isSamePage = true")
-        page.locator("#live.on").wait_for()
-        with ThreadPoolExecutor() as another:  # the browser's driver has an event loop in this thread
-            another.submit(lambda: asyncio.run(say(tmp_path / "sessions.db", "What is new?"))).result()
-        page.locator("#line144:has-text('What is new?')").wait_for()
-        assert page.evaluate("window.isSamePage")
-        assert page.locator("#line122 > details[open]").count() == 1
-
-
-async def say(database: Path, text: str) -> None:
-    async with stash_at(database) as stash:
-        await stash.record_messages([{"role": "user", "content": text}], session_id="build")
+        assert page.inner_text("section.call pre").startswith("command: make part")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 800)])
@@ -137,12 +74,13 @@ def test_the_pages_work_without_scripts(served: Served) -> None:
     with browser_page(java_script_enabled=False) as page:
         page.goto(served.opening)
         follow(page, "tbody a.row")
-        follow(page, ".tabs >> text=Messages")
-        page.locator(".line summary").last.click()
+        follow(page, "a.button >> text=Messages")
+        page.locator(".line > details > summary").last.click()
         assert page.locator(".line > details[open]").count() == 1
-        page.fill("input[name=first]", "7")
-        follow(page, ".jump button")
-        assert page.locator(".line").first.get_attribute("id") == "line7"
+        page.fill("input[name=q]", "part7")
+        with page.expect_navigation():
+            page.keyboard.press("Enter")
+        assert page.locator(".hit").count() > 0
 
 
 def test_the_tab_key_goes_through_a_page_in_order_and_shows_where_it_is(served: Served) -> None:

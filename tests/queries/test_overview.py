@@ -1,4 +1,4 @@
-"""The overview of all sessions: what was saved, by tool and day, and what the calls cost."""
+"""The overview of all sessions: what their calls took, by day and model."""
 
 from __future__ import annotations
 
@@ -26,19 +26,17 @@ async def test_the_overview_sums_what_was_saved_sent_and_spent(tmp_path: Path) -
         await stash.record_messages([user(400)], session_id="small")
         found = await stash.overview()
         saved = await stash.receipt()
-        use = await stash.session_use(SESSION)
-    assert (found.sessions, found.messages, found.outputs, found.calls) == (2, 19, 8, 2)
     assert saved.tokens_without - saved.tokens_billed == pruned.tokens_saved
-    assert found.cost == pytest.approx(2 * (5_000 * INPUT_PRICE + 10 * OUTPUT_PRICE), rel=0.01)
-    assert [(tool.tool, tool.outputs) for tool in found.tools] == [("bash", 8)]
-    assert [day.calls for day in found.days] == [2]
-    assert [(call.prompt_tokens, call.completion_tokens) for call in use.calls] == [(5_000, 10), (5_000, 10)]
+    [day], [model] = found.days, found.models
+    assert model.name == MODEL
+    assert (day.calls, day.prompt_tokens) == (model.calls, model.prompt_tokens) == (2, 10_000)
+    assert day.cost == pytest.approx(2 * (5_000 * INPUT_PRICE + 10 * OUTPUT_PRICE), rel=0.01)
 
 
 async def test_an_empty_stash_has_an_overview(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "e.db") as stash:
         found = await stash.overview()
-    assert (found.sessions, found.calls, found.cost, found.days) == (0, 0, None, [])
+    assert (found.days, found.models) == ([], [])
 
 
 async def test_the_call_of_an_output_is_found_with_its_arguments(tmp_path: Path) -> None:

@@ -53,5 +53,5 @@ async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is
     assert receipt.dollars_billed == pytest.approx(by_hand, rel=0.001)
     assert receipt.dollars_without == pytest.approx(by_hand, rel=0.001)
     assert [call.cost for call in calls.calls] == pytest.approx([price_by_hand(usage) for usage in usages])
-    assert costs.cost == pytest.approx(by_hand, rel=0.001)
+    assert costs.days[0].cost == pytest.approx(by_hand, rel=0.001)
     assert advice.dollars == pytest.approx(by_hand, abs=0.01)

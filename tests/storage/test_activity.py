@@ -1,10 +1,10 @@
-"""Lists by last message, and sums over sessions: by tool, by day and model, and altogether."""
+"""Lists by last message, and sums over sessions by day and model."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from contextstash_storage.records import Call, ToolSum
+from contextstash_storage.records import Call
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
 
@@ -31,13 +31,6 @@ async def test_sessions_are_listed_by_the_time_of_their_last_message_a_page_at_a
     assert [each.session_id for each in await store.list_sessions()] == ["empty", "oldest", "older", SESSION]
 
 
-async def test_the_outputs_are_summed_by_tool(store: SessionStore) -> None:
-    await record(store, calls("a"), answers("a"), calls("b"), answers("b", handle="out_b"))
-    assert await store.session_tools(SESSION) == [ToolSum(tool="Bash", outputs=2, tokens=2)]
-    assert (await store.totals()).tools == (ToolSum(tool="Bash", outputs=2, tokens=2),)
-    assert (await store.totals()).messages == 4
-
-
 async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SessionStore) -> None:
     for day, model, cost in ((1, "x", 0.5), (1, "x", None), (1, "y", None), (2, "x", 1.0)):
         call = Call(purpose="agent", model=model, request_seq=0, prompt_tokens=10, cost=cost, created_at=at(day))
@@ -48,20 +41,15 @@ async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SessionS
         for each in await store.session_days(SESSION)
     ]
     assert found == [("2026-01-01", "x", 2, 20, 1), ("2026-01-01", "y", 1, 10, 0), ("2026-01-02", "x", 1, 10, 1)]
-    assert [call.purpose for call in await store.last_calls(SESSION, 2)] == ["summary", "agent"]
+    assert await store.owner_days() == await store.session_days(SESSION)
+    await new_session(store, "aside", agent="other")
+    await store.append_call("aside", Call(purpose="agent", request_seq=0, prompt_tokens=1))
+    assert await store.owner_days(without_agent="other") == await store.session_days(SESSION)
 
 
-async def test_another_owner_has_no_part_in_the_sums_or_the_mark(store: SessionStore) -> None:
+async def test_another_owner_has_no_part_in_the_sums(store: SessionStore) -> None:
     await record(store, calls("a"), answers("a"))
+    await store.append_call(SESSION, Call(purpose="agent", request_seq=0, prompt_tokens=7))
     other = store.for_owner("another")
-    assert (await other.totals()).sessions == 0
-    assert (await other.totals()).tools == ()
-    assert (await other.mark()).sessions == 0
-
-
-async def test_a_change_of_a_session_changes_the_mark(store: SessionStore) -> None:
-    before = await store.mark()
-    await record(store, says("hi"))
-    after = await store.mark()
-    assert before != after
-    assert await store.mark() == after
+    assert (await other.session_count(), await other.owner_days()) == (0, [])
+    assert (await store.session_count(), len(await store.owner_days())) == (1, 1)

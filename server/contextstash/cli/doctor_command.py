@@ -105,7 +105,7 @@ def _database(location: Location | None) -> Findings:
     async def unread() -> tuple[int, int]:
         async with await open_database(path) as store:
             proxied = await store.recent_proxied(time.time() - UNREAD_SECONDS, 1_000)
-            return (await store.mark()).sessions, sum(state.unread for _, state in proxied)
+            return await store.session_count(), sum(state.unread for _, state in proxied)
 
     path = location or default_database()
     if not isinstance(path, Path):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from contextstash.transfer.transfer import Migrated, Progress
     from contextstash_storage.databases import Location
 
-FORMS = ("session", "messages", "view", "html")
+FORMS = ("session", "messages", "html")
 
 
 @click.command(epilog="Example: contextstash export 3f2a -o session.html")
@@ -54,22 +54,13 @@ def export(
 
     session: everything, as JSON lines; contextstash import reads it without loss, if it was written with
     --with-secrets: otherwise masks stand in the place of keys and passwords. messages: the history in its
-    provider's own JSON, one message per line, with what only replies have (model, usage); in a file that ends with
-    .json one list. view: the messages for the next request, likewise. html: for people.
+    provider's own JSON, one message per line, with what only replies have (model, usage). html: for people.
     """
-    from contextstash.sharing.export import form_of
-
-    chosen = form or form_of(output)
-    as_list = output is not None and output.suffix == ".json" and chosen in ("messages", "view")
-    if output is not None and output.suffix == ".json" and chosen == "session":
-        raise BadInputError(
-            f"A whole session is JSON lines: name the file {output.with_suffix('.jsonl')}. For one list of messages:"
-            " --format messages or view."
-        )
+    chosen = form or ("html" if output is not None and output.suffix in (".html", ".htm") else "session")
     if with_secrets:
         opener = replace(opener, settings=opener.settings.over(Layer("--with-secrets", {"secrets": "off"})))
     with _written(output, yes) as file:
-        opener.run(lambda stash: _write(stash, session, chosen, file, as_list=as_list))
+        opener.run(lambda stash: _write(stash, session, chosen, file))
     if output is not None:
         click.echo(f"Written to {output}", err=True)
 
@@ -93,20 +84,11 @@ def _written(output: Path | None, yes: bool) -> Iterator[IO[str]]:
         yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", errors="replace"))
 
 
-async def _write(stash: Stash, session: str | None, form: Form, file: IO[str], *, as_list: bool = False) -> None:
-    """Write the export; `as_list`: the lines, each a JSON document, as one JSON list."""
-    from contextstash.sharing.export import exported_text
+async def _write(stash: Stash, session: str | None, form: Form, file: IO[str]) -> None:
+    from contextstash.sharing.export import PIECES
 
-    before = "[\n"
-    async for piece in exported_text(stash, await find_session(stash, session), form):
-        if not as_list:
-            file.write(piece)
-            continue
-        for line in filter(None, piece.split("\n")):
-            file.write(f"{before}{line}")
-            before = ",\n"
-    if as_list:
-        file.write("[]\n" if before == "[\n" else "\n]\n")
+    async for piece in PIECES[form](stash, await find_session(stash, session)):
+        file.write(piece)
 
 
 MAX_NAMED = 10

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from contextstash.base.project_names import project_name
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, say, shortened, tell, when
 from contextstash.cli.options import find_session, session_option, stash_command
 from contextstash.clients.projects import deleted_by
+from contextstash.display.template_filters import project_name
+from contextstash.display.visible_text import readable_arguments
 from contextstash.outputs.counts import before_and_after, counted
 from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
@@ -286,22 +286,6 @@ def _whole(line: MessageLine, format_name: str) -> str:
             label = "[" + ", ".join(filter(None, ("result", next(handles, "")))) + "]"
         parts.append("\n".join(filter(None, ("" if block.type == "text" else label, text))))
     return "\n\n".join(parts)
-
-
-def readable_arguments(arguments: str) -> str:
-    """The arguments of a call: one with a name each, texts with their line breaks."""
-    try:
-        parsed = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments
-    if not isinstance(parsed, dict):
-        return arguments
-    return "\n".join(f"{name}: {_value(value)}" for name, value in parsed.items())
-
-
-def _value(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-    return f"\n{text}" if "\n" in text else text
 
 
 async def _summary(stash: Stash, summary_id: str, session: str | None) -> Any:

@@ -1,42 +1,16 @@
-"""Numbers, times, names and Markdown as a person reads them: filters of the templates.
-
-Texts that a model wrote are not trusted: no HTML of theirs, no link, no picture."""
+"""Numbers, times and names as a person reads them: filters of the templates."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from contextstash.display.visible_text import cut, in_page
+from contextstash.display.visible_text import cut, in_page, readable_arguments
 from contextstash.outputs.counts import amount, counted
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from markdown_it import MarkdownIt
-
-ADDRESSES = ("link", "image", "autolink", "linkify", "reference", "html_block", "html_inline")
-"""Kept as text: an address in a recorded text may lead anywhere, and a browser fetches a picture without asking."""
-
-
-MAX_MARKDOWN = 20_000
-"""Characters of a text that is read as Markdown, which takes up to 0.1 s; a longer one is shown as it was written."""
-
-
-def as_html(text: str) -> str:
-    """The text with its headings, lists, tables and emphasis as HTML that is safe; everything else in it is escaped."""
-    return str(_parser().render(text))
-
-
-@cache
-def _parser() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    # "breaks": a model's line breaks are meant, and stood in the terminal where it wrote them.
-    return (
-        MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table").disable(ADDRESSES, ignoreInvalid=True)
-    )
-
 
 CENT = 0.005
 """US dollars: less is shown as nothing."""
@@ -66,6 +40,11 @@ def seer(own_view: bool | None) -> str:
     return "contextstash's view shows" if own_view else "The model sees"
 
 
+def project_name(folder: str | None) -> str:
+    """The name of a project's folder; empty if there is none."""
+    return PurePath(folder).name or folder if folder else ""
+
+
 def words(name: str) -> str:
     """A name in the code's spelling as words."""
     return name.replace("_", " ")
@@ -93,8 +72,9 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
     "words": words,
     "lever": lambda name: LEVERS.get(name, words(name)),
     "cut": cut,
-    "markdown": as_html,
+    "arguments": readable_arguments,
     "plural": counted,
+    "project": project_name,
     "seer": seer,
 }
 

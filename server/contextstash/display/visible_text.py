@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +45,21 @@ def _picture(found: re.Match[str]) -> str:
     return "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"‹U+{code:04X}›"
 
 
-MAX_SHOWN = 4_000
-"""Characters of one text on a page with many texts: about a screen."""
+def readable_arguments(arguments: str) -> str:
+    """The arguments of a call: one with a name each, texts with their line breaks; the text itself if it is no JSON."""
+    try:
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    if not isinstance(found, dict):
+        return arguments
+    return "\n".join(f"{name}: {_value(value)}" for name, value in found.items())
+
+
+def _value(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    return f"\n{text}" if "\n" in text else text
+
 
 MAX_WHOLE = 2_000_000
 """Characters of a text on a page of its own: browsers render longer texts slowly."""
@@ -59,7 +73,7 @@ class Cut:
     more: int
 
 
-def cut(text: str, max_chars: int = MAX_SHOWN) -> Cut:
+def cut(text: str, max_chars: int) -> Cut:
     """At most `max_chars` characters of a text, with its control characters made visible."""
     shown = text[:max_chars].encode("utf-8", "replace").decode("utf-8")
     return Cut(visible(shown), max(0, len(text) - max_chars))

@@ -173,7 +173,7 @@ def _health(stashes: OwnerStashes) -> list[Route]:
     async def ready(_: Request) -> Response:
         try:
             with anyio.fail_after(READY_SECONDS):
-                await (await stashes.whole()).mark()
+                await (await stashes.whole()).store.session_count()
         except (ContextstashError, TimeoutError) as error:
             logger.warning("not ready: the session store does not respond (%s)", type(error).__name__)
             return PlainTextResponse("the session store does not respond\n", 503)

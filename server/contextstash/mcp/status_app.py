@@ -7,12 +7,12 @@ from importlib.resources import files
 from mcp.server.apps import APP_MIME_TYPE, Apps
 from mcp.server.mcpserver.resources import FunctionResource
 
-from contextstash.display import style_sheet
+from contextstash.display import chart_script, style_sheet
 
 URI = "ui://contextstash/context-status.html"
 
-LOOK = "/* look.css */"
-"""The place in the page for the style that it shares with the browser pages."""
+LOOK, CHART = "/* look.css */", "/* chart.js */"
+"""The places in the page for the style and the chart that it shares with the browser pages."""
 
 
 def status_app() -> Apps:
@@ -35,4 +35,4 @@ def status_app() -> Apps:
 def page() -> str:
     """The page: one document with its style and script, without external resources: clients show it in a sandbox."""
     text = (files("contextstash.mcp") / "context_status.html").read_text(encoding="utf-8")
-    return text.replace(LOOK, style_sheet())
+    return text.replace(LOOK, style_sheet()).replace(CHART, chart_script())

@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contextstash.display import style_sheet
+from contextstash.display import chart_script, style_sheet
 from contextstash.pages.pages import Pages
 from contextstash.pages.templates import page
 from contextstash.web.host_names import OwnHosts
@@ -73,8 +73,8 @@ def build_ui(stash: Stash, token: str, *, once: str | None = None) -> Starlette:
         Route("/", pages.sessions),
         Route("/costs", pages.costs),
         Route("/search", pages.search),
-        Route("/mark", pages.mark),
         Route("/look.css", _look),
+        Route("/chart.js", _chart),
         Route("/outputs/{handle}", pages.output),
         Route("/sessions/{session_id}", pages.session),
         Route("/sessions/{session_id}/messages", pages.messages),
@@ -135,6 +135,10 @@ class Guard:
 
 async def _look(_: Request) -> Response:
     return Response(style_sheet(), media_type="text/css")
+
+
+async def _chart(_: Request) -> Response:
+    return Response(chart_script(), media_type="text/javascript")
 
 
 def _refused(request: Request, error: Exception) -> Response:

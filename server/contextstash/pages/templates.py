@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -14,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from contextstash import __version__
-from contextstash.display.blocks import Shown, shown
 from contextstash.display.template_filters import environment
 from contextstash.events.requests import without_host_text
 from contextstash.results import ShownMessage
@@ -35,7 +32,7 @@ def page(request: Request, name: str, *, code: int = 200, **values: Any) -> Resp
 
 @cache
 def _environment() -> Environment:
-    made = environment("contextstash.pages", shown=_shown, matches=matches, gist=gist)
+    made = environment("contextstash.pages", gist=gist)
     made.globals |= {"link": _link, "message_link": _message_link, "version": __version__}
     return made
 
@@ -50,10 +47,6 @@ def _link(*parts: object, **query: object) -> str:
 def _message_link(session_id: str, seq: int) -> str:
     """The address of a message in the outline of its session, opened."""
     return f"{_link('sessions', session_id, 'messages', first=max(0, seq - MESSAGES_ABOVE))}#m{seq}"
-
-
-def _shown(text: str, kind: str, max_chars: int) -> Shown:
-    return shown(kind, text, max_chars)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +67,3 @@ def gist(message: ShownMessage) -> Gist:
     others = (block.text or block.heading for block in message.blocks if block.type != "thinking")
     text = next((line for other in others if (line := one_line(other, MAX_GIST))), "thinking")
     return Gist(text, "" if any(block.type == "tool_result" for block in message.blocks) else "aside")
-
-
-def matches(text: str, words: Sequence[str]) -> Iterator[tuple[bool, str]]:
-    """The text in parts, each with whether it is one of the words, or a word that begins with one."""
-    parts = {part.casefold() for word in words for part in [word, *re.findall(r"\w+", word)]}
-    wanted = sorted((part for part in parts if len(part) > 1 or part.isdigit()), key=len, reverse=True)
-    # A word that begins with a letter is searched for at the start of a word, as the search does.
-    patterns = [(r"(?<!\w)" if word[0].isalnum() else "") + re.escape(word) + r"\w*" for word in wanted]
-    for place, part in enumerate(re.split(f"({'|'.join(patterns)})", text, flags=re.IGNORECASE) if wanted else [text]):
-        if part:
-            yield place % 2 == 1, part

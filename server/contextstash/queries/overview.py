@@ -1,77 +1,37 @@
-"""All sessions together, and what one session's tool outputs and model calls took."""
+"""Model calls: of all sessions together, and those of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.record.output_archive import OUTPUTS_AGENT
-from contextstash.results import CallList, CallUse, DayUse, ModelUse, Overview, SessionUse, ToolUse
+from contextstash.results import CallList, CallSum, CallUse, Overview
 from contextstash.session.access import Access
 from contextstash_storage.records import Call, DaySum, Usage
 
-SUMMED = ("calls", "prompt_tokens", "completion_tokens", "cached_tokens")
-"""The figures of a day that are sums over the models."""
-
-LAST_CALLS = 20
-"""Calls of one session that are listed; `calls` has them all."""
+SUMMED = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
 
 
 async def overview(access: Access) -> Overview:
-    """The totals, and the use by tool and day. Reads every session's row: call it once for many pages."""
-    totals = await access.store.totals(without_agent=OUTPUTS_AGENT)
-    days = _days(totals.days)
-    costs = [day.cost for day in days if day.cost is not None]
-    return Overview.of(
-        totals,
-        outputs=sum(tool.outputs for tool in totals.tools),
-        output_tokens=sum(tool.tokens for tool in totals.tools),
-        calls=sum(day.calls for day in days),
-        prompt_tokens=sum(day.prompt_tokens for day in days),
-        cost=sum(costs) if costs else None,
-        unpriced_calls=sum(day.calls for day in totals.days if cost_of_calls(day) is None),
-        days=days,
-        models=_models(totals.days),
-        tools=[ToolUse.of(each) for each in totals.tools],
+    """The model calls of all sessions by day, and by model, the most used first."""
+    sums = await access.store.owner_days(without_agent=OUTPUTS_AGENT)
+    models = _summed(sums, lambda each: each.model)
+    return Overview(
+        days=_summed(sums, lambda each: each.day), models=sorted(models, key=lambda each: -each.prompt_tokens)
     )
 
 
-async def session_use(access: Access, session_id: str) -> SessionUse:
-    """The tool outputs and model calls of one session. Raises SessionNotFoundError."""
-    store = access.store
-    return SessionUse(
-        session_id=session_id,
-        tools=[ToolUse.of(each) for each in await store.session_tools(session_id)],
-        days=_days(await store.session_days(session_id)),
-        calls=[CallUse.of(call, cost=cost_of(call)) for call in await store.last_calls(session_id, LAST_CALLS)],
-    )
-
-
-def _days(sums: Iterable[DaySum]) -> list[DayUse]:
-    return [_day(day, list(found)) for day, found in groupby(sums, key=lambda each: each.day)]
-
-
-def _models(sums: Iterable[DaySum]) -> list[ModelUse]:
-    """The use by model, the most used first."""
-    found: dict[str | None, ModelUse] = {}
+def _summed(sums: Iterable[DaySum], name_of: Callable[[DaySum], str | None]) -> list[CallSum]:
+    found: dict[str | None, CallSum] = {}
     for each in sums:
-        known = found.setdefault(each.model, ModelUse(model=each.model, calls=0, prompt_tokens=0))
+        name = name_of(each)
+        known = found.setdefault(name, CallSum(name=name, calls=0, prompt_tokens=0))
         known.calls += each.calls
         known.prompt_tokens += each.prompt_tokens
         if (cost := cost_of_calls(each)) is not None:
             known.cost = (known.cost or 0) + cost
-    return sorted(found.values(), key=lambda use: -use.prompt_tokens)
-
-
-def _day(day: str, sums: Sequence[DaySum]) -> DayUse:
-    """The calls of one day to all models."""
-    costs = [cost for each in sums if (cost := cost_of_calls(each)) is not None]
-    return DayUse(
-        day=day,
-        **{kind: sum(getattr(each, kind) for each in sums) for kind in SUMMED},
-        cost=sum(costs) if costs else None,
-    )
+    return list(found.values())
 
 
 def cost_of_calls(calls: DaySum) -> float | None:
@@ -79,8 +39,7 @@ def cost_of_calls(calls: DaySum) -> float | None:
     on the size of a request, so that the sum of all would be too dear."""
     if calls.priced == calls.calls:
         return calls.cost
-    kinds = (*SUMMED[1:], "cache_write_tokens", "cache_write_1h_tokens")
-    average = Usage(**{kind: round(getattr(calls, kind) / calls.calls) for kind in kinds})
+    average = Usage(**{kind: round(getattr(calls, kind) / calls.calls) for kind in SUMMED})
     price = price_of(calls.model, average)
     return None if price is None else price * calls.calls
 

@@ -99,10 +99,6 @@ FIRST_MESSAGES = 12
 """Messages among which the first prompt is searched for: clients put context of their own before it. A session
 whose prompt comes later has no title."""
 
-LAST_MESSAGES = 60
-"""Messages among which the last prompt is searched for, to tell sessions of one title apart. With more, a list of
-such sessions takes longer; with fewer, more of them show none."""
-
 MAX_PROMPT_TOKENS = 20_000
 """A longer message is not read for a title: it bounds the time that a list takes."""
 
@@ -162,7 +158,7 @@ async def title_of(access: Access, session: Session) -> str | None:
     """A session's own title, else what the user said first, from the first sentence that says something."""
     if session.title:
         return one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS)
-    found = await _prompts(access, session, 0, FIRST_MESSAGES - 1)
+    found = await _first_prompts(access, session)
     return next((said for text in found if (said := _said(text))), _beginning(found[0]) if found else None)
 
 
@@ -188,16 +184,9 @@ async def _last_message_at(access: Access, session: Session) -> datetime | None:
     return newest[0].created_at if newest else None
 
 
-async def last_prompt(access: Access, session: Session) -> str | None:
-    """The beginning of what the user typed last, if that was among the last messages."""
-    last = session.counters.messages - 1
-    found = await _prompts(access, session, max(0, last - LAST_MESSAGES + 1), last)
-    return _said(found[-1]) or _beginning(found[-1]) if found else None
-
-
-async def _prompts(access: Access, session: Session, first: int, last: int) -> list[str]:
+async def _first_prompts(access: Access, session: Session) -> list[str]:
     fmt, settings = get_format(session.format), access.settings(session)
-    messages = await access.store.read_messages(session.session_id, first=first, last=last)
+    messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
     turns = [
         Turn(
             each.seq,

@@ -21,7 +21,6 @@ from contextstash.messages.base import Format
 from contextstash.queries.sessions import all_sessions
 from contextstash.record.messages import search_texts
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
-from contextstash.request.get_context import read_context
 from contextstash.results import CopyResult
 from contextstash.session.access import Access, check_conversation_id
 from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
@@ -36,7 +35,6 @@ from contextstash_storage.records import (
     EditRecord,
     Event,
     Message,
-    Native,
     NewMessage,
     Note,
     Output,
@@ -94,13 +92,6 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
     for place, session in enumerate(sessions, start=1):
         async for record in _session_records(access, session, len(sessions) - place):
             yield shown_value(settings, record)
-
-
-async def export_view(access: Access, session_id: str, budget: int) -> list[Native]:
-    """The messages of the view, for a file. Raises SessionNotFoundError."""
-    settings = access.settings(await access.read_session(session_id))
-    found = (await read_context(access, session_id, budget=budget)).messages
-    return [shown_value(settings, message) for message in found]
 
 
 async def _session_records(

@@ -10,13 +10,6 @@ import pytest
 
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.hostile_values import SCRIPT, messages
-from tests.support.orchard import Orchard
-
-MARKDOWN_TAGS = (
-    "ul", "ol", "li", "code", "em", "strong", "blockquote", "hr", "br", "h4", "h5", "h6", "table", "thead", "tbody",
-    "tr", "th", "td",
-)  # fmt: skip
-"""What a model's Markdown becomes: nothing that loads or runs."""
 
 
 @pytest.fixture
@@ -54,12 +47,8 @@ def test_an_imported_session_equals_the_exported_one(contextstash: CommandLine, 
     assert contextstash.run("status", "--json", "--db", other).stdout == here
 
 
-def test_the_history_and_the_view_are_messages_of_the_provider(contextstash: CommandLine) -> None:
-    history = [json.loads(line) for line in written(contextstash, "--format", "messages").splitlines()]
-    assert history == messages()
-    view = [json.loads(line) for line in written(contextstash, "--format", "view").splitlines()]
-    assert 0 < len(view) < len(history)
-    assert "contextstash summary" in json.dumps(view)
+def test_the_history_is_messages_of_the_provider(contextstash: CommandLine) -> None:
+    assert [json.loads(line) for line in written(contextstash, "--format", "messages").splitlines()] == messages()
 
 
 class Tags(HTMLParser):
@@ -86,7 +75,7 @@ def test_the_html_page_runs_and_loads_nothing_and_holds_every_text(contextstash:
     page.feed(file.read_text(encoding="utf-8"))
     assert page.tags <= {
         "html", "head", "meta", "title", "style", "body", "main", "h1", "h2", "p", "pre", "article", "details",
-        "summary", "span", "bdi", "header", "section", "div", "h3", "dl", "dt", "dd", "b", *MARKDOWN_TAGS,
+        "summary", "span", "bdi", "header", "section", "div",
     }  # fmt: skip
     assert not {"src", "href", "onerror", "onclick"} & page.attributes
     text = "".join(page.text)
@@ -102,15 +91,3 @@ def test_a_failed_export_is_reported_and_leaves_no_file(contextstash: CommandLin
     assert "cannot be written" in failure_of(contextstash.run("export", session, "-o", tmp_path / "no" / "x.html"))
     assert "There is no session" in failure_of(contextstash.run("export", "nothing", "-o", tmp_path / "x.html"))
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".x.html") or path.name == "x.html"]
-
-
-def test_a_file_that_ends_with_json_is_one_json_list_or_refused(orchard: Orchard) -> None:
-    path = orchard.folder / "session.json"
-    assert f"name the file {path.with_suffix('.jsonl')}" in failure_of(
-        orchard.run("export", orchard.session, "-o", path)
-    )
-    orchard.run("export", orchard.session, "--format", "messages", "-o", path)
-    messages = json.loads(path.read_text(encoding="utf-8"))
-    assert len(messages) == orchard.json("status")["messages"]
-    lines = orchard.run("export", orchard.session, "--format", "messages").stdout.splitlines()
-    assert messages == [json.loads(line) for line in lines]
