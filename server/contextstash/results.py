@@ -32,9 +32,7 @@ Summarized = Annotated[int, Field(description="How many messages the summary cov
 Tool = Annotated[str, Field(description="Name of the tool")]
 FirstSeq = Annotated[int, Field(description="Position of the first message covered")]
 LastSeq = Annotated[int, Field(description="Position of the last message covered")]
-ContextLevel = Annotated[
-    Level, Field(description="How full: ok, prune, compact, critical or overflow; of a summary, how detailed")
-]
+ContextLevel = Annotated[Level, Field(description="How full: ok, prune, compact, critical or overflow")]
 Made = Annotated[Moment, Field(description="When it was made, ISO 8601")]
 
 
@@ -149,15 +147,6 @@ class Change(Result):
     reason: Reason
     strategy: Strategy | None = None
     created_at: Made | None = None
-
-
-class Savings(Result):
-    """Tokens that prunes and compactions kept out of requests."""
-
-    tokens_now: int = Field(description="Tokens by which the view is smaller than the history")
-    requests: int = Field(description="Requests that became smaller")
-    tokens: int = Field(description="Tokens kept out of all of them together")
-    cost: float | None = Field(default=None, description="US dollars, at the price of cached tokens, less summaries")
 
 
 class AdvisedWindow(Result):
@@ -311,7 +300,6 @@ class ShownSummary(Result):
     text: str
     tokens: int
     strategy: str
-    level: str
 
 
 class ShownPage(Result):
@@ -337,7 +325,6 @@ class ContextStatus(Result):
     outputs_archived: int = Field(description="Outputs that left the view")
     outputs_shortened: int | None = Field(default=None, description="Outputs cut when they were new")
     last_summary: SummaryMade | None = Field(default=None, description="The newest summary in the view")
-    savings: Savings | None = Field(default=None, description="What prunes and compactions kept out of requests")
     proxy: ProxyReport | None = Field(default=None, description="What the proxy sent of the session's requests")
     changes: list[Change] = Field(description="The last changes, newest first")
     timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
@@ -364,10 +351,6 @@ class ContextStatus(Result):
             yield f"Last summary: {what}, by {made.strategy} ({made.summary_id})."
         if self.proxy:
             yield from self.proxy.lines()
-        elif saved := self.savings:
-            money = f", at least {saved.cost:.2f} US dollars" if saved.cost is not None and saved.cost >= 0.005 else ""
-            so_far = f"; so far {saved.tokens:,} tokens in {saved.requests:,} requests{money}" if saved.tokens else ""
-            yield f"Saved: {saved.tokens_now:,} tokens in each request{so_far}."
         yield f"Estimate: {estimate.method}; window {estimate.window:,}."
         yield from estimate.notes or []
         yield estimate.next_step
@@ -391,14 +374,6 @@ class ArchivedOutput(Result):
     tool: Tool
     tokens: Tokens
     digest: str = Field(description="The output in one line")
-
-
-class CacheCost(Result):
-    """The effect of a prune on the provider's prompt cache."""
-
-    rewritten_tokens: int = Field(description="Tokens after the first change, written to the cache again")
-    pays_after_requests: float = Field(description="Requests until the saving has paid for that")
-    breakpoints: int | None = Field(default=None, description="Cache breakpoints written again")
 
 
 class ThinkingChange(Result):
@@ -434,7 +409,6 @@ class PruneResult(ViewChange):
     tokens_after: TokensAfter
     tokens_saved: int = Field(description="Tokens removed from the view")
     reason: Reason
-    cache: CacheCost | None = Field(default=None, description="What this does to the provider's prompt cache")
     thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
     dry_run: bool | None = Field(default=None, description="True if nothing was changed")
 
@@ -488,14 +462,11 @@ class SummaryResult(Result):
     created_at: Made
     tokens: Tokens
     strategy: Strategy
-    level: str = Field(description="How full: ok, prune, compact, critical or overflow; of a summary, how detailed")
-    merges: list[str] | None = Field(default=None, description="Summaries that this is made of")
 
     def in_words(self) -> str:
         """What the summary covers, and who wrote it."""
         covered = f"messages {self.first_seq} to {self.last_seq}"
-        merged = f", merged from {', '.join(self.merges)}" if self.merges else ""
-        return f"Summary {self.summary_id} of {covered}, {self.tokens:,} tokens, by {self.strategy}{merged}."
+        return f"Summary {self.summary_id} of {covered}, {self.tokens:,} tokens, by {self.strategy}."
 
 
 class OutputPage(Result):

@@ -63,7 +63,6 @@ class Stash(Access):
     async def end(self) -> None:
         """End the reductions in the background; the store stays open."""
         await self.reducer.close()
-        self.searches.close()
 
     async def close(self) -> None:
         """End the reductions in the background, and close the store."""

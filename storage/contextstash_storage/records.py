@@ -51,7 +51,7 @@ class Block(Record):
 
     `call_id` and `tool` are set on tool calls and tool results, `argument` (the call's main argument,
     at most 120 characters) on tool calls; `size` is the text's length in characters; `pixels` are an image's width and
-    height, if they can be read. `breakpoint` says that the prompt cache is written up to here.
+    height, if they can be read.
     """
 
     type: BlockType
@@ -62,7 +62,6 @@ class Block(Record):
     argument: str | None = None
     pixels: tuple[int, int] | None = None
     is_error: bool = False
-    breakpoint: bool = False
 
 
 class Usage(Record):
@@ -156,8 +155,6 @@ class Message(Record):
 
 EditKind = Literal["archive", "truncate", "digest", "strip", "summary", "rewind", "restore"]
 
-SummaryLevel = Literal["recent", "medium", "long"]
-
 
 class EditRecord(Record):
     """What every edit has: an append-only change of the view, laid over the history. `edit_id` and `created_at` are set
@@ -235,15 +232,13 @@ class StripEdit(SpanEdit):
 
 class SummaryEdit(SpanEdit):
     """Shows its messages as `text`; `summary` is the same without the words around it. `strategy` is who wrote it,
-    `merges` names the summaries that it was made of, if it was; `archived` the outputs of later messages that the same
-    compaction archived; `seq` is the position of the client's message that holds it, if the client wrote it."""
+    `archived` names the outputs of later messages that the same compaction archived; `seq` is the position of the
+    client's message that holds it, if the client wrote it."""
 
     kind: Literal["summary"] = "summary"
     seq: int | None = None
     summary_id: str
     strategy: str
-    level: SummaryLevel
-    merges: tuple[str, ...] = ()
     archived: tuple[str, ...] = ()
     text: str
     summary: str

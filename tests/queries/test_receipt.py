@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.sized_sessions import reply, user
+from tests.support.sized_sessions import reply, round_of, user
 from tests.support.stashes import SESSION, stash_at
 
 MODEL = "claude-opus-4-5"
@@ -55,3 +55,18 @@ async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is
     assert [call.cost for call in calls.calls] == pytest.approx([price_by_hand(usage) for usage in usages])
     assert costs.days[0].cost == pytest.approx(by_hand, rel=0.001)
     assert advice.dollars == pytest.approx(by_hand, abs=0.01)
+
+
+async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_it(tmp_path: Path) -> None:
+    natives = [message for number in range(8) for message in round_of(number, "log line\n" * 2_000)]
+    usage = {"input_tokens": 5_000, "output_tokens": 10}
+    async with stash_at(tmp_path / "s.db", window=200_000, estimator="chars") as stash:
+        await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL, usage=usage)
+        pruned = await stash.prune_tool_outputs(SESSION, keep_last=2)
+        assert not (await stash.receipt()).levers
+        for _ in range(3):
+            natives += [user(40), reply(40)]
+            await stash.record_messages(natives, whole=True, session_id=SESSION, usage=usage)
+        [lever] = (await stash.receipt()).levers
+        assert (lever.name, lever.tokens) == ("smaller_views", 3 * pruned.tokens_saved)
+        assert lever.dollars == pytest.approx(3 * pruned.tokens_saved * READ, rel=0.01)

@@ -1,14 +1,22 @@
-"""Search within a session: what the view does not show comes first."""
+"""Search within a session: what the view does not show comes first; and pages of outputs by a pattern."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
+import anyio
 import pytest
 
-from contextstash_storage.errors import BadInputError
-from tests.support.sized_sessions import round_of, user
-from tests.support.stashes import SESSION, stash_at
+from contextstash.outputs import paging
+from contextstash.queries import retrieval
+from contextstash.session.access import PATTERN_THREADS
+from contextstash_storage.errors import BadInputError, OverloadedError
+from tests.support.gateways import until
+from tests.support.sized_sessions import round_of, rounds, user
+from tests.support.stashes import SESSION, all_handles, stash_at
 
 
 async def test_an_agent_finds_what_its_view_does_not_show_first(tmp_path: Path) -> None:
@@ -36,3 +44,57 @@ async def test_a_time_beyond_the_calendar_is_refused_by_name(tmp_path: Path) -> 
             await stash.search_history("quinces", until="9999-12-31")
         with pytest.raises(BadInputError, match="since"):
             await stash.search_history("quinces", since="0001-01-01T00:00:00+12:00")
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Semaphore, threading.Event]:
+    """Makes each search for a pattern last until the event is set; the semaphore counts those that have begun."""
+    begun, end, make = threading.Semaphore(0), threading.Event(), paging.page
+
+    def last(*arguments: Any, **options: Any) -> paging.Page:
+        if options["pattern"]:
+            begun.release()
+            assert end.wait(60)
+        return make(*arguments, **options)
+
+    monkeypatch.setattr(retrieval, "page", last)
+    return begun, end
+
+
+async def test_slow_patterns_delay_only_other_patterns_and_too_many_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: tuple[threading.Semaphore, threading.Event]
+) -> None:
+    begun, end = slow
+    monkeypatch.setattr(retrieval, "MAX_WAITING", 3)
+    async with stash_at(tmp_path / "r.db") as stash:
+        await stash.record_messages([user(4), *rounds([400])], session_id=SESSION)
+        [handle] = await all_handles(stash)
+        by_pattern = [
+            asyncio.create_task(stash.get_archived_output(handle, session_id=SESSION, pattern="0000"))
+            for _ in range(PATTERN_THREADS + 3)
+        ]
+        for _ in range(PATTERN_THREADS):
+            await asyncio.to_thread(begun.acquire)
+        await until(lambda: stash.pattern_threads.statistics().tasks_waiting == 3)
+        with pytest.raises(OverloadedError, match="try again in a few seconds"):
+            await stash.get_archived_output(handle, session_id=SESSION, pattern="0000")
+        assert len((await stash.get_archived_output(handle, session_id=SESSION)).text) == 400
+        assert not any(task.done() for task in by_pattern)
+        end.set()
+        assert {found.note for found in await asyncio.gather(*by_pattern)} == {"1 of 1 matching lines."}
+
+
+async def test_a_search_that_a_client_cancels_occupies_its_thread_until_it_ends(
+    tmp_path: Path, slow: tuple[threading.Semaphore, threading.Event]
+) -> None:
+    begun, end = slow
+    async with stash_at(tmp_path / "c.db") as stash:
+        await stash.record_messages([user(4), *rounds([400])], session_id=SESSION)
+        [handle] = await all_handles(stash)
+        async with anyio.create_task_group() as group:
+            group.start_soon(lambda: stash.get_archived_output(handle, session_id=SESSION, pattern="0"))
+            await asyncio.to_thread(begun.acquire)
+            group.cancel_scope.cancel()
+            assert stash.pattern_threads.borrowed_tokens == 1
+            end.set()
+        assert stash.pattern_threads.borrowed_tokens == 0

@@ -1,10 +1,8 @@
-"""What a person is told of a session, and the savings of its prunes and compactions."""
+"""What a person is told of a session."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-import pytest
 
 from tests.support.sized_sessions import reply, round_of, user
 from tests.support.stashes import SESSION, stash_at
@@ -19,34 +17,6 @@ async def test_the_estimate_warns_if_a_client_does_not_send_the_pruned_view(tmp_
         await stash.record_messages([*natives, user(40), reply(40)], whole=True, session_id=SESSION, usage=usage)
         estimate = await stash.estimate_context(SESSION)
     assert "does not send what get_context returns" in (estimate.notes or [""])[0]
-
-
-MODEL = "claude-sonnet-4-5"
-
-CACHED_PRICE = 0.30 / 1_000_000
-"""US dollars for a cached input token of that model."""
-
-
-async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_it(tmp_path: Path) -> None:
-    natives = [message for number in range(8) for message in round_of(number, "log line\n" * 2_000)]
-    usage = {"input_tokens": 5_000, "output_tokens": 10}
-    async with stash_at(tmp_path / "s.db", window=200_000, estimator="chars") as stash:
-        await stash.record_messages(natives, whole=True, session_id=SESSION, model=MODEL, usage=usage)
-        assert (await stash.context_status(SESSION)).savings is None
-        pruned = await stash.prune_tool_outputs(SESSION, keep_last=2)
-        status = await stash.context_status(SESSION)
-        assert status.savings
-        assert (status.savings.tokens_now, status.savings.requests) == (pruned.tokens_saved, 0)
-        assert status.outputs_archived == 6
-        for _ in range(3):
-            natives += [user(40), reply(40)]
-            await stash.record_messages(natives, whole=True, session_id=SESSION, usage=usage)
-        savings = (await stash.context_status(SESSION)).savings
-        assert savings
-        assert (savings.requests, savings.tokens) == (3, 3 * pruned.tokens_saved)
-        assert savings.cost == pytest.approx(3 * pruned.tokens_saved * CACHED_PRICE, rel=0.01)
-        await stash.restore_outputs([output.handle for output in pruned.archived], session_id=SESSION)
-        assert (await stash.context_status(SESSION)).savings is None
 
 
 async def test_an_output_that_was_cut_when_it_was_recorded_is_told_as_kept_whole(tmp_path: Path) -> None:

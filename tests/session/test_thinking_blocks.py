@@ -47,13 +47,6 @@ def test_the_request_that_makes_the_provider_drop_thinking_is_complete() -> None
     assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
 
 
-def test_cache_breakpoints_from_the_change_on_are_counted() -> None:
-    marked = message(2, "user", Block(type="text", tokens=9, breakpoint=True))
-    messages = [ANSWERED[0], ANSWERED[1], marked, *ANSWERED[3:]]
-    assert stripping_of(messages, 2, bound=False, needed=False).breakpoints == 1
-    assert stripping_of(messages, 3, bound=False, needed=False).breakpoints == 0
-
-
 def plan(kept: list[Message]) -> CompactPlan:
     covered = [Entry(message=message(seq, "user", text(50))) for seq in range(4)]
     return CompactPlan(tuple(covered), tuple(Entry(message=each) for each in kept), "")

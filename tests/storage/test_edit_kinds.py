@@ -26,7 +26,7 @@ EDITS: list[Edit] = [
     TruncateEdit(seq=3, block=1, handle="out_b", text="", tokens=0),
     DigestEdit(after_seq=4, handles=("out_a",), text="x", tokens=0),
     StripEdit(first_seq=2, last_seq=5, handles=("out_a",)),
-    summarizing(0, 9, seq=9, summary_id="s", strategy="host", merges=("a",), text="", summary=""),
+    summarizing(0, 9, seq=9, summary_id="s", strategy="host", text="", summary=""),
     RewindEdit(first_seq=1, last_seq=2),
     RestoreEdit(undoes=(1, 2), strategy="host"),
 ]

@@ -29,7 +29,6 @@ blocks = st.builds(
     argument=texts,
     pixels=st.none() | st.tuples(counts, counts),
     is_error=st.booleans(),
-    breakpoint=st.booleans(),
 )
 messages = st.builds(
     NewMessage,

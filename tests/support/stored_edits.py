@@ -18,7 +18,6 @@ def summarizing(first: int, last: int, **fields: Any) -> SummaryEdit:
     usual: dict[str, Any] = {
         "summary_id": f"sum_{first}_{last}",
         "strategy": "extractive",
-        "level": "recent",
         "text": "…",
         "summary": "…",
         "tokens": 0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.view.ladder import PruneLimits, PrunePlan, cache_effect, plan_prune
+from contextstash.view.ladder import PruneLimits, PrunePlan, plan_prune
 from tests.support.handmade_views import loop, outputs_of
 
 
@@ -45,10 +45,3 @@ def test_small_outputs_stay_because_a_placeholder_would_not_be_smaller() -> None
 
 def test_a_view_without_outputs_says_so() -> None:
     assert "no tool output" in plan([]).reason
-
-
-def test_the_cost_of_an_invalidated_prompt_cache_is_known_in_advance() -> None:
-    after = loop([50, 1_000])
-    rewritten, requests = cache_effect(after, first_changed_seq=2, saved=9_000)
-    assert rewritten == sum(entry.tokens for entry in after if entry.first_seq >= 2)
-    assert requests == round(rewritten * 1.15 / 900, 1)

@@ -102,9 +102,6 @@ def _show_pruned(result: PruneResult, placeholder: str) -> None:
     echo("The model now sees a placeholder, for example:")
     _quote(placeholder)
     echo(_changed(result), bold=True)
-    if result.cache:
-        pays = f"the saving covers that after {result.cache.pays_after_requests:g} requests."
-        say(f"Prompt cache: {result.cache.rewritten_tokens:,} tokens are written again; {pays}")
 
 
 def _changed(result: PruneResult | CompactResult) -> str:

@@ -196,13 +196,8 @@ def _read_block(value: object, place: int) -> list[Piece]:
         raise BadMessageError(f"{where} is an OpenAI '{kind}'; expected Anthropic blocks. Record it in its own format.")
     if kind == "tool_use":
         call_id = need_text(block, "id", where, empty=False)
-        pieces = [call_piece(call_id, need_text(block, "name", where), block.get("input", {}))]
-    else:
-        pieces = _read_result(block, place, where) if kind == "tool_result" else [_read_plain(block, kind, where)]
-    if not count_breakpoints([block]):
-        return pieces
-    marked = pieces[0].block.model_copy(update={"breakpoint": True})
-    return [pieces[0]._replace(block=marked), *pieces[1:]]
+        return [call_piece(call_id, need_text(block, "name", where), block.get("input", {}))]
+    return _read_result(block, place, where) if kind == "tool_result" else [_read_plain(block, kind, where)]
 
 
 def _read_result(block: BlockJson, place: int, where: str) -> list[Piece]:

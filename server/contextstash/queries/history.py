@@ -195,8 +195,6 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
         created_at=newest.created_at.isoformat() if newest.created_at else "",
         tokens=sum(edit.tokens for edit in found) + sum(entry.tokens for entry in words),
         strategy=newest.strategy,
-        level=newest.level,
-        merges=list(newest.merges) or None if len(found) == 1 else [edit.summary_id for edit in found],
     )
 
 

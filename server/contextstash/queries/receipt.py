@@ -15,7 +15,7 @@ from contextstash.queries.overview import cost_of_calls, usage_of
 from contextstash.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.record.client_edits import OF_CLIENTS_WINDOW
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
-from contextstash.results import ProxyReport, Receipt, ReceiptLever, Savings
+from contextstash.results import ProxyReport, Receipt, ReceiptLever
 from contextstash.session.access import Access
 from contextstash_storage.records import Call, Event, EventKind, Lever, ProxiedSession, ProxiedTotals, Session, Usage
 
@@ -235,37 +235,18 @@ async def _family(access: Access, session: Session) -> AsyncIterator[Session]:
 # The effect of our edits on a session that does not go through the proxy.
 
 
-async def savings_of(access: Access, session: Session) -> Savings | None:
-    """The savings of a session; None if nothing was saved, or if the client sends its own history, which our edits do
-    not change. Each request was smaller by the tokens that earlier events had removed from the view."""
-    now = -sum(session.counters.own.values())
-    if session.source is not None or now <= 0:
-        return None
-    events, calls = await _read(access, session)
-    by_model, requests = _saved(events, calls)
-    priced = any(price_of(model, Usage(prompt_tokens=1)) is not None for model in by_model)
-    gained = sum(lever.dollars for lever in _levers(events, calls).values())
-    tokens = sum(by_model.values())
-    return Savings(tokens_now=now, requests=requests, tokens=tokens, cost=gained if priced else None)
-
-
 async def _effects(access: Access, session: Session, since: date | None) -> Levers:
     """The effect of our edits on the bill since a day; empty if the client sends its own history. What they took out of
     requests counts at the price of cached tokens, the least that it would have cost."""
     if session.source is not None:
         return {}
-    events, calls = await _read(access, session)
-    return _levers(events, _since(calls, since))
-
-
-async def _read(access: Access, session: Session) -> tuple[list[Event], list[Call]]:
     events = await access.store.last_events(session.session_id, SHRINKING, MAX_EVENTS)
     ours = [event for event in reversed(events) if event.strategy not in OF_CLIENTS_WINDOW]
-    return ours, await access.store.read_calls(session.session_id, limit=MAX_CALLS)
+    return _levers(ours, _since(await access.store.read_calls(session.session_id, limit=MAX_CALLS), since))
 
 
 def _levers(events: Sequence[Event], calls: Sequence[Call]) -> Levers:
-    by_model, _ = _saved(events, calls)
+    by_model = _saved(events, calls)
     prices = (price_of(model, Usage(prompt_tokens=tokens, cached_tokens=tokens)) for model, tokens in by_model.items())
     again, rewrites = _rewrites(events, [call for call in calls if call.purpose == "agent"])
     spent = sum(call.cost or 0.0 for call in calls if call.purpose != "agent")
@@ -297,15 +278,12 @@ def _rewrites(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, floa
     return tokens, dollars
 
 
-def _saved(events: Sequence[Event], calls: Sequence[Call]) -> tuple[dict[str | None, int], int]:
-    """The tokens kept out of the agent's requests, by model, and the number of requests that were smaller."""
+def _saved(events: Sequence[Event], calls: Sequence[Call]) -> dict[str | None, int]:
+    """The tokens kept out of the agent's requests, by model."""
     seqs = [event.seq for event in events]
     gone = list(accumulate(event.tokens_before - event.tokens_after for event in events))
     saved: Counter[str | None] = Counter()
-    requests = 0
     for call in calls:
         place = bisect_right(seqs, call.request_seq + 1) if call.purpose == "agent" else 0
-        tokens = max(0, gone[place - 1]) if place else 0
-        requests += bool(tokens)
-        saved[call.model] += tokens
-    return {model: tokens for model, tokens in saved.items() if tokens}, requests
+        saved[call.model] += max(0, gone[place - 1]) if place else 0
+    return {model: tokens for model, tokens in saved.items() if tokens}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+import anyio.to_thread
+
 from contextstash.messages import get_format
-from contextstash.outputs.paging import page
+from contextstash.outputs.paging import Page, page
 from contextstash.outputs.shell_envelope import without_json_envelopes, without_reminders
 from contextstash.outputs.snippets import snippet
 from contextstash.queries.sessions import project_of_session, sessions_of_project
@@ -19,7 +21,7 @@ from contextstash.safety.imitations import defused
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
-from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.errors import BadInputError, HandleNotFoundError, OverloadedError
 from contextstash_storage.records import Output, SearchHit
 from contextstash_storage.search import STOP_WORDS, SearchFilter
 from contextstash_storage.store import Weigh
@@ -33,6 +35,15 @@ FIELDS_TOKENS = 90
 
 MAX_TOOL_CHARACTERS = 200
 """Longest name of a tool in a result; providers allow 64 to 128."""
+
+MAX_WAITING = 40
+"""Searches for a pattern that may wait for a thread. Each ends within two seconds, two at a time, so that the last one
+has its page before the 60 s are over after which clients give up a call."""
+
+OVERLOADED = (
+    "Too many pattern searches are running, some of them slow: try again in a few seconds, with plainer patterns,"
+    " or page through the output without pattern."
+)
 
 MIN_PAGE_TOKENS = 100
 """The smallest page: its fields, and a line of text."""
@@ -94,8 +105,16 @@ async def get_archived_output(
         count=counter.count,
         total_tokens=output.tokens,
     )
-    result = await (asyncio.to_thread(make) if pattern is None else access.searches.run(make))
+    result = await (asyncio.to_thread(make) if pattern is None else _searched(access, make))
     return OutputPage.of(result, handle=output.handle, tool=one_line(output.tool, MAX_TOOL_CHARACTERS))
+
+
+async def _searched(access: Access, make: Callable[[], Page]) -> Page:
+    """A page with the lines that match a pattern, made in one of few threads, so that a slow pattern delays only other
+    searches for patterns: asyncio's own threads are shared by all retrievals."""
+    if access.pattern_threads.statistics().tasks_waiting >= MAX_WAITING:
+        raise OverloadedError(OVERLOADED)
+    return await anyio.to_thread.run_sync(make, limiter=access.pattern_threads)
 
 
 async def read_call(access: Access, handle: str, session_id: str | None = None) -> OutputCall | None:

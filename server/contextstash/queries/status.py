@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from contextstash.queries.receipt import SHRINKING, report_of, savings_of
+from contextstash.queries.receipt import SHRINKING, report_of
 from contextstash.queries.sessions import title_of
 from contextstash.record.output_archive import kept_outputs
 from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
@@ -41,7 +41,6 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
         outputs_shortened=cut + (await kept_outputs(access, session.session_id))[0] or None,
         last_summary=SummaryMade.of(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
-        savings=None if proxied is not None else await savings_of(access, session),
         proxy=None if proxied is None else report_of(proxied),
         changes=[Change.of(event) for event in events],
     )

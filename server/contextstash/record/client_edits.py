@@ -146,7 +146,6 @@ def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> Summa
         last_seq=last,
         summary_id=summary_id(first, last, text),
         strategy=HOST,
-        level="recent",
         text=text,
         summary=text,
         tokens=tokens,

@@ -11,7 +11,7 @@ from typing import Any
 from contextstash.outputs.counts import before_and_after
 from contextstash.outputs.digest import digest_output
 from contextstash.reduce.digests import Digests, digest_edits
-from contextstash.results import ArchivedOutput, CacheCost, CompactResult, PruneResult
+from contextstash.results import ArchivedOutput, CompactResult, PruneResult
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after
@@ -19,7 +19,7 @@ from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WHOLE, WITHIN_REACH
 from contextstash.session.thinking_blocks import Stripping, plan_stripping
 from contextstash.view.edits import archive_edit, placeholder_of
-from contextstash.view.ladder import BY_SETTINGS, Candidate, PruneOptions, Step, cache_effect, count_step, prune_step
+from contextstash.view.ladder import BY_SETTINGS, Candidate, PruneOptions, Step, count_step, prune_step
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, total_tokens
 from contextstash_storage.records import ArchiveEdit, Edit, Output
@@ -158,14 +158,11 @@ def _done(
     stripping: Stripping,
 ) -> PruneResult:
     saved = total_tokens(snapshot.entries) - total_tokens(entries)
-    rewritten, requests = cache_effect(entries, min(archived.output.seq for archived in made), saved)
-    breakpoints = stripping.breakpoints or None
     return PruneResult(
         **view_change(snapshot, snapshot.view_tokens - saved),
         archived=[archived.line for archived in made[:MAX_LISTED]],
         more=len(made) - MAX_LISTED if len(made) > MAX_LISTED else None,
         reason=reason,
-        cache=CacheCost(rewritten_tokens=rewritten, pays_after_requests=requests, breakpoints=breakpoints),
         thinking=stripping.result,
         dry_run=dry_run or None,
     )

@@ -10,11 +10,12 @@ from heapq import merge
 from typing import Any, TypedDict, Unpack
 from weakref import WeakValueDictionary
 
+from anyio import CapacityLimiter
+
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
 from contextstash.session.open_session import READ_AT_ONCE, WHOLE, OpenSession, Scope
-from contextstash.session.pattern_searches import PatternSearches
 from contextstash.view.session_counters import fixed_tokens
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Overlay
@@ -34,6 +35,10 @@ SettingsFor = Callable[[str | None], Mapping[str, Any]]
 
 MAX_OPEN = 64
 """Sessions of which the last calls and the last list are kept, some 130 bytes for each message."""
+
+PATTERN_THREADS = 2
+"""Searches for a pattern at a time. The matcher releases Python's global lock and uses a whole core; more threads would
+slow down all other calls."""
 
 MAX_VIEWS = 8
 """Sessions whose messages are kept too: an agent and its sub-agents. Others are read from the database again."""
@@ -80,7 +85,7 @@ class Access:
         settings = options.get("settings") or {}
         self.store = store
         self.api_key = options.get("api_key")
-        self.searches = PatternSearches()
+        self.pattern_threads = CapacityLimiter(PATTERN_THREADS)
         self.projects: BoundedCache[str, str] = BoundedCache(MAX_REMEMBERED_PROJECTS)
         self.loaded: set[str] = set()
         """Counters whose vocabulary is loaded: at the first use that takes 0.3 s."""

@@ -47,13 +47,8 @@ async def tokens_by_part(access: Access, session: Session) -> dict[str, int]:
 
 
 def own_tokens(access: Access, session: Session) -> int:
-    """Tokens of contextstash's own view. If the client sends its own history, which our edits do not change, they are
-    counted and not taken from the usage that the client reports."""
-    settings = access.settings(session)
-    counter = access.counter(settings, session.model)
-    if session.source is not None:
-        return session.counters.view_tokens + session.counters.declared.tokens
-    return counting.estimate(session.counters, settings, counter.name)[0]
+    """Tokens of contextstash's own view, as thresholds look at it."""
+    return counting.own_tokens(session, access.settings(session))
 
 
 def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:

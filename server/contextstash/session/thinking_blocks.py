@@ -45,13 +45,12 @@ _REASONS: dict[Choice, str] = {
 @dataclass(frozen=True, slots=True)
 class Stripping:
     """What happens to the thinking of later `messages`, with so many `tokens`, that an edit invalidates whose first
-    changed message is `first_seq`; `breakpoints` of the prompt cache are written again."""
+    changed message is `first_seq`."""
 
     first_seq: int
     choice: Choice
     messages: int = 0
     tokens: int = 0
-    breakpoints: int = 0
 
     @property
     def reason(self) -> str:
@@ -79,13 +78,12 @@ def stripping_of(messages: Sequence[Message], first_seq: int, *, bound: bool, ne
     for the loop's end, unless it is `needed`: a compaction, or a request that would not fit.
     """
     later = [message for message in messages if message.seq >= first_seq]
-    breakpoints = sum([block.breakpoint for message in later for block in message.blocks])
     broken = [message for message in later if thinking_tokens(message)] if bound else []
     if not broken:
-        return Stripping(first_seq, "none", breakpoints=breakpoints)
+        return Stripping(first_seq, "none")
     waits = not needed and broken[-1].seq >= _open_loop_start(messages)
     tokens = sum(map(thinking_tokens, broken))
-    return Stripping(first_seq, "wait" if waits else "strip", len(broken), tokens, breakpoints)
+    return Stripping(first_seq, "wait" if waits else "strip", len(broken), tokens)
 
 
 def _open_loop_start(messages: Sequence[Message]) -> int:

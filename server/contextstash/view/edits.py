@@ -70,7 +70,6 @@ def summary_edit(
         last_seq=last_seq,
         summary_id=summary_id(first_seq, last_seq, text),
         strategy=strategy,
-        level="recent",
         text=shown,
         summary=text,
         tokens=snapshot.counter.count(shown) + snapshot.settings.message_overhead,

@@ -21,11 +21,6 @@ from contextstash_storage.records import ArchiveEdit, Output, Replacement
 PLACEHOLDER_TOKENS = 60
 """About how many tokens a placeholder takes; the exact number is counted from its text. Ours take about 50."""
 
-CACHE_WRITE = 1.25
-CACHE_READ = 0.10
-"""Prices of a token written to and read from the prompt cache, relative to an uncached input token. Source: Anthropic's
-page on prompt caching, for its five-minute cache."""
-
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -213,15 +208,6 @@ def enough_to_free(candidates: Iterable[Candidate], tokens: int) -> tuple[Candid
         tokens -= candidate.view_tokens - PLACEHOLDER_TOKENS
         chosen.append(candidate)
     return tuple(chosen)
-
-
-def cache_effect(after: Sequence[Entry], first_changed_seq: int, saved: int) -> tuple[int, float]:
-    """What an edit does to the prompt cache: how many tokens follow the first change and are written again, and after
-    how many more requests the saving exceeds that cost. `after` is the view with the edit, which `saved` so many
-    tokens."""
-    rewritten = sum(entry.tokens for entry in after if entry.last_seq >= first_changed_seq)
-    cost = rewritten * (CACHE_WRITE - CACHE_READ)
-    return rewritten, round(cost / (saved * CACHE_READ), 1) if saved > 0 else float(rewritten)
 
 
 # What stands where a view may be split.

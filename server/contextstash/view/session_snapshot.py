@@ -85,10 +85,8 @@ class SessionSnapshot:
 
     @property
     def own_tokens(self) -> int:
-        """The same as thresholds look at it: if the client sends its own history, which our edits do not change, the
-        view is counted and not taken from the usage that the client reports."""
-        counters = self.session.counters
-        return counters.view_tokens + counters.declared.tokens if self.followed else self.estimate[0]
+        """The same as thresholds look at it."""
+        return counting.own_tokens(self.session, self.settings)
 
     @property
     def view_messages(self) -> int:
