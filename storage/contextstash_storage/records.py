@@ -50,8 +50,7 @@ class Block(Record):
     """One piece of a message. Its text is not stored here but in the message's native JSON.
 
     `call_id` and `tool` are set on tool calls and tool results, `argument` (the call's main argument,
-    at most 120 characters) on tool calls; `size` is the text's length in characters; `pixels` are an image's width and
-    height, if they can be read.
+    at most 120 characters) on tool calls; `size` is the text's length in characters.
     """
 
     type: BlockType
@@ -60,7 +59,6 @@ class Block(Record):
     call_id: str | None = None
     tool: str | None = None
     argument: str | None = None
-    pixels: tuple[int, int] | None = None
     is_error: bool = False
 
 

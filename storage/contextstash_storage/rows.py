@@ -87,7 +87,7 @@ def damaged(what: str) -> DamagedError:
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
 KINDS: tuple[Kind, ...] = ("message", "host", "tool_result", "tool_result_archived", "tool_summary", "summary")
 TYPES: tuple[BlockType, ...] = ("text", "thinking", "tool_call", "tool_result", "image", "document", "opaque")
-_BLOCK = ("type", "tokens", "size", "call_id", "tool", "argument", "is_error", "pixels")
+_BLOCK = ("type", "tokens", "size", "call_id", "tool", "argument", "is_error")
 _USAGE = (
     "prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens",
     "cache_write_1h_tokens",

@@ -27,7 +27,6 @@ blocks = st.builds(
     call_id=texts,
     tool=texts,
     argument=texts,
-    pixels=st.none() | st.tuples(counts, counts),
     is_error=st.booleans(),
 )
 messages = st.builds(

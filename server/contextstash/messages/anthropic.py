@@ -18,7 +18,6 @@ from contextstash.messages.parts import (
     Piece,
     as_json,
     call_piece,
-    image_piece,
     kind_of,
     name_of,
     need_object,
@@ -229,11 +228,6 @@ def _read_server_call(block: BlockJson) -> Piece:
     return call_piece(name_of(block.get("id")), name_of(block.get("name")) or block["type"], block.get("input", {}))
 
 
-def _read_image(block: BlockJson) -> Piece:
-    source = block.get("source")
-    return image_piece(source.get("data") if isinstance(source, dict) else None)
-
-
 def _read_document(block: BlockJson) -> Piece:
     """The title, the context and, if the document is plain text, its text."""
     source = block.get("source")
@@ -254,7 +248,7 @@ def _read_compaction(block: BlockJson) -> Piece:
 _READERS: dict[str, Callable[[BlockJson], Piece]] = {
     **dict.fromkeys(SERVER_CALLS, _read_server_call),
     "redacted_thinking": lambda _: piece("thinking"),
-    "image": _read_image,
+    "image": lambda _: piece("image"),
     "document": _read_document,
     "compaction": _read_compaction,
 }

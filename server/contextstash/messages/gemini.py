@@ -17,7 +17,6 @@ from contextstash.messages.parts import (
     Piece,
     as_json,
     call_piece,
-    image_piece,
     kind_of,
     need_object,
     need_role,
@@ -354,7 +353,7 @@ def _read_nested(part: Mapping[str, Any]) -> Piece:
 def _read_media(part: Mapping[str, Any], data: Mapping[str, Any]) -> Piece:
     kind = str(get(data, "mimeType") or "")
     if kind.startswith("image/"):
-        return image_piece(get(data, "data"))
+        return piece("image")
     if kind.startswith(("audio/", "video/")):
         return opaque_media({key: value for key, value in part.items() if value is not None})
     name = get(data, "displayName") or get(data, "fileUri")

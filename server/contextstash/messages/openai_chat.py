@@ -10,7 +10,6 @@ from contextstash.messages.parts import (
     Piece,
     as_json,
     call_piece,
-    image_piece,
     kind_of,
     name_of,
     need_object,
@@ -235,8 +234,7 @@ def _read_part(value: object, where: str) -> Piece:
     if kind in ("text", "refusal"):
         return piece("text", need_text(part, kind, where))
     if kind == "image_url":
-        url = part.get("image_url")
-        return image_piece(url.get("url") if isinstance(url, dict) else url)
+        return piece("image")
     if kind == "file":
         file = part.get("file")
         return piece("document", (name_of(file.get("filename")) if isinstance(file, dict) else None) or "")

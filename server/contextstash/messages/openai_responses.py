@@ -10,7 +10,6 @@ from contextstash.messages.parts import (
     Piece,
     as_json,
     call_piece,
-    image_piece,
     kind_of,
     name_of,
     need_object,
@@ -278,7 +277,7 @@ def _read_part(value: object, where: str) -> Piece:
     if kind in _TEXT_PARTS or kind == "refusal":
         return piece("text", need_text(part, "refusal" if kind == "refusal" else "text", where))
     if kind in ("input_image", "computer_screenshot"):
-        return image_piece(part.get("image_url"))
+        return piece("image")
     if kind == "input_file":
         return piece("document", name_of(part.get("filename")) or "")
     return opaque_media(part) if kind == "input_audio" else opaque(part)
@@ -326,7 +325,7 @@ def _read_call(native: Item, kind: str) -> Piece:
 def _read_output(native: Item, kind: str, call_id: str) -> list[Piece]:
     output = native.get("output")
     if kind == "computer_call_output":
-        return [image_piece(output.get("image_url") if isinstance(output, dict) else None, call_id=call_id)]
+        return [piece("image", call_id=call_id)]
     if kind == "shell_call_output":
         parts = _shell_parts(output)
     elif output is None or isinstance(output, str | list):

@@ -1,12 +1,9 @@
 """The parts of a message as they are read: blocks, their texts, the ways to these; with clear errors if the JSON is
-wrong. Also the width and height of an image, from the first bytes of its data."""
+wrong."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -50,12 +47,6 @@ def piece(
         is_error=is_error,
     )
     return Piece(block, text)
-
-
-def image_piece(data: object, *, call_id: str | None = None) -> Piece:
-    """An image; `data` is its base64 or its URL."""
-    found = piece("image", call_id=call_id)
-    return found._replace(block=found.block.model_copy(update={"pixels": image_size(data)}))
 
 
 def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:
@@ -190,48 +181,3 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (list, "a list"),
     (dict, "an object"),
 )
-
-
-HEADER_CHARACTERS = 64 * 1024 * 4 // 3
-"""How much of the encoded data is looked at: a JPEG's size stands behind its thumbnail and colour profile."""
-
-Size = tuple[int, int]
-
-
-def image_size(data: object) -> Size | None:
-    """Pixels across and down of a PNG or a JPEG in base64, or in a data URL; None for another URL, or other data."""
-    if not isinstance(data, str):
-        return None
-    encoded = data.split(",", 1)[-1] if data.startswith("data:") else data
-    try:
-        start = base64.b64decode(encoded[: HEADER_CHARACTERS // 4 * 4])
-    except (binascii.Error, ValueError):
-        return None
-    try:
-        size = _size(start)
-    except (struct.error, IndexError):
-        return None
-    return size if size is not None and min(size) > 0 else None
-
-
-def _size(start: bytes) -> Size | None:
-    if start.startswith(b"\x89PNG\r\n\x1a\n"):
-        across, down = struct.unpack_from(">II", start, 16)
-        return across, down
-    if start.startswith(b"\xff\xd8"):
-        return _jpeg(start)
-    return None
-
-
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""The markers of frames, which hold the size; the three others in this range are tables."""
-
-
-def _jpeg(start: bytes) -> Size | None:
-    place = 2
-    while start[place] == 0xFF:
-        if start[place + 1] in _JPEG_FRAMES:
-            down, across = struct.unpack_from(">HH", start, place + 5)
-            return across, down
-        place += 2 + struct.unpack_from(">H", start, place + 2)[0]
-    return None

@@ -207,9 +207,9 @@ class ContextSettings(UserSettings):
     """The settings in force, with the numbers that only a preset sets. Token numbers are those of the estimator; shares
     are of the usable window, from 0 to 1."""
 
-    # Near Anthropic's count for a large image: width × height / 750, about 1,600 at most.
-    image_tokens: int = Field(default=1_500, ge=0)
-    """Tokens of one document, and of an image whose size, or whose model's rule for images, is unknown."""
+    # Anthropic scales larger images down to this; GPT and Gemini take fewer for most (their guides on vision).
+    image_tokens: int = Field(default=1_600, ge=0)
+    """Tokens of an image or a document. The usage that the provider reports corrects it."""
     # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
     message_overhead: int = Field(default=4, ge=0)
     """Tokens of a message in addition to its content."""

@@ -12,22 +12,6 @@ from contextstash.messages.base import Reading
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block
 
-ImageBounds = tuple[int, int]
-"""The fewest and the most tokens of an image."""
-
-PIXELS_PER_TOKEN = 750
-"""Claude's rule for an image between its bounds, by Anthropic's guide on vision. OpenAI counts tiles of 512 pixels and
-takes fewer for most images: the rule errs on the safe side, and the reported usage corrects it."""
-
-CLAUDE_IMAGE = (1, 1_600)
-"""Larger images are scaled down to about this many tokens, says the same guide."""
-
-OPENAI_IMAGE = (255, 1_600)
-"""One tile and the base of GPT-4o and 4.1; the most after scaling are eight tiles, 1,445 (OpenAI's guide on vision)."""
-
-GEMINI_IMAGE = (1_120, 1_120)
-"""Of any size at the default resolution of Gemini 3: https://ai.google.dev/gemini-api/docs/media-resolution"""
-
 Encoder = Callable[[str], Callable[[str], int]]
 """`encoder(name)`: the counting function of a vocabulary."""
 
@@ -52,23 +36,22 @@ class Family:
     vocabulary: str = "o200k_base"
     factor: float = 1.0
     result_overhead: int = 4
-    image: ImageBounds | None = None
     quotes_results: bool = False
 
 
 FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
     (
         re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4-[7-9]|[5-9])(?!\d)"),
-        Family("claude-new", factor=1.55, result_overhead=41, image=CLAUDE_IMAGE),
+        Family("claude-new", factor=1.55, result_overhead=41),
     ),
-    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41, image=CLAUDE_IMAGE)),
+    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41)),
     (
         re.compile(r"gpt-3-5|gpt-35|gpt-4(?!o|-[15](?!\d))"),
-        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10, image=OPENAI_IMAGE),
+        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10),
     ),
-    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10, image=OPENAI_IMAGE)),
+    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10)),
     (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
-    (re.compile("gemini|google"), Family("gemini", factor=1.05, image=GEMINI_IMAGE, quotes_results=True)),
+    (re.compile("gemini|google"), Family("gemini", factor=1.05, quotes_results=True)),
 )
 UNKNOWN = Family("unknown")
 
@@ -84,8 +67,8 @@ class Counter:
     """Counts a text in a model's tokens. `name` describes the method for people.
 
     `raw` measures a text; `in_tokens` converts the measure into tokens. A counter that `rounds_up` rounds once for a
-    whole message, not for each block. `image` bounds the tokens of an image, if its provider documents them. `raw_all`
-    measures each of many texts as `raw` does; None if that takes no less time.
+    whole message, not for each block. `raw_all` measures each of many texts as `raw` does; None if that takes no less
+    time.
     """
 
     name: str
@@ -94,7 +77,6 @@ class Counter:
     result_overhead: int = 0
     in_tokens: Callable[[int], int] | None = None
     rounds_up: bool = False
-    image: ImageBounds | None = None
     raw_all: Callable[[Sequence[str]], list[int]] | None = None
     quotes_results: bool = False
 
@@ -155,7 +137,6 @@ def counter_for(
         encoder(family.vocabulary),
         family.factor,
         family.result_overhead,
-        image=family.image,
         raw_all=encode_all and partial(encode_all, family.vocabulary),
         quotes_results=family.quotes_results,
     )
@@ -189,10 +170,6 @@ def _rounded_once(
 
 
 def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings) -> int:
-    if block.type == "image" and counter.image and (block.pixels or counter.image is GEMINI_IMAGE):
-        across, down = block.pixels or (1, 1)
-        least, most = counter.image
-        return min(most, max(least, round(across * down / PIXELS_PER_TOKEN)))
     if block.type in ("image", "document"):
         return settings.image_tokens
     if block.type == "tool_call":
