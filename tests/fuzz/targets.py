@@ -15,7 +15,7 @@ from typing import Any
 
 from contextstash.clients.follow import own_readers, recognize
 from contextstash.clients.transcripts import Batch, Head, Line, Reader, split_lines
-from contextstash.messages import FORMATS, detect_format
+from contextstash.messages import FORMATS, detect_format, get_format
 from contextstash.messages.json_positions import JsonPositionError
 from contextstash.messages.repair import repaired
 from contextstash.messages.request.edits import SummaryOf, edited
@@ -51,7 +51,7 @@ def natives_of(data: bytes) -> list[Native]:
 def message_format(name: str) -> Target:
     """The laws of a format: reading raises its own error alone, nothing changes its arguments, and what is written is
     readable again."""
-    subject = FORMATS[name]
+    subject = get_format(name)
 
     def check(data: bytes) -> None:
         natives = natives_of(data)
@@ -71,7 +71,7 @@ def message_format(name: str) -> Target:
 
 
 def _is_readable(name: str, native: Native) -> bool:
-    return _accepted(lambda: FORMATS[name].read(native)) is not None
+    return _accepted(lambda: get_format(name).read(native)) is not None
 
 
 def _accepted(work: Callable[[], Any]) -> Any:
@@ -90,7 +90,7 @@ def _check_said(error: Exception) -> None:
 
 
 def _check_message(name: str, native: Native) -> None:
-    subject = FORMATS[name]
+    subject = get_format(name)
     reading = subject.read(native)
     assert len(reading.blocks) == len(reading.texts)
     assert subject.replace(native, {}) == native

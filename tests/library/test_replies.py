@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from contextstash.library.replies import as_natives, read_reply
-from contextstash.messages import FORMATS
+from contextstash.messages import get_format
 from contextstash.messages.usage import read_usage
 from contextstash_storage.errors import BadInputError
 
@@ -91,7 +91,7 @@ GEMINI: dict[str, Any] = {
 )
 def test_a_response_is_read_with_its_usage(reply: Any, fmt: str) -> None:
     read = read_reply(reply)
-    assert all(FORMATS[fmt].read(native).role == "assistant" for native in read.messages)
+    assert all(get_format(fmt).read(native).role == "assistant" for native in read.messages)
     usage = read_usage(read.usage or {})
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == (107, 20)

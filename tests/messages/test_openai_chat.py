@@ -101,17 +101,9 @@ def test_encoded_audio_is_not_counted_as_text() -> None:
     assert len(CHAT.read({"role": "user", "content": [sound]}).texts[0]) < 200
 
 
-def test_a_legacy_function_call_is_paired_by_its_name() -> None:
-    calling = {"role": "assistant", "content": None, "function_call": {"name": "now", "arguments": "{}"}}
-    answer = {"role": "function", "name": "now", "content": "noon"}
-    block = CHAT.read(calling).blocks[0]
-    assert block.call_id == CHAT.read(answer).blocks[0].call_id
-    assert repaired(CHAT, [USER, calling, answer]) == [USER, calling, answer]
-    assert repaired(CHAT, [USER, calling])[-1] == {
-        "role": "function",
-        "name": "now",
-        "content": MISSING_RESULT,
-    }
+def test_a_call_of_the_api_before_it_had_tools_is_refused() -> None:
+    with pytest.raises(BadMessageError, match="record it as one of tool_calls"):
+        CHAT.read({"role": "assistant", "content": None, "function_call": {"name": "now", "arguments": "{}"}})
 
 
 def test_a_custom_tool_call_has_its_input_as_text() -> None:

@@ -127,9 +127,7 @@ def chat_result(call_id: str) -> Native:
         ),
         ([{**GO, "tool_calls": [1]}], "Message 0: only the assistant can call tools."),
         ([{"role": "tool", "content": "x"}], "Message 0 has the role tool but no tool_call_id."),
-        ([{"role": "function", "content": "x"}], "Message 0 has the role function but no name."),
         ([{**TEXT, "tool_calls": [1]}], "Message 0 contains a tool call without an id."),
-        ([{**TEXT, "function_call": 1}], "Message 0: function_call must be an object with a name."),
     ],
 )
 def test_openai_chat_rules(natives: list[Native], finding: str) -> None:

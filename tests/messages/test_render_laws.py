@@ -103,7 +103,7 @@ def _goes(blocks: Any, place: int, chosen: list[int]) -> bool:
 @settings(max_examples=examples(400))
 @given(native=json_objects)
 def test_reading_arbitrary_json_gives_blocks_or_a_clear_error(name: str, native: dict[str, Any]) -> None:
-    fmt = FORMATS[name]
+    fmt = get_format(name)
     assert 0.0 <= fmt.matches(native) <= 1.0
     with suppress(BadMessageError):
         for block in fmt.read(native).blocks:
@@ -129,7 +129,7 @@ def test_every_readable_list_can_be_rendered_and_validated(name: str, natives: l
 
 def _is_readable(name: str, native: dict[str, Any]) -> bool:
     try:
-        FORMATS[name].read(native)
+        get_format(name).read(native)
     except BadMessageError:
         return False
     return True

@@ -189,7 +189,7 @@ def _chat_head(draw: Draw) -> list[Native]:
 
 def _chat_turn(draw: Draw, ids: Ids) -> list[Native]:
     ids.next_turn()
-    kind = draw(st.sampled_from(("text", "calls", "calls", "legacy", "refusal", "custom")))
+    kind = draw(st.sampled_from(("text", "calls", "calls", "refusal", "custom")))
     if kind == "text":
         reply: Native = {"content": draw(texts), "role": "assistant"}
         if draw(st.booleans()):
@@ -200,10 +200,6 @@ def _chat_turn(draw: Draw, ids: Ids) -> list[Native]:
             {"role": "assistant", "content": None, "refusal": "I can't do that."},
             _chat_user(draw),
         ]
-    if kind == "legacy":
-        call = {"name": "now", "arguments": "{}"}
-        answer = {"role": "function", "name": "now", "content": draw(outputs)}
-        return [{"role": "assistant", "content": None, "function_call": call}, answer]
     calls = [_chat_call(ids.next_call(), draw(tool_calls), kind) for _ in range(draw(st.integers(1, 3)))]
     content = draw(st.one_of(st.none(), texts))
     results = [_chat_result(draw, call["id"]) for call in draw(st.permutations(calls))]

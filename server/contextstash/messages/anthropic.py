@@ -84,18 +84,12 @@ class AnthropicFormat(Format):
             raise BadMessageError(f"content is {kind_of(content)}; expected a string or a list of blocks.")
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
-    def in_place_of(self, native: Native, text: str, old: Any) -> Any:
-        return [{"type": "text", "text": text}] if isinstance(old, list) else text
-
     def without_thinking(self, native: Native) -> Native | None:
         content = content_of(native)
         rest = [block for block in content if block["type"] not in THINKING]
         if len(rest) == len(content):
             return native
         return {**native, "content": rest} if rest else None
-
-    def user_message(self, text: str) -> Native:
-        return {"role": "user", "content": text}
 
     def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
         counts = [count_breakpoints(content_of(native)) for native in natives]

@@ -95,17 +95,18 @@ class Format(ABC):
             changed = _replaced(changed, path, partial(self.in_place_of, native, text))
         return changed
 
-    @abstractmethod
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
         """The value that stands for the text in place of `old`, which a path of the message's reading leads to."""
+        return [{"type": "text", "text": text}] if isinstance(old, list) else text
 
     @abstractmethod
     def without_thinking(self, native: Native) -> Native | None:
         """A copy without the model's thinking, if the provider allows it to be omitted; None if the message contains
         nothing else."""
 
-    @abstractmethod
-    def user_message(self, text: str) -> Native: ...
+    def user_message(self, text: str) -> Native:
+        """A message of the user with this text alone."""
+        return {"role": "user", "content": text}
 
     def system_message(self, text: str) -> Native | None:
         """A system message for the start of the list; None if the provider takes the system prompt in another field."""

@@ -2,79 +2,42 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
+from contextstash.base.near_names import did_you_mean
 from contextstash.messages.base import Format
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 
-
-class _Formats(Mapping[str, Format]):
-    """The formats by name, each imported once it is needed: a client's hook, which must start fast, needs one."""
-
-    _CLASSES: ClassVar[dict[str, str]] = {
-        "openai-chat": "OpenAIChatFormat",
-        "openai-responses": "OpenAIResponsesFormat",
-        "anthropic": "AnthropicFormat",
-        "gemini": "GeminiFormat",
-    }
-
-    def __init__(self) -> None:
-        self._made: dict[str, Format] = {}
-
-    def __getitem__(self, name: str) -> Format:
-        if name not in self._made:
-            module = import_module(f"contextstash.messages.{name.replace('-', '_')}")
-            self._made[name] = getattr(module, self._CLASSES[name])()
-        return self._made[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._CLASSES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._CLASSES)
-
-    def __len__(self) -> int:
-        return len(self._CLASSES)
-
-
-FORMATS: Mapping[str, Format] = _Formats()
-"""If a list matches several equally well, the first one is used."""
-
-_ALIASES = {
-    "openai": "openai-chat",
-    "chat": "openai-chat",
-    "chat-completions": "openai-chat",
-    "responses": "openai-responses",
-    "codex": "openai-responses",
-    "claude": "anthropic",
-    "claude-code": "anthropic",
-    "google": "gemini",
-    "google-genai": "gemini",
-    "gemini-contents": "gemini",
+_CLASSES = {
+    "openai-chat": "OpenAIChatFormat",
+    "openai-responses": "OpenAIResponsesFormat",
+    "anthropic": "AnthropicFormat",
+    "gemini": "GeminiFormat",
 }
+
+FORMATS = tuple(_CLASSES)
+"""The names of the formats. If a list matches several equally well, the first one is used."""
 
 UNDECIDED = "undecided"
 """The format of a session that was configured before its first message, which decides it. As there is nothing to read
 until then, any format does."""
 
 
-@lru_cache(maxsize=256)
+@cache
 def get_format(name: str) -> Format:
-    """The format with this name or alias. Raises BadInputError, which suggests the closest name, if there is none."""
-    wanted = "-".join(name.lower().replace("_", " ").replace("-", " ").replace(".", " ").split())
-    wanted = _ALIASES.get(wanted, wanted)
-    if wanted in FORMATS:
-        return FORMATS[wanted]
+    """The format of this name, imported when it is first needed: a client's hook, which must start fast, needs one.
+    Raises BadInputError, which suggests the closest name, if there is none."""
     if name == UNDECIDED:
-        return FORMATS["openai-chat"]
-    near = difflib.get_close_matches(wanted, [*FORMATS, *_ALIASES], n=1, cutoff=0.5)  # finds one typing error
-    hint = f"Did you mean '{_ALIASES.get(near[0], near[0])}'? " if near else ""
-    raise BadInputError(f"There is no message format '{name[:60]}'. {hint}Known: {', '.join(FORMATS)}.")
+        return get_format(FORMATS[0])
+    if name not in _CLASSES:
+        raise BadInputError(f"There is no message format '{name[:60]}'. {did_you_mean(name[:60], FORMATS)}")
+    module = import_module(f"contextstash.messages.{name.replace('-', '_')}")
+    found: Format = getattr(module, _CLASSES[name])()
+    return found
 
 
 def detect_format(natives: Sequence[Native]) -> str:
@@ -86,7 +49,7 @@ def detect_format(natives: Sequence[Native]) -> str:
         raise BadMessageError("The format of an empty list cannot be detected. Pass `format`.")
     fitting = dict.fromkeys(FORMATS, 0.0)
     for place, native in enumerate(natives):
-        scores = {name: FORMATS[name].matches(native) for name in fitting}
+        scores = {name: get_format(name).matches(native) for name in fitting}
         left = {name: fitting[name] + score for name, score in scores.items() if score > 0}
         if not left:
             raise BadMessageError(_misfit(natives, place, list(fitting)))
@@ -97,7 +60,7 @@ def detect_format(natives: Sequence[Native]) -> str:
 def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
     """Why the message at `place` matches none of the formats that the messages before it match."""
     native = natives[place]
-    elsewhere = [name for name in FORMATS if FORMATS[name].matches(native) > 0]
+    elsewhere = [name for name in FORMATS if get_format(name).matches(native) > 0]
     if elsewhere:
         return (
             f"Message {place} is in the format {' or '.join(elsewhere)}, but those before it are in"
@@ -106,7 +69,7 @@ def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
     reasons = {}
     for name in before:
         try:
-            FORMATS[name].read(native)
+            get_format(name).read(native)
         except BadMessageError as error:
             reasons[name] = str(error).rstrip(".")
     details = "; ".join(f"as {name}: {reason}" for name, reason in reasons.items())
@@ -130,7 +93,7 @@ def shown_format(
 def fitting_format(natives: Sequence[Native], *hints: str | None) -> str:
     """The first of these formats that all messages fit, or else the one that they show. Raises BadMessageError."""
     for hint in hints:
-        if hint is not None and all(FORMATS[hint].matches(native) > 0 for native in natives):
+        if hint is not None and all(get_format(hint).matches(native) > 0 for native in natives):
             return hint
     return detect_format(natives)
 

@@ -57,20 +57,8 @@ DATA_KEYS = (
 )
 """The fields of which a part has exactly one: `oneof data` of Part, https://ai.google.dev/api/caching#Part"""
 
-ABOUT_KEYS = (
-    "thought",
-    "thoughtSignature",
-    "videoMetadata",
-    "mediaResolution",
-    "mediaProcessing",
-    "partMetadata",
-    "audioTranscription",
-    "speechMetadata",
-    "documentMetadata",
-    "spreadsheetMetadata",
-    "audioMetadata",
-)
-"""The fields that describe a part's data: the rest of Part in Google's Python SDK, google-genai 3.4."""
+ABOUT_KEYS = ("thought", "thoughtSignature")
+"""The fields that describe a part's data, and that a part may have without any."""
 
 PartJson = Mapping[str, Any]
 

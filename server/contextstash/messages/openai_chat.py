@@ -32,16 +32,14 @@ ROLES: dict[str, Role] = {
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
-    "function": "tool",
 }
-RESULT_ROLES = ("tool", "function")
 
 SIGNED_THINKING = ("thinking_blocks", "reasoning_details")
 """Fields in which gateways to Anthropic store thinking with its signatures: LiteLLM and OpenRouter."""
 
 PLAIN_THINKING = ("reasoning_content", "reasoning")
 
-OTHER_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
+OTHER_CONTENT = ("tool_calls", "refusal", "audio")
 """Keys other than `content` that give a message content."""
 
 OWN_KEYS = ("tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING)
@@ -82,7 +80,7 @@ class OpenAIChatFormat(Format):
     """OpenAI Chat Completions, and the fields that compatible APIs add (`reasoning_content`, `usage` on a message).
 
     A tool message is one block of type `tool_result`. Images in it follow as separate blocks with its call id, and
-    are removed when it is replaced. The legacy `function_call` is paired with its result by its name.
+    are removed when it is replaced. `function_call`, of the API before it had tools, is refused.
     """
 
     name = "openai-chat"
@@ -92,7 +90,7 @@ class OpenAIChatFormat(Format):
             return 0.0
         if "type" in native or "stop_reason" in native or ("parts" in native and "content" not in native):
             return 0.0
-        if native["role"] in RESULT_ROLES or any(native.get(key) is not None for key in OWN_KEYS):
+        if native["role"] == "tool" or any(native.get(key) is not None for key in OWN_KEYS):
             return 1.0
         content = native.get("content")
         if content is None or isinstance(content, str):
@@ -106,6 +104,8 @@ class OpenAIChatFormat(Format):
         need_object(native, "the message")
         if "choices" in native and role_of(native) not in ROLES:
             raise BadMessageError("this is a whole API response; record its choices[0].message.")
+        if native.get("function_call") is not None:
+            raise BadMessageError("function_call is of the API before it had tools; record it as one of tool_calls.")
         role = need_role(native, ROLES, f"one of {', '.join(ROLES)}")
         pieces = _read_content(native)
         if role == "tool":
@@ -114,9 +114,6 @@ class OpenAIChatFormat(Format):
             pieces = [*_thinking(native), *pieces, *_spoken(native), *_read_calls(native)]
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
-    def in_place_of(self, native: Native, text: str, old: Any) -> Any:
-        return [{"type": "text", "text": text}] if isinstance(old, list) else text
-
     def without_thinking(self, native: Native) -> Native | None:
         """A copy without the signed thinking of a Claude model behind a gateway. Other reasoning stays: DeepSeek and
         similar APIs refuse tool calls without it, and Gemini's signatures belong to the calls."""
@@ -124,9 +121,6 @@ class OpenAIChatFormat(Format):
             return native
         left = {key: value for key, value in native.items() if key not in (*SIGNED_THINKING, *PLAIN_THINKING)}
         return None if _is_empty(left) else left
-
-    def user_message(self, text: str) -> Native:
-        return {"role": "user", "content": text}
 
     def system_message(self, text: str) -> Native | None:
         return {"role": "system", "content": text}
@@ -140,23 +134,19 @@ class OpenAIChatFormat(Format):
     def sent_parts(self, native: Native) -> tuple[Part, ...]:
         message = _request_shaped(native)
         role = message["role"]
-        if role in RESULT_ROLES:
+        if role == "tool":
             return (Part(message, False, native, None, (), (_answered_id(message),)),)
         if _is_empty(message):
             return ()
         calls = _calls(message)
         if not calls:
             return (Part(message, role == "assistant", native),)
-        kept = [call for call in calls.values() if "id" in call]
-        if len(kept) < len(message.get("tool_calls") or ()):
-            message = {**message, "tool_calls": kept}
+        if len(calls) < len(message["tool_calls"]):
+            message = {**message, "tool_calls": list(calls.values())}
         return (Part(message, True, native, None, tuple([Call((name,), call) for name, call in calls.items()])),)
 
     def missing(self, call: Call) -> Native:
-        is_legacy = "id" not in call.native
-        answered = ("function", "name", call.native["name"]) if is_legacy else ("tool", "tool_call_id", call.keys[0])
-        role, key, value = answered
-        return {"role": role, key: value, "content": MISSING_RESULT}
+        return {"role": "tool", "tool_call_id": call.keys[0], "content": MISSING_RESULT}
 
     def orphan(self, part: Part) -> list[Native]:
         content = part.native["content"]
@@ -172,14 +162,7 @@ class OpenAIChatFormat(Format):
 
 
 def _answered_id(native: Mapping[str, Any]) -> str:
-    if native["role"] == "function":
-        return _legacy_id(need_text(native, "name", "the message", empty=False))
     return need_text(native, "tool_call_id", "the message", empty=False)
-
-
-def _legacy_id(name: str) -> str:
-    """The id that pairs a legacy `function_call`, which has no id, with its result."""
-    return f"function_call:{name}"
 
 
 def _matches_part(part: object) -> float:
@@ -260,15 +243,8 @@ def _read_calls(native: Mapping[str, Any]) -> Iterator[Piece]:
         call_id = need_text(call, "id", where, empty=False)
         kind, argument = ("custom", "input") if call.get("type") == "custom" else ("function", "arguments")
         made = need_object(call.get(kind), f"{where}.{kind}")
-        yield _read_call(call_id, need_text(made, "name", f"{where}.{kind}"), made.get(argument, ""))
-    if native.get("function_call") is not None:
-        legacy = need_object(native["function_call"], "function_call")
-        name = need_text(legacy, "name", "function_call", empty=False)
-        yield _read_call(_legacy_id(name), name, legacy.get("arguments", ""))
-
-
-def _read_call(call_id: str, name: str, arguments: object) -> Piece:
-    return call_piece(call_id, name, "" if arguments is None else arguments)
+        given = made.get(argument)
+        yield call_piece(call_id, need_text(made, "name", f"{where}.{kind}"), "" if given is None else given)
 
 
 def _request_shaped(native: Native) -> Native:
@@ -283,12 +259,11 @@ def _request_shaped(native: Native) -> Native:
         message = {key: native[key] for key in allowed}
     if message["role"] != "assistant":
         message.pop("tool_calls", None)
-        message.pop("function_call", None)
     elif message.get("tool_calls") == []:
         del message["tool_calls"]
     if message.get("content") == []:
         message["content"] = None
-    if message.get("content") is None and message["role"] in RESULT_ROLES:
+    if message.get("content") is None and message["role"] == "tool":
         message["content"] = ""
     audio = message.get("audio")
     if isinstance(audio, dict) and "id" in audio and len(audio) > 1:
@@ -304,11 +279,7 @@ def _is_empty(message: Native) -> bool:
 
 def _calls(message: Native) -> dict[str, Mapping[str, Any]]:
     """The calls by their ids, each id once: results of two could not be distinguished."""
-    if message["role"] != "assistant":
-        return {}
     calls: dict[str, Mapping[str, Any]] = {}
     for call in message.get("tool_calls") or ():
         calls.setdefault(call["id"], call)
-    if legacy := message.get("function_call"):
-        calls.setdefault(_legacy_id(legacy["name"]), {"name": legacy["name"]})
     return calls

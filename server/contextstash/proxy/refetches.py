@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from contextstash.messages import FORMATS
+from contextstash.messages import get_format
 from contextstash.messages.request.text import TextMessage, ToolResult
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.request_lines import Line, behind_reply, common_start
@@ -102,7 +102,7 @@ def _hold_only(new: Line, outputs: set[Key]) -> bool:
 
 def _calls_of(message: TextMessage) -> dict[str, tuple[str, str]]:
     """The calls that a message of the model makes, by id: tool and main argument."""
-    blocks = FORMATS[message.format].read(message.native).blocks if message.is_models else ()
+    blocks = get_format(message.format).read(message.native).blocks if message.is_models else ()
     return {
         block.call_id: (block.tool or "", block.argument or "")
         for block in blocks

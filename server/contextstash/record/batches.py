@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from contextstash.messages import FORMATS, UNDECIDED, detect_format, get_format
+from contextstash.messages import UNDECIDED, detect_format, get_format
 from contextstash.messages.base import Format, Reading
 from contextstash.messages.detection import shown_format
 from contextstash.outputs.limits import OutputLimits
@@ -197,14 +197,14 @@ async def _fitting_format(access: Access, session: Session, wanted: str | None, 
     if session.counters.messages > MAX_PLAIN_MESSAGES or not natives or wanted == own:
         return own
     try:
-        fits = wanted is None and all(FORMATS[own].matches(native) > 0 for native in natives)
+        fits = wanted is None and all(get_format(own).matches(native) > 0 for native in natives)
         shown = own if fits else wanted or detect_format(natives)
     except BadMessageError:  # the recording reports it
         return own
     if shown == own:
         return own
     stored = await access.store.read_messages(session.session_id)
-    return shown if all(FORMATS[shown].matches(message.body or {}) > 0 for message in stored) else own
+    return shown if all(get_format(shown).matches(message.body or {}) > 0 for message in stored) else own
 
 
 # Storing what is not stored yet.

@@ -7,7 +7,7 @@ from typing import Any
 
 from contextstash_storage.records import Native
 
-_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+_ROLES = ("system", "developer", "user", "assistant", "tool")
 _REPLY_KEYS = ("usage", "finish_reason", "logprobs", "annotations", "model", "created")
 
 
@@ -32,59 +32,47 @@ def _structure(place: int, native: Native) -> Iterator[str]:
     yield from _call_structure(place, native)
     if role == "tool" and not isinstance(native.get("tool_call_id"), str):
         yield f"Message {place} has the role tool but no tool_call_id."
-    if role == "function" and not isinstance(native.get("name"), str):
-        yield f"Message {place} has the role function but no name."
 
 
 def _call_structure(place: int, native: Native) -> Iterator[str]:
-    calls, legacy = native.get("tool_calls", ...), native.get("function_call")
+    calls = native.get("tool_calls", ...)
     if calls is not ... and (not isinstance(calls, list) or not calls):
         yield f"Message {place}: tool_calls must be omitted or contain at least one call."
     elif calls is not ... and not all(isinstance(call, dict) and isinstance(call.get("id"), str) for call in calls):
         yield f"Message {place} contains a tool call without an id."
-    if legacy is not None and not (isinstance(legacy, dict) and isinstance(legacy.get("name"), str)):
-        yield f"Message {place}: function_call must be an object with a name."
-    if native.get("role") != "assistant" and ("tool_calls" in native or "function_call" in native):
+    if native.get("role") != "assistant" and "tool_calls" in native:
         yield f"Message {place}: only the assistant can call tools."
 
 
 def _has_no_content(native: Native) -> bool:
     """A tool may return an empty text. Elsewhere strict providers of this format (DeepSeek among them) refuse it."""
     content = native.get("content")
-    return content is None or (content == "" and native.get("role") not in ("tool", "function"))
+    return content is None or (content == "" and native.get("role") != "tool")
 
 
 def _has_other_content(native: Native) -> bool:
-    return any(native.get(key) for key in ("tool_calls", "function_call", "refusal", "audio"))
-
-
-def _call_keys(native: Native) -> list[tuple[str, Any]]:
-    keys = [("tool", call.get("id")) for call in native.get("tool_calls") or ()]
-    if native.get("function_call"):
-        keys.append(("function", native["function_call"].get("name")))
-    return keys
+    return any(native.get(key) for key in ("tool_calls", "refusal", "audio"))
 
 
 def _pairs(natives: Sequence[Native]) -> Iterator[str]:
     """All calls of a message are answered, each exactly once, by the messages directly after it."""
     caller = 0
-    due: dict[tuple[str, Any], None] = {}
+    due: dict[Any, None] = {}
     for place, native in enumerate(natives):
-        role = native["role"]
-        if role in ("tool", "function"):
-            key = (role, native.get("tool_call_id" if role == "tool" else "name"))
+        if native["role"] == "tool":
+            key = native.get("tool_call_id")
             if key not in due:
-                yield f"Message {place}: the result of {key[1]} has no open call directly before it."
+                yield f"Message {place}: the result of {key} has no open call directly before it."
             due.pop(key, None)
             continue
         yield from _unanswered(caller, due)
-        keys = _call_keys(native)
+        keys = [call.get("id") for call in native.get("tool_calls") or ()]
         due, caller = dict.fromkeys(keys), place
         if len(due) < len(keys):
             yield f"Message {place} contains two calls with the same id."
     yield from _unanswered(caller, due)
 
 
-def _unanswered(caller: int, due: dict[tuple[str, Any], None]) -> Iterator[str]:
-    for _, call_id in due:
+def _unanswered(caller: int, due: dict[Any, None]) -> Iterator[str]:
+    for call_id in due:
         yield f"Message {caller}: the call {call_id} is not answered directly after it."
