@@ -111,18 +111,15 @@ def test_each_agent_has_its_own_thresholds_under_context_in_its_own_file(layers:
 
 def test_an_agents_layers_lie_over_the_files_and_under_the_environment(layers: dict[str, Path]) -> None:
     for folder, window in (("user_folder", 4), ("project", 5)):
-        text = f"window = {window}0000\n[agents.quick]\nprune_keep_last = {window}\n"
-        (layers[folder] / "contextstash.toml").write_text(text)
+        (layers[folder] / "contextstash.toml").write_text(f"window = {window}0000\n")
     agent_file(layers, "quick.yml", "compact_at: 0.6\nprune_at: 0.4", "user_folder")
     agent_file(layers, "quick.yaml", "compact_at: 0.7")
     found = configured(layers, {"CONTEXTSTASH_PRUNE_AT": "0.5"})
     read = resolve_settings(found.settings_layer("quick"))
-    assert (read.window, read.prune_keep_last, read.compact_at, read.prune_at) == (50_000, 5, 0.7, 0.5)
+    assert (read.window, read.compact_at, read.prune_at) == (50_000, 0.7, 0.5)
     assert [layer.name.rsplit("/", 1)[-1] for layer in found.layers("quick")] == [
         "contextstash.toml",
         "contextstash.toml",
-        "contextstash.toml [agents.quick]",
-        "contextstash.toml [agents.quick]",
         "quick.yml",
         "quick.yaml",
         "environment",

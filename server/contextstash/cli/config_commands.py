@@ -20,7 +20,6 @@ from contextstash.configuration.database import SETTING as KEY_SETTING
 from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import Layer, read_pairs, shown
 from contextstash.configuration.settings_files import (
-    AGENTS_TABLE,
     ProjectFile,
     RefusedFileError,
     TrustedFiles,
@@ -152,8 +151,7 @@ def presets(as_json: bool) -> None:
 @config.command("set")
 @click.argument("pairs", nargs=-1, metavar="KEY=VALUE...")
 @click.option("--unset", multiple=True, metavar="KEY", help="Remove a setting; may be given several times.")
-@click.option("--agent", metavar="NAME", help="Only for this agent.")
-def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> None:
+def set_(pairs: tuple[str, ...], unset: tuple[str, ...]) -> None:
     """Write settings to your own settings file; its comments and everything else in it stay.
 
     Example: contextstash config set preset=default-quality window=200000
@@ -163,15 +161,15 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...], agent: str | None) -> N
     check_names(dict.fromkeys(unset), "--unset")
     if len(pairs) == 2 and not any("=" in each for each in pairs):
         pairs = ("=".join(pairs),)
-    written = write_settings({**read_pairs(pairs, "config set"), **dict.fromkeys(unset)}, agent)
+    written = write_settings({**read_pairs(pairs, "config set"), **dict.fromkeys(unset)})
     for name, value in written.items():
         click.echo(f"{name} is no longer set" if value is None else f"{name} = {value}")
     click.echo(f"Written to {user_config_folder() / SETTINGS_FILE}", err=True)
 
 
-def write_settings(given: Mapping[str, Any], agent: str | None = None) -> dict[str, Any]:
-    """Write settings, of all agents or one, to the user's own file, and take out those that are None. Returns them
-    with their types. Raises BadInputError if one is invalid."""
+def write_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Write settings to the user's own file, and take out those that are None. Returns them with their types. Raises
+    BadInputError if one is invalid."""
     from contextstash.clients.configuration_files import edited
     from contextstash.window.settings import resolve_settings
 
@@ -180,15 +178,12 @@ def write_settings(given: Mapping[str, Any], agent: str | None = None) -> dict[s
     file = user_config_folder() / SETTINGS_FILE
 
     def change(data: MutableMapping[str, Any]) -> None:
-        place = data if agent is None else data.setdefault(AGENTS_TABLE, {}).setdefault(agent, {})
         for name in [name for name, value in values.items() if value is None]:
-            place.pop(name, None)
-        # TOML's top-level keys stand before its first table; tomlkit puts new ones there.
-        place.update({name: value for name, value in values.items() if value is not None})
+            data.pop(name, None)
+        data.update({name: value for name, value in values.items() if value is not None})
 
     text = edited("toml", text_of(file) or "", change, str(file))
-    settings, tables = checked(text, file)
-    resolve_settings({**settings, **(tables.get(agent, {}) if agent else {})})
+    resolve_settings(checked(text, file))
     replace_file(file, text.encode())
     return values
 
@@ -248,15 +243,12 @@ def _show(file: ProjectFile, *, already: bool) -> None:
     """Print what the file sets. Raises BadInputError if that is invalid, RefusedFileError if it cannot be read."""
     from contextstash.window.settings import resolve_settings
 
-    settings, agents = checked(file.text(), file.path)
-    tables = [("", settings), *((f"[{json.dumps(name)}] ", table) for name, table in agents.items())]
-    for _, values in tables:
-        resolve_settings(values)
+    settings = checked(file.text(), file.path)
+    resolve_settings(settings)
     # A name from the repository too: a link can lead to a file whose name hides what is printed after it.
     click.echo(f"{shown(file.resolved)}{' (already trusted)' if already else ''} sets:")
-    for head, values in tables:
-        for name, value in values.items():
-            click.echo(f"  {head}{name} = {json.dumps(value, default=str)}")
+    for name, value in settings.items():
+        click.echo(f"  {name} = {json.dumps(value, default=str)}")
 
 
 def _state(path: Path, sha256: str) -> str:

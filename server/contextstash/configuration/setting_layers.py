@@ -17,9 +17,7 @@ from contextstash.configuration.api_key import OWN_KEY, is_key
 from contextstash.configuration.database import SETTING as KEY_SETTING
 from contextstash.configuration.locations import AGENTS_FOLDER, SETTINGS_FILE, agent_files, user_config_folder
 from contextstash.configuration.settings_files import (
-    AGENTS_TABLE,
     RefusedFileError,
-    Tables,
     TrustedFiles,
     check_names,
     checked,
@@ -63,7 +61,7 @@ class Configuration:
     has_own_key: bool = False
     trusted: TrustedFiles | None = None
     on_remark: RemarkHandler = _log
-    _files: dict[Path, tuple[Layer, Tables]] = field(default_factory=dict, repr=False, compare=False)
+    _files: dict[Path, Layer] = field(default_factory=dict, repr=False, compare=False)
 
     def over(self, layer: Layer) -> Configuration:
         """The same with a layer that is stronger than all others."""
@@ -73,16 +71,12 @@ class Configuration:
         """The layers for an agent, the weakest first, without empty ones. Raises BadInputError if the agent's file is
         not valid."""
         files = [self._read(folder, folder / SETTINGS_FILE) for folder in self.folders]
-        own = [(layer, tables[agent]) for layer, tables in files if agent in tables] if agent else []
-        tables = [Layer(f"{layer.name} [{AGENTS_TABLE}.{agent}]", table, layer.of_user) for layer, table in own]
-        alone = [self._read(each, path)[0] for each in self.folders for path in agent_files(each, agent or "")]
-        return tuple(each for each in (*(file for file, _ in files), *tables, *alone, *self.strongest) if each.values)
+        agents = [self._read(each, path) for each in self.folders for path in agent_files(each, agent or "")]
+        return tuple(each for each in (*files, *agents, *self.strongest) if each.values)
 
     def agents(self) -> list[str]:
-        """The agents that a file names, or that have a file of their own."""
-        tables = {name for folder in self.folders for name in self._read(folder, folder / SETTINGS_FILE)[1]}
-        files = {path.stem for folder in self.folders for path in (folder / AGENTS_FOLDER).glob("*.y*ml")}
-        return sorted(tables | files)
+        """The agents that have a file of their own."""
+        return sorted({path.stem for folder in self.folders for path in (folder / AGENTS_FOLDER).glob("*.y*ml")})
 
     def settings_layer(self, agent: str | None = None) -> dict[str, Any]:
         """The layers for an agent as one: the server's layer of settings."""
@@ -107,13 +101,12 @@ class Configuration:
         """Whether the user allows calls to a model for an agent's sessions."""
         return self.consent(agent) is not None
 
-    def _read(self, folder: Path, path: Path) -> tuple[Layer, Tables]:
-        """The settings of a file that count, none if it does not exist, and its tables for single agents."""
+    def _read(self, folder: Path, path: Path) -> Layer:
+        """The settings of a file that count, none if it does not exist."""
         if path not in self._files:
             of_user = folder == self.folders[0]
             text = text_of(path) if of_user else self._accepted(folder, path)
-            settings, tables = ({}, {}) if text is None else checked(text, path)
-            self._files[path] = Layer(str(path), settings, of_user), tables
+            self._files[path] = Layer(str(path), {} if text is None else checked(text, path), of_user)
         return self._files[path]
 
     def _accepted(self, folder: Path, path: Path) -> str | None:

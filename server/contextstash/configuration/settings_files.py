@@ -24,11 +24,6 @@ MAX_FILE_BYTES = 64 * 1024
 
 TRUST_FILE = "trusted.json"
 
-AGENTS_TABLE = "agents"
-
-Tables = dict[str, Mapping[str, Any]]
-"""The settings for single agents in a TOML file, by the agent's name."""
-
 
 class RefusedFileError(Exception):
     """A file that is not read, with the reason in a few words."""
@@ -121,29 +116,20 @@ def text_of(path: Path) -> str | None:
         raise BadInputError(f"{path} cannot be read: {error}.") from error
 
 
-def checked(text: str, path: Path) -> tuple[dict[str, Any], Tables]:
-    """The settings in a file, and those for single agents in it, all of them known. Raises BadInputError."""
-    if path.suffix in AGENT_ENDINGS:
-        settings, tables = _agents_file(text, str(path)), Tables()
-    else:
-        settings, tables = _toml(text, str(path))
+def checked(text: str, path: Path) -> dict[str, Any]:
+    """The settings in a file, all of them known. Raises BadInputError."""
+    settings = (_agents_file if path.suffix in AGENT_ENDINGS else _toml)(text, str(path))
     check_names(settings, str(path))
-    for name, table in tables.items():
-        check_names(table, f"{path} [{AGENTS_TABLE}.{name}]")
-    return settings, tables
+    return settings
 
 
-def _toml(text: str, place: str) -> tuple[dict[str, Any], Tables]:
+def _toml(text: str, place: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        settings = tomllib.loads(text)
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
         raise BadInputError(f"{place} is not valid TOML: {error}.") from error
-    agents = settings.pop(AGENTS_TABLE, {})
-    if not isinstance(agents, dict) or not all(isinstance(table, dict) for table in agents.values()):
-        raise BadInputError(f"In {place}, '{AGENTS_TABLE}' holds a table for each agent: [{AGENTS_TABLE}.researcher]")
-    return settings, agents
 
 
 def _agents_file(text: str, place: str) -> dict[str, Any]:

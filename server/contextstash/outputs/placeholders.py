@@ -49,17 +49,9 @@ def is_placeholder(text: str) -> bool:
     return text.startswith(_BEGINNING)
 
 
-def filled_placeholder(template: str, output: Output, digest: str) -> str:
-    """A placeholder in the user's own words. `template` may contain the fields of `settings.PLACEHOLDER_FIELDS`."""
-    return template.format(
-        handle=output.handle,
-        tool=_short_tool(output.tool),
-        argument=_short_argument(output.argument),
-        subject=_subject(output),
-        tokens=f"{output.tokens:,}",
-        lines=f"{output.lines:,}",
-        digest=unbracketed(one_line(digest, MAX_DIGEST_CHARACTERS)),
-    )
+def filled_placeholder(template: str, output: Output) -> str:
+    """A placeholder in the words of a preset, with the fields {handle} and {subject}."""
+    return template.format(handle=output.handle, subject=_subject(output))
 
 
 def output_line(output: Output) -> str:
@@ -97,11 +89,7 @@ def _size(output: Output) -> str:
 
 def _call(tool: str, argument: str) -> str:
     """A call in a few words, none of which can close the bracket of the placeholder."""
-    return f"{_short_tool(tool)} {_short_argument(argument)}".strip()
-
-
-def _short_tool(tool: str) -> str:
-    return unbracketed(one_line(tool, MAX_TOOL_CHARACTERS))
+    return f"{unbracketed(one_line(tool, MAX_TOOL_CHARACTERS))} {_short_argument(argument)}".strip()
 
 
 def _short_argument(argument: str) -> str:

@@ -16,7 +16,7 @@ def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> st
     """The placeholder of an output, in the words that the settings choose."""
     if snapshot.settings.placeholder == DESCRIBED:
         return placeholder(output, digest, snapshot.changed_since(output))
-    return filled_placeholder(snapshot.settings.placeholder, output, digest)
+    return filled_placeholder(snapshot.settings.placeholder, output)
 
 
 def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str, counted: int | None = None) -> ArchiveEdit:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -24,26 +24,8 @@ be within two sentences of the match, since it may only quote a refusal."""
 
 _MAX_DISTANCE = 250
 
-# Bounds on the time that a hostile or huge error takes; what is beyond them is not searched.
-_MAX_JSON_LENGTH = 200_000
-_MAX_TEXT_LENGTH = 8 * MAX_END_LENGTH
-_MAX_PARTS = 64
 _MAX_MENTIONS = 8
-_MAX_DEPTH = 12
-
-_ERROR_FIELDS = frozenset({
-    "body", "cause", "choices", "code", "data", "description", "detail", "details", "error", "errorcode",
-    "errormessage", "errors", "errortype", "exception", "finishreason", "httpstatus", "httpstatuscode",
-    "incompletedetails", "innererror", "lasterror", "message", "metadata", "msg", "name", "nctx",
-    "nprompttokens", "object", "raw", "reason", "response", "responsebody", "status",
-    "statuscode", "stopreason", "text", "title", "type",
-})  # fmt: skip
-"""Fields of errors that can describe the problem, in lower case without dash and underscore; other fields may quote a
-prompt."""
-
-_STOP_FIELDS = frozenset({"stopreason", "finishreason"})
-
-_CONTENT_TYPES = frozenset({"text", "input_text", "output_text", "tool_result", "tool_use", "thinking"})
+"""Matches of a row that are looked at; it bounds the time that a hostile error takes."""
 
 _NUMBER = r"(?:[0-9]{1,3}(?:[,_.][0-9]{3}){1,3}|[0-9]{1,12})(?![0-9])"
 _PARTS = {
@@ -94,8 +76,8 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
     """The overflow that an error reports, or None if the error is about something else.
 
     `error` is what the caller received: the text of an exception, a JSON body or its text, or a whole HTTP response
-    with status and body. Rate limits, a `max_tokens` that is too large, single strings or images that are too large,
-    and quotas are not overflows. Never raises. Of a long text only the ends are read.
+    with status and body, but no prompt and no reply. Rate limits, a `max_tokens` that is too large, single strings or
+    images that are too large, and quotas are not overflows. Never raises. Of a long text only the ends are read.
     """
     table, text = _table(), _text_of(error)
     if not text or _compiled(table["rate_limit"]).search(text):
@@ -132,61 +114,18 @@ def _prompt_tokens(numbers: Mapping[str, int]) -> int | None:
     return numbers["prompt"] + numbers.get("tools", 0) if "prompt" in numbers else None
 
 
-def _text_of(error: object) -> str:
-    """The text of an error in one line, its fields as `name: value`."""
-    lines: list[str] = []
-    budget = _MAX_TEXT_LENGTH
-    for line in islice(_lines(error, "", 0), _MAX_PARTS):
-        lines.append(line)
-        budget -= len(line)
-        if budget <= 0:
-            break
-    text = re.sub(r"\\{1,8}u00([0-9a-fA-F]{2})", lambda match: chr(int(match[1], 16)), "\n".join(lines))
+def _text_of(error: str | Mapping[str, Any]) -> str:
+    """The text of an error in one line, without escapes: of an object its JSON, of a long text the ends."""
+    try:
+        text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False, default=_plain)
+    except (TypeError, ValueError, RecursionError):  # no JSON: no provider's error
+        return ""
+    if len(text) > 2 * MAX_END_LENGTH:
+        text = f"{text[:MAX_END_LENGTH]}\n\n{text[-MAX_END_LENGTH:]}"
+    text = re.sub(r"\\{1,8}u00([0-9a-fA-F]{2})", lambda match: chr(int(match[1], 16)), text)
     text = re.sub(r"\\{1,8}(?=[\"'`])", "", re.sub(r"\\{1,8}[nrt]", " ", text))
     return re.sub("[\\s\u2502]+", " ", re.sub("[\u2018\u2019]", "'", text)).strip()
 
 
-def _lines(value: object, field: str, depth: int) -> Iterator[str]:
-    if depth > _MAX_DEPTH or value is None or isinstance(value, bool):
-        return
-    if isinstance(value, bytes | bytearray):
-        value = value[:_MAX_JSON_LENGTH].decode("utf-8", "replace")
-    if isinstance(value, str):
-        parsed = _parsed(value)
-        if parsed is None:
-            text = (
-                value if len(value) <= 2 * MAX_END_LENGTH else f"{value[:MAX_END_LENGTH]}\n\n{value[-MAX_END_LENGTH:]}"
-            )
-            yield f"{field}: {text}" if field else text
-        else:
-            yield from _lines(parsed, field, depth + 1)
-    elif isinstance(value, int):
-        yield f"{field}: {value if -(10**12) < value < 10**12 else ''}"
-    elif isinstance(value, Mapping):
-        for name, part in _error_fields(value):
-            yield from _lines(part, name, depth + 1)
-    elif isinstance(value, Sequence):
-        for part in islice(value, _MAX_PARTS):
-            yield from _lines(part, field, depth + 1)
-
-
-def _error_fields(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    """The fields of an object that can contain a refusal; of a message only the reason why it stopped."""
-    kind = value.get("type")
-    if isinstance(kind, str) and kind in _CONTENT_TYPES:
-        return
-    fields = _STOP_FIELDS if "role" in value else _ERROR_FIELDS
-    for name, part in islice(value.items(), _MAX_PARTS):
-        if isinstance(name, str) and name.lower().replace("_", "").replace("-", "") in fields:
-            yield name, part
-
-
-def _parsed(text: str) -> Mapping[str, Any] | Sequence[Any] | None:
-    """The object or list in a JSON text, else None."""
-    if len(text) > _MAX_JSON_LENGTH or text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict | list) else None
+def _plain(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes | bytearray) else str(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pkgutil import get_data
-from string import Formatter
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
@@ -26,12 +25,6 @@ PRESETS: dict[str, dict[str, Any]] = {name: _values(table) for name, table in _T
 
 
 DESCRIBED = "described"
-
-PLACEHOLDER_FIELDS = frozenset({"handle", "tool", "argument", "subject", "tokens", "lines", "digest"})
-
-MAX_PLACEHOLDER_CHARACTERS = 1_000
-"""Longest placeholder that a user may set. The default ones take up to 300 characters, and a placeholder
-as long as a small output saves nothing."""
 
 MAX_PINS = 50
 """Pins of a session. Each is looked up at each reduction; an agent works on fewer at once."""
@@ -92,10 +85,6 @@ class UserSettings(BaseModel):
     prune_protect_tokens: int | None = Field(default=None, ge=0)
     """Newest tool outputs that a prune always keeps, in tokens; if not set, a quarter of the usable window, at most
     40,000."""
-    placeholder: str = DESCRIBED
-    """Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or your own text
-    with {handle} and, optionally, {tool}, {argument}, {subject}, {tokens}, {lines}, {digest}, without format
-    specifications."""
     tool_digest: ToolDigest = "placeholder"
     """How the outputs archived by `prune_at_results` are described: by their `placeholder`, or by a digest message that
     a model writes (`llm`) or that shows head and tail (`heuristic`); `off` archives none of them."""
@@ -182,26 +171,6 @@ class UserSettings(BaseModel):
             raise ValueError("must be keyring or file:PATH")  # not shown, since it may be a key
         return place
 
-    @field_validator("placeholder")
-    @classmethod
-    def _placeholder_can_be_filled(cls, text: str) -> str:
-        if text == DESCRIBED:
-            return text
-        if len(text) > MAX_PLACEHOLDER_CHARACTERS:
-            raise ValueError(f"has {len(text):,} characters, the maximum is {MAX_PLACEHOLDER_CHARACTERS:,}")
-        parts = [part for part in Formatter().parse(text) if part[1] is not None]
-        fields = {name for _, name, _, _ in parts}
-        # A width ({handle:>9999999}) would make a placeholder of any size; an attribute or index would read objects of
-        # the program.
-        has_format = any(spec or conversion for _, _, spec, conversion in parts)
-        if "handle" not in fields or fields - PLACEHOLDER_FIELDS or has_format:
-            known = ", ".join(f"{{{name}}}" for name in sorted(PLACEHOLDER_FIELDS))
-            raise ValueError(
-                f"must be '{DESCRIBED}' or a text with {{handle}}; the fields are {known}, without"
-                " a format specification, conversion, attribute or index"
-            )
-        return text
-
 
 class ContextSettings(UserSettings):
     """The settings in force, with the numbers that only a preset sets. Token numbers are those of the estimator; shares
@@ -229,6 +198,9 @@ class ContextSettings(UserSettings):
     # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output.
     prune_smallest_tokens: int = Field(default=150, ge=0)
     """Minimum size of an output that is archived; a placeholder for a smaller one would save almost nothing."""
+    placeholder: str = DESCRIBED
+    """Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or a text with
+    {handle} and {subject}."""
     compact_by_level: bool = True
     """Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a compaction."""
     compact_when: Literal["above", "reached"] = "above"
@@ -323,15 +295,9 @@ def consenting(values: Mapping[str, Any]) -> str | None:
 
 
 def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The session's own settings that are in force. Without those that an earlier version or another program may have
-    stored, but this one refuses: those of the user alone, and invalid placeholders."""
-    layer = {name: value for name, value in settings.items() if name not in USERS_ALONE}
-    if "placeholder" in layer:
-        try:
-            ContextSettings(placeholder=layer["placeholder"])
-        except ValidationError:
-            del layer["placeholder"]
-    return layer
+    """The session's own settings that are in force: without those of the user alone, which another program may have
+    stored."""
+    return {name: value for name, value in settings.items() if name not in USERS_ALONE}
 
 
 def unknown_setting(

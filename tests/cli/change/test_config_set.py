@@ -23,10 +23,10 @@ def test_a_setting_is_written_with_its_type_and_in_force_at_once(contextstash: C
 def test_comments_and_other_settings_stay(contextstash: CommandLine) -> None:
     file = settings_file(contextstash)
     file.parent.mkdir()
-    file.write_text("# mine\nwindow = 1000  # small\n\n[agents.quick]\nmessages_at = 5\n")
+    file.write_text("# mine\nwindow = 1000  # small\nmessages_at = 5\n")
     contextstash.run("config", "set", "compact_at=0.8", "--unset", "window")
-    contextstash.run("config", "set", "messages_at=9", "--agent", "quick")
-    assert file.read_text() == "# mine\ncompact_at = 0.8\n\n[agents.quick]\nmessages_at = 9\n"
+    contextstash.run("config", "set", "messages_at=9")
+    assert file.read_text() == "# mine\nmessages_at = 9\ncompact_at = 0.8\n"
 
 
 def test_a_wrong_name_or_value_writes_nothing(contextstash: CommandLine) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.untrusted_projects import KEY, UntrustedProject
 
-FILE = 'placeholder = "[gone: {handle}]"\nwindow = 90000\n'
+FILE = 'summary_prompt = "gone"\nwindow = 90000\n'
 
 
 @pytest.fixture
@@ -32,18 +32,18 @@ def shown(untrusted: UntrustedProject, *arguments: str, **environment: str) -> d
 
 def test_a_trusted_file_applies_whole_until_it_changes(untrusted: UntrustedProject) -> None:
     before = shown(untrusted)
-    assert (before["settings"]["placeholder"], before["settings"]["window"]) == ("described", None)
+    assert (before["settings"]["summary_prompt"], before["settings"]["window"]) == ("handoff", None)
     [line] = before["ignored"]
     assert f"contextstash config trust {untrusted.file}" in line
     done = untrusted.run("config", "trust", "--yes")
-    assert 'placeholder = "[gone: {handle}]"' in done.stdout
+    assert 'summary_prompt = "gone"' in done.stdout
     trusted = shown(untrusted)
-    assert (trusted["settings"]["placeholder"], trusted["ignored"]) == ("[gone: {handle}]", [])
+    assert (trusted["settings"]["summary_prompt"], trusted["ignored"]) == ("gone", [])
     untrusted.write(FILE + "# one comment more\n")
-    assert shown(untrusted)["settings"]["placeholder"] == "described"
+    assert shown(untrusted)["settings"]["summary_prompt"] == "handoff"
     assert "changed, so no longer trusted" in untrusted.run("config", "trust", "--list").stdout
     untrusted.write(FILE)
-    assert shown(untrusted)["settings"]["placeholder"] == "[gone: {handle}]"
+    assert shown(untrusted)["settings"]["summary_prompt"] == "gone"
 
 
 def test_only_the_user_may_read_the_list_and_an_entry_can_be_revoked(untrusted: UntrustedProject) -> None:
@@ -53,7 +53,7 @@ def test_only_the_user_may_read_the_list_and_an_entry_can_be_revoked(untrusted: 
         assert stat.S_IMODE(stored.stat().st_mode) == 0o600
     assert str(untrusted.file) in untrusted.run("config", "trust", "--list").stdout
     assert untrusted.run("config", "trust", "--revoke").returncode == 0
-    assert shown(untrusted)["settings"]["placeholder"] == "described"
+    assert shown(untrusted)["settings"]["summary_prompt"] == "handoff"
     again = untrusted.run("config", "trust", "--revoke")
     assert (again.returncode, "is not trusted" in again.stderr) == (1, True)
 
@@ -66,7 +66,7 @@ def test_no_file_is_trusted_without_a_confirmation(untrusted: UntrustedProject) 
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("prune_att = 1", "Did you mean"), ('placeholder = "{handle:>99}"', "placeholder"), ("x", "not valid TOML")],
+    [("prune_att = 1", "Did you mean"), ('thinking = "strip"', "thinking"), ("x", "not valid TOML")],
 )
 def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject, text: str, says: str) -> None:
     untrusted.write(text)
@@ -78,7 +78,7 @@ def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject, text: str, 
 def test_a_damaged_list_trusts_nothing_and_is_named(untrusted: UntrustedProject, damaged: str) -> None:
     untrusted.user_folder.mkdir(parents=True)
     (untrusted.user_folder / "trusted.json").write_text(damaged)
-    assert shown(untrusted)["settings"]["placeholder"] == "described"
+    assert shown(untrusted)["settings"]["summary_prompt"] == "handoff"
     done = untrusted.run("config", "trust", "--yes")
     assert (done.returncode, "trusted.json" in done.stderr) == (1, True)
 
@@ -124,7 +124,8 @@ def test_config_show_says_where_sessions_may_be_sent(
 
 
 def test_doctor_reports_the_network_use_and_ignored_project_settings(untrusted: UntrustedProject) -> None:
-    untrusted.configure('[agents.quick]\nsummarizer = "anthropic"\n')
+    (untrusted.user_folder / "agents").mkdir(parents=True)
+    (untrusted.user_folder / "agents" / "quick.yaml").write_text("summarizer: anthropic\n")
     done = untrusted.run("doctor", "--json", ANTHROPIC_API_KEY=KEY)
     found = {finding["what"]: finding for finding in json.loads(done.stdout)}
     assert done.returncode == 0
