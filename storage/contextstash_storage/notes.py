@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from pydantic import TypeAdapter
@@ -244,7 +244,6 @@ class Token:
     scopes: tuple[str, ...]
     created_at: datetime
     expires_at: datetime | None = None
-    last_used_at: datetime | None = None
 
 
 _TOKEN = TypeAdapter(Token)
@@ -276,12 +275,6 @@ def find_token(tx: Tx, _: str, sha256: bytes) -> Token | None:
     """The token with this hash, also one that has expired; None if there is none."""
     found = get(tx, 0, "token", sha256.hex())
     return None if found is None else _TOKEN.validate_json(found)
-
-
-def note_token_use(tx: Tx, _: str, name: str, at: datetime) -> None:
-    """Store when a token was last used."""
-    if (found := _tokens(tx).get(name)) is not None:
-        put(tx, 0, "token", found[0], _TOKEN.dump_json(replace(found[1], last_used_at=at)).decode())
 
 
 def remove_token(tx: Tx, _: str, name: str) -> bool:

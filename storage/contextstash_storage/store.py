@@ -297,7 +297,6 @@ class SessionStore:
     add_token = _of_owner(notes.add_token, writes=True)
     read_tokens = _of_owner(notes.read_tokens)
     find_token = _of_owner(notes.find_token)
-    note_token_use = _of_owner(notes.note_token_use, writes=True)
     remove_token = _of_owner(notes.remove_token, writes=True)
 
     async def _change(self, session_id: str, change: Callable[[Tx, int, Session], Result]) -> Result:

@@ -12,12 +12,10 @@ import httpx2
 import pytest
 from mcp import MCPError
 
-from contextstash.configuration.locations import token_file
 from contextstash.mcp.tokens import needed_scope
 from contextstash.operations import OPERATIONS
 from contextstash.web.access_tokens import SCOPES
 from contextstash.web.host_names import hosts_behind
-from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine
 from tests.support.servers import (
@@ -39,7 +37,7 @@ PUBLIC = "https://stash.example/mcp"
 
 
 class Served:
-    """A server process with sessions of the protocol, under a public name too."""
+    """A server process, under a public name too."""
 
     def __init__(self, address: str, database: Path) -> None:
         self.address = address
@@ -55,7 +53,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     database = tmp_path_factory.mktemp("access") / "s.db"
-    with http_server(database, stateful=True, public_url=PUBLIC) as address:
+    with http_server(database, public_url=PUBLIC) as address:
         yield Served(address, database)
 
 
@@ -84,27 +82,6 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-async def test_the_first_start_makes_a_token_for_this_machine_which_only_its_user_can_read(served: Served) -> None:
-    file = token_file(served.database)
-    assert (file.parent, file.name) == (served.database.parent, "s.db.token")
-    assert file.stat().st_mode & 0o777 == 0o600
-    assert initialize(served.address, **bearer(local_token(served.database))).status_code == 200
-
-    def local() -> dict[str, Any]:
-        listed = CommandLine(served.database.parent).json("token", "list", "--db", str(served.database))["tokens"]
-        return next(each for each in listed if each["name"] == "local")
-
-    assert (local()["owner"], local()["scopes"]) == ("local", list(SCOPES))
-    await until(lambda: "last_used_at" in local())
-
-
-def test_two_databases_have_a_token_each(tmp_path: Path) -> None:
-    names = [str(tmp_path / "a.db"), str(tmp_path / "b.db"), "postgresql://me:one@db/a", "postgresql://me@db/b"]
-    files = {name: token_file(location_of(name)) for name in names}
-    assert len(set(files.values())) == 4
-    assert token_file(location_of("postgresql://me:two@db/a")) == files["postgresql://me:one@db/a"]
-
-
 def test_a_request_without_a_valid_token_learns_only_that(served: Served) -> None:
     expired = served.token("read", days=-1)
     for headers in ({}, bearer("cst_" + "x" * 43), bearer(expired), {"authorization": f"Basic {expired}"}):
@@ -114,13 +91,13 @@ def test_a_request_without_a_valid_token_learns_only_that(served: Served) -> Non
         assert "contextstash" not in refused.text
 
 
-async def test_a_revoked_token_is_refused_within_two_seconds(served: Served) -> None:
+def test_a_revoked_token_is_refused(served: Served) -> None:
     token = served.token("read", owner="bob")
     assert initialize(served.address, **bearer(token)).status_code == 200
     names = CommandLine(served.database.parent).json("token", "list", "--db", str(served.database))["tokens"]
     [name] = [each["name"] for each in names if each["owner"] == "bob"]
     CommandLine(served.database.parent).run("token", "revoke", name, "--db", str(served.database))
-    await until(lambda: initialize(served.address, **bearer(token)).status_code == 401)
+    assert initialize(served.address, **bearer(token)).status_code == 401
 
 
 async def test_each_tool_needs_the_scope_that_its_annotations_name(served: Served) -> None:
@@ -141,27 +118,6 @@ async def test_each_tool_needs_the_scope_that_its_annotations_name(served: Serve
                     await client.read_resource("context://sessions")
     async with http_client(served.address, served.token("read", owner="scopes")) as client:
         assert (await answer(client, "estimate_context", session_id="s"))["session_id"] == "s"
-
-
-@pytest.mark.parametrize("name", [None, 5, ["list_sessions"], {"a": 1}])
-def test_a_call_whose_tool_is_not_named_by_a_text_gets_an_error(served: Served, name: object) -> None:
-    mine = bearer(served.token(*SCOPES))
-    session = {"mcp-session-id": initialize(served.address, **mine).headers["mcp-session-id"]}
-    accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-11-25"}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": {}}}
-    reply = httpx2.post(served.address, json=body, headers=session | accept | mine, timeout=60)
-    assert '"code":-32602' in reply.text.replace(" ", "")
-
-
-def test_a_session_of_the_protocol_is_unknown_to_another_token(served: Served) -> None:
-    mine = bearer(served.token("read"))
-    began = initialize(served.address, **mine)
-    session = {"mcp-session-id": began.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
-    accept = {"accept": "application/json, text/event-stream"}
-    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
-    for headers, status in ((mine, 200), (bearer(served.token("read", owner="eve")), 404), ({}, 401)):
-        reply = httpx2.post(served.address, json=call, headers=session | accept | headers, timeout=60)
-        assert reply.status_code == status
 
 
 def test_the_public_name_is_served_and_no_name_like_it(served: Served) -> None:

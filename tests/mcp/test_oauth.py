@@ -111,13 +111,12 @@ async def test_a_token_that_is_wrong_in_any_part_is_refused(address: str, issuer
         assert httpx2.post(address, json={}, headers={"authorization": f"Bearer {token}"}).status_code == 401, what
 
 
-async def test_another_claim_can_name_the_owner_and_scopes_can_be_a_list(issuer: Issuer) -> None:
-    verifier = IssuedTokens(issuer.url, PUBLIC, owner_claim="email")
-    token = issuer.token("1234", PUBLIC, None, scp=["admin", "other", "read"], email="alice@example.com")
-    found = await verifier.verify_token(token)
+async def test_scopes_can_be_a_list(issuer: Issuer) -> None:
+    found = await IssuedTokens(issuer.url, PUBLIC).verify_token(
+        issuer.token("alice", PUBLIC, None, scp=["admin", "other", "read"])
+    )
     assert found is not None
-    assert (found.subject, found.client_id, found.scopes) == ("alice@example.com", "editor", ["read", "admin"])
-    assert await verifier.verify_token(issuer.token("1234", PUBLIC, "read")) is None
+    assert (found.subject, found.client_id, found.scopes) == ("alice", "editor", ["read", "admin"])
 
 
 async def test_an_issuer_that_does_not_respond_is_an_error_for_later(database: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.mcp.answers import sendable, with_whole_characters
-from contextstash.mcp.resources import MAX_PAGE_CHARACTERS, bounded_page, positive
+from contextstash.mcp.resources import positive
 from contextstash.mcp.schemas import ShortSchema
 from contextstash.operations import clipped
 from contextstash.results import Estimate
@@ -60,28 +60,6 @@ def test_absent_fields_are_not_null_in_output_schemas() -> None:
 def test_a_document_with_halves_becomes_one_that_is_utf_8_and_another_stays(value: Any) -> None:
     document = json.dumps(value).encode()
     assert pydantic_core.from_json(with_whole_characters(document)) == sendable(value)
-
-
-def page(sizes: list[int]) -> dict[str, Any]:
-    lines = [{"seq": seq, "message": {"content": "x" * size}} for seq, size in enumerate(sizes)]
-    return {"session_id": "s", "messages": lines, "total": len(sizes)}
-
-
-@given(st.lists(st.integers(0, MAX_PAGE_CHARACTERS), max_size=8))
-def test_pages_are_bounded_and_continue_where_the_previous_one_stopped(sizes: list[int]) -> None:
-    text = bounded_page(page(sizes))
-    shown = json.loads(text)
-    assert len(text) < MAX_PAGE_CHARACTERS + 1_000
-    assert [line["seq"] for line in shown["messages"]] == list(range(len(shown["messages"])))
-    if len(shown["messages"]) < len(sizes):
-        assert shown["messages"]
-        assert shown["next_seq"] == len(shown["messages"])
-
-
-def test_a_message_larger_than_a_page_is_named_without_its_body() -> None:
-    [line] = json.loads(bounded_page(page([MAX_PAGE_CHARACTERS + 1])))["messages"]
-    assert "message" not in line
-    assert "too large" in line["left_out"]
 
 
 @pytest.mark.parametrize("value", ["", "-1", "1.5", "many", "9" * 30, "٣"])

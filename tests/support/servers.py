@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,8 +20,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
-from contextstash.configuration.locations import token_file
-from contextstash.web.access_tokens import create_token, now
+from contextstash.web.access_tokens import SCOPES, create_token, now
 from contextstash_storage.databases import location_of, open_store
 from tests.support.answer_texts import missing_from
 from tests.support.effort import THOROUGH
@@ -76,21 +76,20 @@ def http_server(database: Path | str, **options: Any) -> Iterator[str]:
 
 @contextmanager
 def started_http_server(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its address, when it has read its tokens."""
+    """A server process and its address, when it listens."""
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stderr
             line = process.stderr.readline()
             assert "://" in line, line + process.stderr.read()
-            assert "Authorization: Bearer" in process.stderr.readline()
-            yield process, line.split("serves ")[1].split(";")[0].strip()
+            yield process, line.split("serves ")[1].split()[0]
         finally:
             process.kill()
 
 
 def local_token(database: Path) -> str:
-    """The token that a server on this database made for the clients of its machine."""
-    return token_file(database).read_text().strip()
+    """A new token for the sessions of this machine's user, which allows everything."""
+    return new_token(database, f"local-{secrets.token_hex(4)}", *SCOPES, owner="local")
 
 
 def new_token(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import traceback
-from datetime import UTC, datetime
 from pathlib import Path
 
 SERVER = Path(__file__).parent.parent
@@ -38,12 +36,11 @@ def _own_file(filename: str) -> str | None:
 FORMAT = "contextstash: %(levelname)s: %(message)s"
 
 
-def configure_logs(*, as_json: bool = False) -> None:
-    """Set up plain lines on stderr, or a JSON object a line, before the SDK sets up its own."""
+def configure_logs() -> None:
+    """Set up plain lines on stderr, before the SDK sets up its own."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLine() if as_json else _Printable(FORMAT))
+    handler.setFormatter(_Printable(FORMAT))
     handler.addFilter(_without_traceback)
-    handler.addFilter(_with_trace)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
@@ -53,28 +50,11 @@ def configure_warnings() -> None:
         logging.lastResort.setFormatter(_Printable("%(message)s"))
 
 
-def announcement(text: str, *, as_json: bool) -> str:
-    """A line that is always printed, in the form of the log's lines: `text`, or a JSON object with it."""
-    if not as_json:
-        return text
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"time": at, "level": "info", "logger": "contextstash", "message": text})
-
-
 class _Printable(logging.Formatter):
     """One line of printable characters: a message can quote the text of another server or of a repository."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
-
-
-class _JsonLine(logging.Formatter):
-    """A line as a JSON object, with the fields of a record that has some (`extra={"fields": …}`)."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        line = {"time": at, "level": record.levelname.lower(), "logger": record.name}
-        return json.dumps({**line, "message": printable(record.getMessage()), **getattr(record, "fields", {})})
 
 
 def printable(text: str) -> str:
@@ -91,15 +71,4 @@ def _without_traceback(record: logging.LogRecord) -> bool:
         kind = record.exc_info[0]
         record.msg, record.args = f"{record.getMessage()} ({kind.__name__ if kind else 'unknown error'})", ()
         record.exc_info = record.exc_text = None
-    return True
-
-
-def _with_trace(record: logging.LogRecord) -> bool:
-    """Add the id of the client's trace that a line belongs to, if the MCP SDK is loaded, which knows it."""
-    trace = sys.modules.get("opentelemetry.trace")
-    of_span = trace.get_current_span().get_span_context() if trace else None
-    if of_span is not None and of_span.is_valid:
-        trace_id = f"{of_span.trace_id:032x}"
-        record.msg, record.args = f"{record.getMessage()} trace_id={trace_id}", ()
-        record.fields = {**getattr(record, "fields", {}), "trace_id": trace_id}
     return True

@@ -42,18 +42,9 @@ if TYPE_CHECKING:
 )
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
-@click.option("--json-logs", is_flag=True, help="Write each line of the log as a JSON object.")
 @click.option("--http", type=address, metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
 @click.option("--public-url", metavar="URL", help="With --http: the https:// address that clients use.")
-@click.option("--stateful", is_flag=True, help="With --http: keep a session for each client of the older protocol.")
 @click.option("--oauth-issuer", metavar="URL", help="With --public-url: accept this authorization server's tokens too.")
-@click.option(
-    "--oauth-owner-claim",
-    metavar="NAME",
-    default="sub",
-    show_default=True,
-    help="The claim of its tokens that names the owner.",
-)
 @opener_options
 def serve(
     opener: StashOpener,
@@ -61,9 +52,9 @@ def serve(
     follow: str | None,
     path: Path | None,
     verbose: bool,
-    json_logs: bool,
     http: tuple[str, int] | None,
-    **over_http: Any,
+    public_url: str | None,
+    oauth_issuer: str | None,
 ) -> None:
     """Serve MCP over stdin and stdout, or over HTTP to clients that send a token (contextstash token).
 
@@ -75,9 +66,9 @@ def serve(
         from contextstash.clients.client import client
 
         client(follow)  # a client that is not known is said at once, not at the first call
-    if http is None and (over_http["public_url"] is not None or over_http["stateful"]):
-        raise BadInputError("--public-url and --stateful are for a server over HTTP: pass --http HOST:PORT too.")
-    if over_http["oauth_issuer"] is not None and over_http["public_url"] is None:
+    if http is None and public_url is not None:
+        raise BadInputError("--public-url is for a server over HTTP: pass --http HOST:PORT too.")
+    if oauth_issuer is not None and public_url is None:
         raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
     if verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)
@@ -85,11 +76,11 @@ def serve(
     if http is None:
         from contextstash.mcp.stdio import serve_stdio
 
-        serve_stdio(serving, tools, json_logs=json_logs)
+        serve_stdio(serving, tools)
         return
     from contextstash.mcp.http import HttpOptions, serve_http
 
-    serve_http(serving, tools, HttpOptions(*http, **over_http), json_logs=json_logs)
+    serve_http(serving, tools, HttpOptions(*http, public_url=public_url, oauth_issuer=oauth_issuer))
 
 
 @click.command()
@@ -258,7 +249,7 @@ async def list_(stash: Stash) -> Any:
         if not found:
             click.echo("No tokens yet: contextstash token create NAME")
             return
-        print_table(["name", "owner", "scopes", "created", "last used", "expires"], map(_row, found))
+        print_table(["name", "owner", "scopes", "created", "expires"], map(_row, found))
 
     return {"tokens": [_fields(each) for each in found]}, show
 
@@ -266,7 +257,7 @@ async def list_(stash: Stash) -> Any:
 @stash_command("revoke")
 @click.argument("name")
 async def revoke(stash: Stash, name: str) -> Any:
-    """Revoke a token: running servers refuse it within two seconds."""
+    """Revoke a token: running servers refuse it from then on."""
     if not await stash.store.remove_token(name):
         raise NotFoundError(f"There is no token {name}. contextstash token list shows the tokens.")
     return {"revoked": name}, lambda: click.echo(f"Revoked {name}.")
@@ -277,12 +268,11 @@ for each in (create, list_, revoke):
 
 
 def _fields(found: Token) -> dict[str, Any]:
-    times = {"created_at": found.created_at, "expires_at": found.expires_at, "last_used_at": found.last_used_at}
+    times = {"created_at": found.created_at, "expires_at": found.expires_at}
     given = {name: at.isoformat() for name, at in times.items() if at is not None}
     return {"name": found.name, "owner": found.owner, "scopes": list(found.scopes), **given}
 
 
 def _row(found: Token) -> list[object]:
-    times = (found.created_at, found.last_used_at, found.expires_at)
-    shown = (None if at is None else at.strftime("%Y-%m-%d %H:%M") for at in times)
+    shown = (None if at is None else at.strftime("%Y-%m-%d %H:%M") for at in (found.created_at, found.expires_at))
     return [found.name, found.owner, " ".join(found.scopes), *shown]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,15 +30,6 @@ def data_folder(database: Location | None = None) -> Path:
     if it is on a server."""
     location = database or default_database()
     return location.parent if isinstance(location, Path) else _user_data_folder()
-
-
-def token_file(database: Location | None = None) -> Path:
-    """The file with the token that the clients of this machine send to a server: each database has a file of its own,
-    in its folder, or in the user's data folder if it is on a server."""
-    location = database or default_database()
-    if isinstance(location, Path):
-        return location.with_name(f"{location.name}.token")
-    return _user_data_folder() / f"postgresql-{hashlib.sha256(str(location).encode()).hexdigest()[:8]}.token"
 
 
 def _user_data_folder() -> Path:

@@ -6,11 +6,9 @@ What every service needs on a network (TLS, limits of rates and connections) is 
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -25,8 +23,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from contextstash.base.plain_logs import announcement, configure_logs
-from contextstash.configuration.locations import token_file
+from contextstash.base.plain_logs import configure_logs
 from contextstash.mcp.answers import with_whole_characters
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash.mcp.tokens import (
@@ -38,10 +35,9 @@ from contextstash.mcp.tokens import (
     check_scope,
 )
 from contextstash.stash_opener import StashOpener
-from contextstash.web.access_tokens import local_token
 from contextstash.web.host_names import OwnHosts, hosts_behind
 from contextstash.web.loopback import serve
-from contextstash_storage.errors import BadInputError, ContextstashError, StoreError
+from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +67,7 @@ before that would fail the request which the proxy is just sending."""
 READY_SECONDS = 5.0
 """Seconds that the store may take to respond while the server counts as ready."""
 
-HEALTH, READINESS = "/healthz", "/readyz"
+PATH, HEALTH, READINESS = "/mcp", "/healthz", "/readyz"
 
 OFFERED_SCOPES = ["read", "write"]
 """The scopes that clients request from an issuer: they read them in the metadata, and a token without scopes allows
@@ -81,47 +77,33 @@ would have the scopes without which it refuses every request, which are none."""
 
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
-    """How HTTP is served: at `http://host:port/path`, and under `public_url` by a proxy in front. `stateful`: a client
-    of the older protocol gets a session of the protocol, which this process keeps. `oauth_issuer` is an authorization
-    server whose JWTs, issued for `public_url`, are accepted too; their claim `oauth_owner_claim` names the owner."""
+    """How HTTP is served: at `http://host:port/mcp`, and under `public_url` by a proxy in front. `oauth_issuer` is an
+    authorization server whose JWTs, issued for `public_url`, are accepted too; their `sub` names the owner."""
 
     host: str = "127.0.0.1"
     port: int = 8787
-    path: str = "/mcp"
     public_url: str | None = None
-    stateful: bool = False
     oauth_issuer: str | None = None
-    oauth_owner_claim: str = "sub"
 
 
-def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions, *, json_logs: bool = False) -> None:
+def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions) -> None:
     """Serve many clients over HTTP; returns after SIGTERM or SIGINT, when the running requests have ended, with the
     store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine and no proxy is
     in front."""
-    configure_logs(as_json=json_logs)
-    hosts = _checked(options)
+    configure_logs()
+    hosts = hosts_behind(options.public_url)
+    if options.oauth_issuer is not None:
+        check_issuer(options.oauth_issuer)
     stashes = OwnerStashes(opener)
 
     async def app() -> Any:
         endpoint = _endpoint(stashes, tools, options, followed=opener.follow is not None)
-        said = await _where_tokens_are(stashes, token_file(opener.database))
-        sys.stderr.write(announcement(said, as_json=json_logs) + "\n")
-        sys.stderr.flush()
         return _Answered(HostChecks(endpoint, hosts))
 
     def announce(address: str) -> str:
-        return announcement(f"contextstash serves {address}{options.path}", as_json=json_logs)
+        return f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME"
 
     serve(app, options.host, options.port, announce, settings=SETTINGS, public=options.public_url is not None)
-
-
-def _checked(options: HttpOptions) -> OwnHosts:
-    """The server's names. Raises BadInputError if the options cannot be used."""
-    if not options.path.startswith("/") or options.path in (HEALTH, READINESS):
-        raise BadInputError("The path of the endpoint must begin with '/' and must not be a health check's.")
-    if options.oauth_issuer is not None:
-        check_issuer(options.oauth_issuer)
-    return hosts_behind(options.public_url)
 
 
 def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool) -> Any:
@@ -131,8 +113,8 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
     endpoint = build_server(
         stashes, tools, followed=followed, middleware=[check_scope], auth=auth, token_verifier=verifier
     ).streamable_http_app(
-        streamable_http_path=options.path,
-        stateless_http=not options.stateful,
+        streamable_http_path=PATH,
+        stateless_http=True,
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=CHECKED_HERE,
     )
@@ -160,7 +142,7 @@ def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSe
             "validate_token_resource": False,
         }
     )
-    issued = IssuedTokens(options.oauth_issuer, options.public_url, options.oauth_owner_claim)
+    issued = IssuedTokens(options.oauth_issuer, options.public_url)
     return settings, StoredTokens(stashes, issued)
 
 
@@ -253,19 +235,6 @@ class _Answered:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         with suppress(IssuerError):
             await self._app(scope, receive, send)
-
-
-async def _where_tokens_are(stashes: OwnerStashes, file: Path) -> str:
-    """The place of the token of this machine's clients, as a sentence. A missing token is made here."""
-    try:
-        kept = await local_token((await stashes.whole()).store, file)
-    except (StoreError, OSError) as error:
-        text = f"no token could be read or made ({error})"
-    else:
-        text = (
-            f"the token for this machine's clients is in {file}" if kept else "tokens: contextstash token create NAME"
-        )
-    return f"contextstash: clients send 'Authorization: Bearer TOKEN'; {text}"
 
 
 def _around(lifespan: Any, opened: Callable[[], AbstractAsyncContextManager[None]]) -> Any:

@@ -34,10 +34,7 @@ JSON = "application/json"
 SESSION = "context://sessions/{session_id}"
 
 MAX_LINES = 200
-"""Messages, events or calls in one page; the size of a page of messages is limited by MAX_PAGE_CHARACTERS too."""
-
-MAX_PAGE_CHARACTERS = 256_000
-"""Longest page of messages, some 64,000 tokens: a page must fit into a window."""
+"""Messages, events or calls in one page."""
 
 MAX_SUMMARY = 200_000
 """Longest summary in a resource, in characters; a client may pass longer ones than contextstash writes."""
@@ -82,7 +79,7 @@ def _add_contents(resource: Callable[..., Callable[[Read], Read]], stash: LazySt
     @resource(SESSION + "/messages{?first,limit}", "messages", "Messages", what)
     async def messages(session_id: str, first: str = "0", limit: str = "20") -> str:
         start, most = positive("first", first), positive("limit", limit, most=MAX_LINES)
-        return bounded_page(dumped(await (await stash.get()).read_messages(session_id, first=start, limit=most)))
+        return exact_json(dumped(await (await stash.get()).read_messages(session_id, first=start, limit=most)))
 
     @resource(SESSION + "/context", "context", "Context", "The message list that a session would send next.")
     async def context(session_id: str) -> str:
@@ -152,28 +149,6 @@ def positive(name: str, value: str, most: int = 2**53) -> int:
     if not value.isascii() or not value.isdigit() or len(value) > 15:
         raise BadInputError(f"{name} must be a whole number, 0 or more.")
     return min(int(value), most)
-
-
-def bounded_page(page: dict[str, Any]) -> str:
-    """A page of messages as JSON, cut after the last message that fits. A message that is too large for a page is
-    shown without its body."""
-    room = MAX_PAGE_CHARACTERS
-    kept: list[str] = []
-    for line in page["messages"]:
-        text = exact_json(line)
-        if kept and len(text) > room:
-            page["next_seq"] = line["seq"]
-            break
-        kept.append(text if len(text) <= room else exact_json(_without_body(line, len(text))))
-        room -= len(kept[-1])
-    rest = exact_json({name: value for name, value in page.items() if name != "messages"})
-    return f'{rest[:-1]},"messages":[{",".join(kept)}]}}'
-
-
-def _without_body(line: dict[str, Any], size: int) -> dict[str, Any]:
-    shown = {name: value for name, value in line.items() if name != "message"}
-    shown["left_out"] = f"{size:,} characters, too large for a page; get_archived_output pages its tool outputs"
-    return shown
 
 
 def exact_json(value: object) -> str:

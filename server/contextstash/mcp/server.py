@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from mcp import MCPError
-from mcp.server import CacheHint, MCPServer, ServerRequestContext
-from mcp.server.caching import CacheableMethod
+from mcp.server import MCPServer, ServerRequestContext
 from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INVALID_PARAMS
 from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
@@ -43,16 +42,6 @@ compact_session, and ask the user to compact in the client; the summary is hande
 - A placeholder with a handle (out_...) stands for a tool output that is kept in full: get_archived_output reads it, \
 by pattern or by lines. Do not run the tool again for it.
 - search_history finds earlier messages and outputs, also from before a compaction; get_summary returns the summary."""
-
-_FIXED = CacheHint(ttl_ms=3_600_000, scope="public")
-CACHE_HINTS: dict[CacheableMethod, CacheHint] = {
-    "tools/list": _FIXED,
-    "prompts/list": _FIXED,
-    "resources/list": _FIXED,
-    "resources/templates/list": _FIXED,
-}
-"""The lists depend on the program's version only, so a client may keep them. After an update a client may show the old
-lists for an hour."""
 
 
 def build_server(
@@ -94,7 +83,6 @@ def build_server(
         "log_level": "WARNING",
         "middleware": [_checked, *middleware],
         "extensions": [] if tools == "retrieval" else [status_app()],
-        "cache_hints": CACHE_HINTS,
         **authentication,
     }
     server = ToolServer(stash, [OperationTool(each, followed=followed) for each in offered], **options)
@@ -112,11 +100,9 @@ def _is_in(operation: Operation, tools: ToolSet) -> bool:
 
 
 async def _checked(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Middleware with the checks that the SDK does not make: list cursors, names of prompts and of their arguments. It
+    """Middleware with the checks that the SDK does not make: names of prompts and of their arguments. It
     adds the protocol versions with a handshake to `server/discover`, where the SDK lists only newer ones."""
     params = ctx.params or {}
-    if ctx.method in CACHE_HINTS and params.get("cursor") is not None:
-        raise MCPError(INVALID_PARAMS, "Invalid cursor: this list has one page. Ask without a cursor.")
     if ctx.method == "prompts/get" and isinstance(name := params.get("name"), str):
         if name not in PROMPTS:
             raise MCPError(INVALID_PARAMS, unknown_name("prompt", name, PROMPTS))

@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 UNREADABLE = "The line is not a JSON-RPC message. Send one JSON object with 'jsonrpc', 'id' and 'method' on each line."
 
 
-def serve_stdio(opener: StashOpener, tools: ToolSet, *, json_logs: bool = False) -> None:
+def serve_stdio(opener: StashOpener, tools: ToolSet) -> None:
     """Serve one client over stdin and stdout; returns when stdin is closed. SIGTERM and SIGINT end the process with
     exit code 0 and the store closed."""
-    configure_logs(as_json=json_logs)
+    configure_logs()
     own_interpreter()
     anyio.run(_serve, opener, tools)
 

@@ -26,7 +26,7 @@ from mcp.types import INVALID_REQUEST, CallToolResult, TextContent
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.operations import OPERATIONS, Operation
-from contextstash.web.access_tokens import DEFAULT_SCOPES, PREFIX, SCOPES, TokenVerification, valid_owner
+from contextstash.web.access_tokens import DEFAULT_SCOPES, PREFIX, SCOPES, valid_owner, verified
 from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import LOCAL_OWNER
@@ -74,7 +74,6 @@ class OwnerStashes(LazyStash):
     def __init__(self, open_stash: OpenStash) -> None:
         super().__init__(open_stash)
         self._owned: BoundedCache[str, Stash] = BoundedCache(MAX_OWNERS)
-        self._verification: TokenVerification | None = None
 
     async def get(self) -> Stash:
         """The stash of the request's owner. Raises BadInputError if the request has none."""
@@ -94,12 +93,6 @@ class OwnerStashes(LazyStash):
             return opened
         # The last used ones stay. One that is removed meanwhile works on for those who have it.
         return self._owned.set(owner, self._owned.get(owner) or opened.for_owner(owner))
-
-    async def verification(self) -> TokenVerification:
-        """The verification of the tokens in the database."""
-        if self._verification is None:
-            self._verification = TokenVerification((await self.whole()).store)
-        return self._verification
 
     async def _close(self) -> None:
         owned = list(self._owned.values())
@@ -155,11 +148,9 @@ class StoredTokens:
         """The token as the SDK describes it, with its owner as its subject; None if it is not valid."""
         if self._issued is not None and not token.startswith(PREFIX):
             return await self._issued.verify_token(token)
-        verification = await self._stashes.verification()
-        found = await verification.verify(token)
+        found = await verified((await self._stashes.whole()).store, token)
         if found is None:
             return None
-        verification.note_use(found)
         expires = None if found.expires_at is None else int(found.expires_at.timestamp())
         return AccessToken(
             token=token, client_id=found.name, scopes=list(found.scopes), expires_at=expires, subject=found.owner
@@ -168,10 +159,10 @@ class StoredTokens:
 
 class IssuedTokens:
     """The SDK's TokenVerifier for an issuer's tokens in the form of a JWT (RFC 9068). `audience` is this server's
-    public address, for which they must be issued; the claim `owner_claim` names their owner."""
+    public address, for which they must be issued; their `sub` is their owner."""
 
-    def __init__(self, issuer: str, audience: str, owner_claim: str = "sub") -> None:
-        self._issuer, self._audience, self._owner_claim = issuer, audience, owner_claim
+    def __init__(self, issuer: str, audience: str) -> None:
+        self._issuer, self._audience = issuer, audience
         self._keys: jwt.PyJWKClient | None = None
         self._failed_at = -math.inf
 
@@ -195,14 +186,14 @@ class IssuedTokens:
             audience=[self._audience, self._audience.removesuffix("/")],
             issuer=self._issuer,
             leeway=LEEWAY_SECONDS,
-            options={"require": ["exp", "iss", "aud", self._owner_claim]},
+            options={"require": ["exp", "iss", "aud", "sub"]},
         )
         return self._access_token(token, claims)
 
     def _access_token(self, token: str, claims: Mapping[str, Any]) -> AccessToken | None:
         """A token whose claims hold; None if they name no owner who may have sessions here. A token that is bound to a
         key of its client (`cnf`) is refused, because the client does not prove that it has the key."""
-        owner = claims.get(self._owner_claim)
+        owner = claims.get("sub")
         if not isinstance(owner, str) or not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
             return None
         # A text in RFC 9068; some servers write `scp`, as a list too.

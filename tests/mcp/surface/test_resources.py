@@ -201,16 +201,3 @@ async def test_completion_for_an_unknown_prompt_or_resource_is_refused(tmp_path:
             with pytest.raises(MCPError) as raised:
                 await client.complete(ref, {"name": "session_id", "value": ""})
             assert raised.value.code == INVALID_PARAMS
-
-
-async def test_an_unknown_list_cursor_is_refused(tmp_path: Path, mode: Mode) -> None:
-    async with stdio_client(tmp_path / "s.db", mode) as client:
-        for ask in (
-            client.list_tools,
-            client.list_prompts,
-            client.list_resources,
-            client.list_resource_templates,
-        ):
-            with pytest.raises(MCPError) as raised:
-                await ask(cursor="page-2")
-            assert raised.value.code == INVALID_PARAMS

@@ -43,16 +43,12 @@ async def test_recorded_messages_are_returned_unchanged(database: Path, mode: Mo
     assert context["fits"] is True
 
 
-async def test_a_batch_without_a_mark_is_stored_twice_and_a_note_says_how_to_mark_it(
-    database: Path, mode: Mode
-) -> None:
+async def test_a_batch_without_a_mark_is_stored_twice(database: Path, mode: Mode) -> None:
     async with stdio_client(database, mode) as client:
         once = await record(client)
         again = await record(client)
     assert (once["recorded"], again["recorded"], again["duplicates"]) == (len(small_session()),) * 2 + (0,)
     assert (again["first_seq"], again["next_seq"]) == (once["next_seq"], 2 * once["next_seq"])
-    assert "note" not in once
-    assert "first_seq" in again["note"]
 
 
 async def test_a_session_is_named_by_the_beginning_of_its_id_and_never_recorded_under_it(database: Path) -> None:
