@@ -110,6 +110,7 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
     assert len(added) > limit
     assert "Never round them." in added
     assert "persisted-output" not in added
-    # The whole of it: the last function of what is fenced is closed, and the end of the second part is there.
+    # The whole of it: what is fenced is closed, each function in it is whole, and the last section goes on to its end.
     assert added.count("```") % 2 == 0
-    assert added.count("def count_") > 60
+    assert added.count("def count_") == added.count(".total()") > 40
+    assert re.search(r"## Outputs kept, newest first\n(- out_\w+: Read .+ \([\d,]+ tokens\)\s*)+$", added)
