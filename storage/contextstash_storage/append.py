@@ -33,8 +33,8 @@ from contextstash_storage.sessions import read_session, store_counters
 from contextstash_storage.transaction import Tx, held, listed, microseconds, now, time_of
 
 ASIDE_CHARACTERS = 200_000
-"""From this size on a batch is prepared on a thread of its own, so that the writer's thread is free. Preparing
-takes about 20 ms for each million characters (2 cores)."""
+"""From this size on a batch is prepared in a thread, so that the event loop is free. Preparing takes about 20 ms for
+each million characters (2 cores)."""
 
 ASIDE_MESSAGES = 100
 """The same by the number of messages; each takes about 50 µs."""
@@ -72,7 +72,7 @@ class Prepared:
 
 
 def is_large(messages: Sequence[NewMessage]) -> bool:
-    """Whether preparing these takes so long that it runs on a thread of its own."""
+    """Whether preparing these takes so long that it is done in a thread."""
     size = sum(block.size for message in messages for block in message.blocks)
     return len(messages) > ASIDE_MESSAGES or size > ASIDE_CHARACTERS
 

@@ -6,7 +6,6 @@ import asyncio
 import copy
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
@@ -202,7 +201,10 @@ class SessionStore:
 
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
-        batch, progress = await self._begun(Batch(self.owner, session_id, (), count, **placed), messages)
+        prepared = await asyncio.to_thread(prepare, messages) if is_large(messages) else prepare(messages)
+        batch = Batch(self.owner, session_id, prepared, count, **placed)
+        # Committed together with others that begin at the same time.
+        progress = await self.database.write_together(lambda tx: append_piece(tx, batch, Progress(), PIECE_SIZE))
         while progress.appended is None:
             try:
                 await asyncio.sleep(BETWEEN_PIECES_SECONDS)
@@ -214,19 +216,6 @@ class SessionStore:
             except (StoreError, BadInputError) as error:
                 raise type(error)(_partly_stored(batch, progress, error)) from error
         return progress.appended
-
-    async def _begun(self, batch: Batch, messages: Sequence[NewMessage]) -> tuple[Batch, Progress]:
-        """Store the first piece. A small batch is prepared on the database's thread, as a thread of its own would take
-        longer than the work, and committed together with others."""
-        if is_large(messages):
-            whole = replace(batch, messages=await asyncio.to_thread(prepare, messages))
-            return whole, await self._piece(whole, Progress())
-
-        def prepared() -> Callable[[Tx], tuple[Batch, Progress]]:
-            whole = replace(batch, messages=prepare(messages))
-            return lambda tx: (whole, append_piece(tx, whole, Progress(), PIECE_SIZE))
-
-        return await self.database.write_together(prepared)
 
     async def _piece(self, batch: Batch, progress: Progress) -> Progress:
         return await self.database.write(lambda tx: append_piece(tx, batch, progress, PIECE_SIZE))

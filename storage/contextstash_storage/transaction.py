@@ -116,8 +116,8 @@ class Database(Protocol):
     async def write(self, work: TxWork[Result], /) -> Result:
         """What `work` returns, run as one transaction: committed durably, or rolled back."""
 
-    async def write_together(self, make: Callable[[], TxWork[Result]], /) -> Result:
-        """The same for what `make` makes on the database's thread, perhaps in a transaction with others."""
+    async def write_together(self, work: TxWork[Result], /) -> Result:
+        """The same, perhaps in a transaction with others."""
 
     async def forget(
         self, pieces: Callable[[TxWork[bool]], Awaitable[bool]], closing: asyncio.Event, had_words: bool, /

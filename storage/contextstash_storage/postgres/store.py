@@ -122,16 +122,7 @@ class PostgresDatabase:
         it changes nothing but the database."""
         return await self._again(work, "READ COMMITTED")
 
-    async def write_together(self, make: Callable[[], TxWork[Result]]) -> Result:
-        """The same for what `make` makes."""
-        made: list[TxWork[Result]] = []
-
-        def work(tx: Tx) -> Result:
-            if not made:
-                made.append(make())
-            return made[0](tx)
-
-        return await self.write(work)
+    write_together = write
 
     async def read(self, work: TxWork[Result]) -> Result:
         """What `work` returns; all its reads see the same state of the database."""

@@ -12,9 +12,10 @@ import asyncio
 import random
 import sqlite3
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -257,70 +258,20 @@ async def close(*connections: Connection) -> None:
         raise
 
 
-Made = Callable[[], TxWork[Result]]
-"""Makes a work that writes."""
-
 MAX_TOGETHER = 16
 """Writes of one commit: 16 messages of usual size take about 10 ms, in which other processes wait."""
 
 
-@dataclass
-class GroupCommit:
-    """Writes of one connection. `lock` is what all its writers hold; of each that waits, `_waiting` has where its
-    outcome goes."""
-
-    writer: Connection
-    lock: asyncio.Lock
-    _waiting: list[tuple[Made[Any], asyncio.Future[Any]]] = field(default_factory=list)
-
-    async def write(self, make: Made[Result]) -> Result:
-        """What the work returns that `make` makes, run in a transaction with the writes that wait at the same time; if
-        it fails, the others are committed all the same. `make` is called on the writer's thread before the transaction,
-        and again with its work if what that wrote was rolled back."""
-        outcome: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append((make, outcome))
-        try:
-            while not outcome.done():
-                async with self.lock:
-                    if not outcome.done():
-                        # Cancelled callers must not keep the others from their outcomes.
-                        await asyncio.shield(asyncio.ensure_future(self._commit()))
-        except asyncio.CancelledError:
-            outcome.cancel()
-            raise
-        return outcome.result()
-
-    async def _commit(self) -> None:
-        waiting = [each for each in self._waiting if not each[1].done()]
-        group, self._waiting = waiting[:MAX_TOGETHER], waiting[MAX_TOGETHER:]
-        try:
-            found = await self.writer.run(lambda db: _together(db, [make for make, _ in group]))
-        except Exception as error:
-            found = [error] * len(group)
-        for (_, outcome), result in zip(group, found, strict=True):
-            if outcome.done():
-                continue
-            if isinstance(result, Exception):
-                outcome.set_exception(result)
-            else:
-                outcome.set_result(result)
-
-
-def _together(db: sqlite3.Connection, made: Sequence[Made[Any]]) -> list[Any]:
-    """What each returns, or the exception that it raises. If one fails, all are rolled back and run again, each alone:
-    that is rare, and shows which of them it was."""
-
-    def written(db: sqlite3.Connection) -> list[Any]:
-        works = [make() for make in made]
-        return in_transaction(db, lambda tx: [work(tx) for work in works])
-
+def _together(db: sqlite3.Connection, works: Sequence[TxWork[Any]]) -> list[Any]:
+    """What each returns in one transaction, or the exception that it raises. If one fails, all are rolled back and run
+    again, each alone: that is rare, and shows which of them it was."""
     try:
-        return translated(written, db)
+        return translated(lambda db: in_transaction(db, lambda tx: [work(tx) for work in works]), db)
     except Exception as error:
         # If the lock was not to be had, each would wait for it as long again.
-        if len(made) <= 1 or isinstance(error, StoreBusyError):
-            return [error] * len(made)
-    return [outcome for make in made for outcome in _together(db, [make])]
+        if len(works) <= 1 or isinstance(error, StoreBusyError):
+            return [error] * len(works)
+    return [outcome for work in works for outcome in _together(db, [work])]
 
 
 LOG_SECONDS = 5.0
@@ -334,13 +285,12 @@ SMALL_FILE_BYTES = 8 * 2**20
 
 
 class SqliteDatabase:
-    """One connection writes, behind a lock; another reads, so that reading never waits for a commit."""
+    """One connection writes, one transaction after another; another reads, so that reading never waits for a commit."""
 
     def __init__(self, writer: Connection, reader: Connection) -> None:
         self.writer = writer
         self.reader = reader
-        self.lock = asyncio.Lock()
-        self.group = GroupCommit(writer, self.lock)
+        self._waiting: deque[tuple[TxWork[Any], Future[Any]]] = deque()
 
     async def read(self, work: TxWork[Result]) -> Result:
         """What `work` returns; all its reads see the same state."""
@@ -348,12 +298,30 @@ class SqliteDatabase:
 
     async def write(self, work: TxWork[Result]) -> Result:
         """What `work` returns, run as one transaction."""
-        async with self.lock:
-            return await self.writer.write(work)
+        return await self.writer.write(work)
 
-    async def write_together(self, make: Callable[[], TxWork[Result]]) -> Result:
-        """What the work returns that `make` makes, committed with others that wait at the same time."""
-        return await self.group.write(make)
+    async def write_together(self, work: TxWork[Result]) -> Result:
+        """The same, in a transaction with those that wait at the same time; if one fails, the others are committed all
+        the same."""
+        outcome: Future[Result] = Future()
+        self._waiting.append((work, outcome))
+        if len(self._waiting) == 1:  # else it is committed with the one that came before
+            try:
+                await self.writer.run(self._commit)
+            except StoreError:  # closed
+                self._waiting.clear()
+                raise
+        return await asyncio.wrap_future(outcome)
+
+    def _commit(self, db: sqlite3.Connection) -> None:
+        while self._waiting:
+            group = [self._waiting.popleft() for _ in range(min(MAX_TOGETHER, len(self._waiting)))]
+            group = [each for each in group if each[1].set_running_or_notify_cancel()]
+            for (_, outcome), result in zip(group, _together(db, [work for work, _ in group]), strict=True):
+                if isinstance(result, Exception):
+                    outcome.set_exception(result)
+                else:
+                    outcome.set_result(result)
 
     async def close(self) -> None:
         """Close both connections. The writer is closed last: the last connection moves the log into the file, which a
@@ -371,13 +339,11 @@ class SqliteDatabase:
             if not await pieces(_merged_piece):
                 return False
             await self.write(match.rewrite_terms)
-        async with self.lock:
-            await self.writer.run(_rewrite_small_file)
+        await self.writer.run(_rewrite_small_file)
         give_up = time.monotonic() + LOG_SECONDS
         while not closing.is_set():
-            async with self.lock:
-                if await self.writer.run(truncate_log):
-                    return True
+            if await self.writer.run(truncate_log):
+                return True
             if time.monotonic() > give_up:
                 return False
             await asyncio.sleep(PAUSE_SECONDS)

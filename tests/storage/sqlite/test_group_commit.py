@@ -12,6 +12,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError, StoreBusyError
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.transaction import Tx
 
 CALLERS = 12
 
@@ -68,10 +69,10 @@ async def test_a_cancelled_caller_does_not_keep_the_others_from_their_outcome(tm
     store = await open_sqlite(tmp_path / "db")
     seen: list[str] = []
 
-    def work_of(name: str) -> Callable[[], Callable[[sqlite3.Connection], None]]:
-        return lambda: lambda db: seen.append(name)
+    def work_of(name: str) -> Callable[[Tx], None]:
+        return lambda tx: seen.append(name)
 
-    calls = [asyncio.create_task(store.database.group.write(work_of(f"{n}"))) for n in range(4)]
+    calls = [asyncio.create_task(store.database.write_together(work_of(f"{n}"))) for n in range(4)]
     await asyncio.sleep(0)
     calls[0].cancel()
     calls[2].cancel()
@@ -86,7 +87,7 @@ async def test_a_closed_store_raises_for_each_waiting_call(tmp_path: Path) -> No
     store = await open_sqlite(tmp_path / "db")
     await store.close()
     outcomes = await asyncio.gather(
-        *(store.database.group.write(lambda: lambda db: None) for _ in range(3)), return_exceptions=True
+        *(store.database.write_together(lambda tx: None) for _ in range(3)), return_exceptions=True
     )
     assert [type(outcome).__name__ for outcome in outcomes] == ["StoreError"] * 3
 
@@ -96,7 +97,7 @@ async def test_calls_that_wait_for_a_locked_database_all_hear_of_it_at_once(tmp_
     tried: list[int] = []
     other = sqlite3.connect(tmp_path / "db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    calls = [store.database.group.write(lambda n=n: lambda db: tried.append(n)) for n in range(4)]  # type: ignore[misc]
+    calls = [store.database.write_together(lambda tx, n=n: tried.append(n)) for n in range(4)]  # type: ignore[misc]
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [StoreBusyError] * 4
     assert tried == []
