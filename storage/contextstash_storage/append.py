@@ -296,7 +296,7 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     ]
     store_outputs(tx, row, placed)
     texts = [
-        NewText(number, message.seq, message.blocks, each.facts, each.pieces)
+        NewText(number, message.seq, message.blocks, each.pieces)
         for number, message, each in zip(numbers, stored, chosen, strict=True)
     ]
     index_messages(tx, session.owner, row, texts)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from contextstash_storage.messages import readable
 from contextstash_storage.records import Block, Native, NewMessage
-from contextstash_storage.rows import blocks_of, body_of, fields_of, to_bytes
+from contextstash_storage.rows import blocks_of, body_of, to_bytes
 from contextstash_storage.transaction import IndexedPiece, Tx, listed, storable, text_of
 
 PIECE_CHARACTERS = 32_000
@@ -251,67 +251,50 @@ def call_of_pair(pair: int) -> tuple[int, int]:
 
 
 class NewText(NamedTuple):
-    """A stored message that is to be found: its row, its position, its blocks, the facts in its row, and the rows of
-    the index for it."""
+    """A stored message that is to be found: its row, its position, its blocks, and the rows of the index for it."""
 
     message: int
     seq: int
     blocks: Sequence[Block]
-    facts: str
     pieces: Sequence[Document]
 
 
-class _Calls:
-    """The calls of a session, by the facts of its messages. Each message's are read once, as it can have 10,000."""
-
-    def __init__(self) -> None:
-        self._facts: list[tuple[int, int, str]] = []
-        self._read: dict[int, dict[str, int]] = {}
-
-    def add(self, seq: int, message: int, facts: str) -> None:
-        self._facts.append((seq, message, facts))
-
-    def pair(self, call_id: str, seq: int) -> int:
-        """The pair of the last call of this id before a position, 0 if there is none."""
-        written = json.dumps(call_id)[1:-1]  # as it stands in the facts, if all of it is ASCII
-        for place, message, facts in reversed(self._facts):
-            if place < seq - CALL_MESSAGES:
-                break
-            named = place < seq and (written in facts or not call_id.isascii())
-            if named and (pair := self._calls(message, facts).get(call_id)) is not None:
-                return pair
-        return 0
-
-    def _calls(self, message: int, facts: str) -> dict[str, int]:
-        if message not in self._read:
-            found: dict[str, int] = {}
-            for number, block in enumerate(fields_of(facts)["blocks"]):
-                if block["type"] == "tool_call" and block.get("call_id"):
-                    found.setdefault(block["call_id"], own_pair(message, number))
-            self._read[message] = found
-        return self._read[message]
-
-
-def _calls_before(tx: Tx, session: int, texts: Sequence[NewText]) -> _Calls:
-    """The calls that outputs among these may be of."""
-    calls = _Calls()
-    first = texts[0].seq
-    if any(piece.kind is Kind.OUTPUT for text in texts for piece in text.pieces):
-        rows = tx.rows(
-            "SELECT seq, message, facts FROM messages WHERE session = ? AND seq < ? AND seq >= ? ORDER BY seq",
-            (session, first, first - CALL_MESSAGES),
-        )
-        for row in rows:
-            calls.add(*row)
+def _calls_before(tx: Tx, session: int, texts: Sequence[NewText]) -> dict[str, int]:
+    """The pairs of the calls in earlier messages that outputs among these may be of, by the ids of the calls; of calls
+    with one id the last one's."""
+    found: dict[str, int] = {}
+    wanted, own = set[str | None](), set[str | None]()
     for text in texts:
-        calls.add(text.seq, text.message, text.facts)
-    return calls
+        wanted |= {each.call_id for each in text.blocks if each.type == "tool_result" and each.call_id} - own
+        own |= {each.call_id for each in text.blocks if each.type == "tool_call"}
+    first = texts[0].seq
+    rows = tx.rows(
+        "SELECT message, facts FROM messages WHERE session = ? AND seq < ? AND seq >= ? ORDER BY seq DESC",
+        (session, first, first - CALL_MESSAGES if wanted else first),
+    )
+    for message, facts in rows:
+        if wanted <= found.keys():
+            break
+        found = {**_calls_of(message, blocks_of(facts)), **found}
+    return found
+
+
+def _calls_of(message: int, blocks: Sequence[Block]) -> dict[str, int]:
+    """The pairs of a message's calls, by the ids of the calls."""
+    return {
+        each.call_id: own_pair(message, number)
+        for number, each in enumerate(blocks)
+        if each.type == "tool_call" and each.call_id
+    }
 
 
 def index_messages(tx: Tx, owner: str, session: int, texts: Sequence[NewText]) -> None:
     """Make stored messages findable."""
     calls = _calls_before(tx, session, texts)
-    rows = [(text.message, piece, _pair(text, piece, calls)) for text in texts for piece in text.pieces]
+    rows = []
+    for text in texts:
+        rows += [(text.message, piece, _pair(text, piece, calls)) for piece in text.pieces]
+        calls |= _calls_of(text.message, text.blocks)
     numbers = tx.reserve("entries", "entry", len(rows)) if rows else []
     tx.many(
         "INSERT INTO entries (entry, message, block, piece, kind, pair, call_words) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -325,7 +308,7 @@ def index_messages(tx: Tx, owner: str, session: int, texts: Sequence[NewText]) -
     tx.execute(counted, (len(rows), words, session))
 
 
-def _pair(text: NewText, piece: Document, calls: _Calls) -> int:
+def _pair(text: NewText, piece: Document, calls: Mapping[str, int]) -> int:
     """The pair that a piece is of; 0 for what was said, its own if it is a call, or an output whose call is not
     recorded."""
     if piece.kind is Kind.TEXT:
@@ -334,7 +317,7 @@ def _pair(text: NewText, piece: Document, calls: _Calls) -> int:
     call_id = text.blocks[piece.block].call_id
     if piece.kind is Kind.CALL or call_id is None:
         return own
-    return calls.pair(call_id, text.seq) or own
+    return calls.get(call_id, own)
 
 
 def _indexed(entry: int, owner: str, session: int, message: int, piece: Document, pair: int) -> IndexedPiece:
