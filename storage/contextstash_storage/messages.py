@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple
 
-from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFoundError
+from contextstash_storage.errors import DamagedError, HandleNotFoundError
 from contextstash_storage.log import read_edits, read_requests
 from contextstash_storage.records import (
     HANDLE,
@@ -247,9 +247,6 @@ def readable(tx: Tx, session: int, seqs: Sequence[int]) -> dict[int, Stored]:
     return found
 
 
-MAX_NAMED = 5
-"""How many meanings of an ambiguous handle its error names: enough to choose from, in a few lines."""
-
 _NAMES = ("handle", "seq", "block", "tool", "argument", "tokens", "characters", "lines", "sha256", "is_error")
 _COLUMNS = ", ".join(_NAMES)
 
@@ -289,25 +286,16 @@ def read_outputs(tx: Tx, row: int, *, first: int = 0, last: int | None = None) -
 
 
 def find_output(tx: Tx, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
-    """The session and output of a handle, the newest session's if several hold the same text. Raises
-    HandleNotFoundError, and BadInputError if several texts have this handle."""
+    """The session and output of a handle, the newest session's if several hold it. Raises HandleNotFoundError."""
     condition, values = ("", ()) if session_id is None else (" AND session_id = ?", (session_id,))
     rows = tx.rows(
-        "SELECT * FROM (SELECT session_id, row_number() OVER (PARTITION BY sha256 ORDER BY updated_at DESC) AS place,"
-        f" {_COLUMNS} FROM outputs JOIN sessions USING (session) WHERE owner = ? AND handle = ?{condition}) AS meanings"
-        f" WHERE place = 1 LIMIT {MAX_NAMED}",
+        f"SELECT session_id, {_COLUMNS} FROM outputs JOIN sessions USING (session) WHERE owner = ? AND handle = ?"
+        f"{condition} ORDER BY updated_at DESC LIMIT 1",
         (owner, held(handle), *values),
     )
     if not rows:
         raise _no_handle(handle, session_id)
-    found = [(each[0], _output(each[2:])) for each in rows]
-    if len(found) > 1:
-        named = ", ".join(f"{output.handle} of session '{name}'" for name, output in found)
-        raise BadInputError(
-            f"The handle '{handle}' is ambiguous: it can be {named}. Pass session_id, and the handle as it is named"
-            " here."
-        )
-    return found[0]
+    return rows[0][0], _output(rows[0][1:])
 
 
 def _no_handle(handle: str, session_id: str | None) -> HandleNotFoundError:

@@ -680,7 +680,7 @@ are not those that the edits were planned for. Pure."""
 
 HASH_BYTES = 10
 """80 bits, 16 base32 characters: two texts with one handle take about 10^12 hashes to find, a text for a given handle
-10^24; and a handle that names two texts is refused. (With 40 bits, two were found in 2.9 s.)"""
+10^24. (With 40 bits, two were found in 2.9 s.)"""
 
 
 HANDLE = re.compile(r"(?:out|sum)_[a-z2-7]{16}(?:-\d+)?")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
-from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import NewMessage, Output
+from contextstash_storage.records import Output
 from contextstash_storage.store import SessionStore
 from tests.support.stored_sessions import SESSION, answers, new_session, record
 
@@ -15,30 +12,10 @@ HASH = "ab" * 32
 HANDLE = "out_abcdefgh234567zz"
 
 
-def output_with(handle: str, text: str) -> NewMessage:
-    """A message with an output whose hash is that of its text."""
-    message = answers("call_1", text, handle)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    outputs = tuple(output.model_copy(update={"sha256": digest}) for output in message.outputs)
-    return message.model_copy(update={"outputs": outputs})
-
-
-async def test_a_handle_of_different_texts_asks_for_the_session(store: SessionStore) -> None:
-    await new_session(store, "two")
-    await record(store, output_with(HANDLE, "the text of one"))
-    await record(store, output_with(HANDLE, "the text of two"), session_id="two")
-    with pytest.raises(BadInputError, match=r"ambiguous.*of session '.*Pass session_id") as told:
-        await store.find_output(HANDLE)
-    assert "session 'one'" in str(told.value)
-    assert "session 'two'" in str(told.value)
-    assert (await store.find_output(HANDLE, SESSION))[0] == SESSION
-    assert (await store.find_output(HANDLE, "two"))[0] == "two"
-
-
-async def test_a_handle_of_one_text_is_that_of_the_newest_session(store: SessionStore) -> None:
+async def test_a_handle_is_that_of_the_newest_session_with_the_text(store: SessionStore) -> None:
     await new_session(store, "two")
     for session_id in ("two", SESSION, "two"):
-        await record(store, output_with(HANDLE, "the same text"), session_id=session_id)
+        await record(store, answers("call_1", "the same text", HANDLE), session_id=session_id)
     assert (await store.find_output(HANDLE))[0] == "two"
 
 

@@ -161,15 +161,14 @@ async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
     metavar="N",
     help="Keep what was recorded in these days. [default: keep_days]",
 )
-@click.option("--project", metavar="FOLDER", help="Only sessions of clients that ran in this folder.")
 @click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
-async def retain(stash: Stash, days: int | None, project: str | None, yes: bool) -> Any:
+async def retain(stash: Stash, days: int | None, yes: bool) -> Any:
     """Delete old sessions. Nothing is deleted without --yes, and never a session with a pin.
 
     The limit is --days, else the setting keep_days, which is off by default. If it is set, the server and the proxy do
     the same once a day, three days after they announced it.
     """
-    result = await stash.retain(datetime.now(UTC), days=days, project=project, dry_run=not yes)
+    result = await stash.retain(datetime.now(UTC), days=days, dry_run=not yes)
 
     def show() -> None:
         for line in result.sessions:

@@ -132,7 +132,7 @@ def _database(location: Location | None) -> Findings:
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
-    if is_whole and (many := asyncio.run(unread())[1]):  # last: whoever opens it takes the others' rights from its file
+    if is_whole and (many := asyncio.run(unread())[1]):
         yield Finding("proxy", "wrong", unread_line(many), f"Look into {path.with_name('proxy.log')}.")
 
 

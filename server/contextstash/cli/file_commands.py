@@ -27,7 +27,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 if TYPE_CHECKING:
     from contextstash.sharing.export import Form
     from contextstash.stash import Stash
-    from contextstash.transfer.transfer import Migrated, Progress
+    from contextstash.transfer.transfer import Migrated
     from contextstash_storage.databases import Location
 
 FORMS = ("session", "messages", "html")
@@ -125,13 +125,12 @@ def _migrate(source: Location, target: Location) -> Migrated:
     from contextstash.configuration.database import open_database
     from contextstash.transfer.transfer import migrate_store as migrate
 
-    progress_bar: Any = click.progressbar(length=1, label="Copying", file=sys.stderr)
+    progress_bar: Any = click.progressbar(length=1, label="Copying", show_pos=True, file=sys.stderr)
 
     async def work(bar: Any) -> Migrated:
-        def report(progress: Progress) -> None:
-            bar.length = max(1, progress.of_messages)
-            bar.label = f"Session {progress.sessions:,} of {progress.of_sessions:,}"
-            bar.update(progress.messages - bar.pos)
+        def report(done: int, of: int) -> None:
+            bar.length = of
+            bar.update(done - bar.pos)
 
         async with await open_database(source) as opened, await open_database(target) as stored:
             return await migrate(opened, stored, report)
@@ -153,7 +152,7 @@ def encrypt(db: Location | None, key: str | None) -> None:
     clients first: nothing is changed while another process has the database open.
     """
     from contextstash.configuration.database import key_source, read_key, read_or_make_key, shown
-    from contextstash_storage.sqlite.database_file import begins_encrypted, convert, readable_files
+    from contextstash_storage.sqlite.database_file import begins_encrypted, convert
 
     path, known = _file(db), key_source(os.environ)
     place = key or known
@@ -176,9 +175,6 @@ def encrypt(db: Location | None, key: str | None) -> None:
         raise
     echo(f"Encrypted {path}." if done else f"{path} is encrypted already.")
     echo(f"Its key is in {place}. Keep a copy of the key in another place: without it, all of the database is lost.")
-    if left := readable_files(path.parent):
-        names = ", ".join(str(file) for file in left)
-        echo(f"Other databases in that folder can still be read: {names}", err=True)
 
 
 @click.command()

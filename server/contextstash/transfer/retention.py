@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import PurePath
 
-from contextstash.queries.sessions import all_sessions, projects_of, title_of
+from contextstash.queries.sessions import all_sessions, title_of
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.results import DeleteResult, RetainedOut, RetainResult
 from contextstash.session.access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access
@@ -58,21 +57,19 @@ async def retain(
     now: datetime,
     *,
     days: int | None = None,
-    project: str | None = None,
     settings: ContextSettings | None = None,
     spare: timedelta = timedelta(0),
     dry_run: bool = True,
 ) -> RetainResult:
     """Delete the sessions last recorded more than `days` ago, by default those of the `settings`, by default of those
-    in force; with `project` only the sessions of that folder. A session with a pin stays, and so does one recorded
-    within the time `spare`. Raises BadInputError if no limit is set."""
+    in force. A session with a pin stays, and so does one recorded within the time `spare`. Raises BadInputError if no
+    limit is set."""
     days = days if days is not None else (settings or access.settings()).keep_days
     if days is None:
         raise BadInputError(NO_LIMIT)
     listed = await _listed(access)
-    considered = listed if project is None else await _of_project(access, listed, project)
     oldest = now - max(timedelta(days=days), spare)
-    going = [session for session in considered if _recorded_at(session) < oldest]
+    going = [session for session in listed if _recorded_at(session) < oldest]
     gone = [session for session in going if not session.settings.get("pin")]
     lines = [
         RetainedOut.of(
@@ -91,15 +88,6 @@ async def retain(
         dry_run=dry_run,
         note=note,
     )
-
-
-async def _of_project(access: Access, sessions: Sequence[Session], project: str) -> list[Session]:
-    folders = await projects_of(access, sessions)
-    return [
-        session
-        for session, folder in zip(sessions, folders, strict=True)
-        if folder is not None and PurePath(folder).is_relative_to(project)
-    ]
 
 
 async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:

@@ -4,15 +4,12 @@ by the SQLite that sqlcipher3 brings: on every machine the same, and new enough 
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import secrets
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast
@@ -47,20 +44,8 @@ def make_file(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600, exist_ok=True)
-        _close_to_others(path)
     except OSError as error:
         raise StoreError(f"The database {path} cannot be opened: {error.strerror}. Name another with --db.") from error
-
-
-def _close_to_others(path: Path) -> None:
-    """Remove the access of other users that an older program, a copy or a wide umask gave; SQLite gives the log and its
-    index the mode of the database. A file of another user stays as it is."""
-    if os.name == "nt":
-        return
-    for file in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
-        with suppress(OSError):
-            if file.stat().st_mode & 0o077:
-                file.chmod(0o600)
 
 
 def open_file(
@@ -174,8 +159,6 @@ def begins_encrypted(path: Path) -> bool:
 WAIT_SECONDS = 5.0
 """How long to wait for other processes that have the file open: a hook is done by then."""
 
-PLAIN_BEGIN = b"SQLite format 3\0"
-
 IN_USE = (
     "The database is open in another process, and nothing was changed. End the clients, servers and proxies that use"
     " it, and try again."
@@ -184,8 +167,8 @@ IN_USE = (
 
 def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
     """Encrypt a file, or decrypt it; False if that is how it is. A process that is killed leaves it as it was, or
-    converted; the file that it leaves over, a new or the old one, is overwritten and removed at once, and by the next
-    opening of the database if the machine ended too.
+    converted; the file that it leaves over, a new or the old one, is overwritten and removed by the next opening of the
+    database.
 
     Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written, or has
     a second name, under which it would be overwritten too.
@@ -249,17 +232,6 @@ def overwrite(file: int) -> None:
     os.fsync(file)
 
 
-def readable_files(folder: Path) -> list[Path]:
-    """The files in a folder that are plain SQLite databases, such as backups. None may be open in this process."""
-    found = []
-    for path in folder.iterdir():
-        with suppress(OSError):
-            if path.is_file():
-                with path.open("rb") as file:
-                    found += [path] * (file.read(len(PLAIN_BEGIN)) == PLAIN_BEGIN)
-    return sorted(found)
-
-
 def _locked(path: Path, find_key: FindKey) -> sqlite3.Connection:
     """A connection that has the file for itself, with all of the log in the file. Opened by SQLCipher, plain or not."""
 
@@ -269,58 +241,26 @@ def _locked(path: Path, find_key: FindKey) -> sqlite3.Connection:
         db.execute("BEGIN EXCLUSIVE")
         db.execute("COMMIT")  # in this mode the lock stays
 
-    with _overwritten(path.with_name(f"{path.name}-wal")):
-        return open_file(path, find_key, lock, isolation_level=None, timeout=WAIT_SECONDS)
-
-
-@contextmanager
-def _overwritten(log: Path) -> Iterator[None]:
-    """Overwrite a file that is deleted meanwhile. Windows deletes no file that is open: there it is not overwritten."""
-    file = os.open(log, os.O_RDWR) if os.name != "nt" and log.exists() else None
-    try:
-        yield
-        if file is not None and os.fstat(file).st_nlink == 0:
-            overwrite(file)
-    finally:
-        if file is not None:
-            os.close(file)
+    return open_file(path, find_key, lock, isolation_level=None, timeout=WAIT_SECONDS)
 
 
 def _replace(db: sqlite3.Connection, path: Path, key: bytes, opened: int) -> None:
     """Put a new file, with all of the database, in the place of the old one, which has to be locked and is `opened`.
     Then overwrite the old one. It has a second name until then, by which it is found if this process is killed."""
     new, old = (path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}") for _ in range(2))
-    with _guarded(new, old):
-        try:
-            _write(db, new, key)
-            with suppress(OSError):  # a disk whose files have one name each
-                os.link(path, old)
-            new.replace(path)
-        except BaseException:
-            remove(new)
-            old.unlink(missing_ok=True)
-            raise
-        with suppress(OSError):  # it is converted; what is left of the old file has its second name still
-            _sync(path.parent)
-            overwrite(opened)
-            old.unlink(missing_ok=True)
-
-
-@contextmanager
-def _guarded(*files: Path) -> Iterator[None]:
-    """While another process waits for the end of this one, however it ends, and removes those files that are there
-    then."""
-    imports = "import os, sys\nfrom contextlib import suppress\nfrom pathlib import Path\n"
-    code = imports + inspect.getsource(overwrite) + inspect.getsource(remove)
-    code += "sys.stdin.read()\nfor name in sys.argv[1:]:\n    remove(Path(name))"
-    command = [sys.executable, "-IS", "-c", code, *map(str, files)]  # no package is found there
-    # In a session of its own, so that what ends the terminal's programs does not end it.
-    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as guard:
-        assert guard.stdin is not None
-        try:
-            yield
-        finally:
-            guard.stdin.close()
+    try:
+        _write(db, new, key)
+        with suppress(OSError):  # a disk whose files have one name each
+            os.link(path, old)
+        new.replace(path)
+    except BaseException:
+        remove(new)
+        old.unlink(missing_ok=True)
+        raise
+    with suppress(OSError):  # it is converted; what is left of the old file has its second name still
+        _sync(path.parent)
+        overwrite(opened)
+        old.unlink(missing_ok=True)
 
 
 def _write(db: sqlite3.Connection, new: Path, key: bytes) -> None:

@@ -163,16 +163,6 @@ def test_two_who_make_a_key_at_once_do_not_replace_each_others(line: CommandLine
     assert hits(line, keyring) == 1
 
 
-def test_backups_that_can_still_be_read_are_named(line: CommandLine) -> None:
-    with (
-        closing(sqlite3.connect(line.database)) as source,
-        closing(sqlite3.connect(line.folder / "before.db")) as target,
-    ):
-        source.backup(target)
-    done = line.run("encrypt", "--key", f"file:{line.folder}/key")
-    assert f"can still be read: {line.folder}/before.db" in done.stderr
-
-
 def test_a_client_that_is_running_is_not_disturbed(line: CommandLine) -> None:
     with closing(sqlite3.connect(line.database)) as client:
         client.execute("SELECT count(*) FROM sessions").fetchone()
