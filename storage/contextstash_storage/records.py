@@ -365,8 +365,8 @@ LOCAL_OWNER = "local"
 
 
 class Session(Record):
-    """One conversation of one agent. `format` is the form of its messages, by its name. `owner` is set by the store,
-    `last_message_at` in lists by last message alone."""
+    """One conversation of one agent. `format` is the form of its messages, by its name. `owner` and
+    `last_message_at` are set by the store."""
 
     session_id: str
     owner: str = LOCAL_OWNER

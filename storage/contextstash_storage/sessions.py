@@ -27,7 +27,9 @@ IS_SEEN = f"owner NOT IN ('{DELETED_OWNER}', '{STAGED_OWNER}')"
 _NAMES = ("agent", "model", "format", "title", "source")
 CHANGEABLE = frozenset({*_NAMES, "settings"})
 
-_FIELDS = ("session_id", "owner", *_NAMES, "settings", "parent_session_id", "created_at", "updated_at", "counters")
+_TIMES = ("created_at", "updated_at", "last_message_at")
+
+_FIELDS = ("session_id", "owner", *_NAMES, "settings", "parent_session_id", *_TIMES, "counters")
 
 COLUMNS = ", ".join(("session", *_FIELDS))
 
@@ -44,7 +46,7 @@ def session_of(row: Sequence[Any]) -> Session:
     """The session of a row of COLUMNS. Raises DamagedError if it is damaged."""
     fields = dict(zip(_FIELDS, row[1:], strict=True))
     try:
-        times = {name: time_of(fields[name]) for name in ("created_at", "updated_at")}
+        times = {name: None if fields[name] is None else time_of(fields[name]) for name in _TIMES}
         read = {"settings": json.loads(fields["settings"]), "counters": from_json(Counters, fields["counters"])}
         return Session(**{**fields, **times, **read})
     except (TypeError, ValueError) as error:
@@ -78,8 +80,7 @@ def insert_session(tx: Tx, session: Session) -> bool:
         *names,
         json.dumps(dict(session.settings)),
         session.parent_session_id,
-        microseconds(session.created_at),
-        microseconds(session.updated_at),
+        *(None if (time := getattr(session, name)) is None else microseconds(time) for name in _TIMES),
         to_json(session.counters),
     )
     text = f"INSERT INTO sessions ({COLUMNS.removeprefix('session, ')}) VALUES ({', '.join('?' * len(values))})"
@@ -139,7 +140,7 @@ def list_sessions(
     """Sessions by last change, or with `by_message` by the time of their last message, newest first. `before` is
     the last session_id of the previous page; those of `without_agent` are left out."""
     time = "coalesce(last_message_at, updated_at)" if by_message else "updated_at"
-    text, values = f"SELECT {COLUMNS}, last_message_at FROM sessions WHERE owner = ?", [owner]
+    text, values = f"SELECT {COLUMNS} FROM sessions WHERE owner = ?", [owner]
     if parent is not None:
         text += " AND parent_session_id = ?"
         values.append(parent)
@@ -153,12 +154,7 @@ def list_sessions(
         text += f" AND ({time}, session) < (?, ?)"
         values += found[0]
     rows = tx.rows(f"{text} ORDER BY {time} DESC, session DESC LIMIT ?", (*values, limit))
-    return [_listed(row, by_message) for row in rows]
-
-
-def _listed(row: Sequence[Any], by_message: bool) -> Session:
-    session, last = session_of(row[:-1]), row[-1]
-    return session.model_copy(update={"last_message_at": time_of(last)}) if by_message and last is not None else session
+    return [session_of(row) for row in rows]
 
 
 def owner_days(tx: Tx, owner: str, *, without_agent: str = "") -> list[DaySum]:

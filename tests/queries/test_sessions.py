@@ -19,15 +19,6 @@ async def test_a_preset_changes_every_setting_that_it_names(tmp_path: Path) -> N
     assert result.settings["window"] == 180_000
 
 
-async def test_changing_the_estimator_notes_that_recorded_messages_keep_their_count(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "n.db") as stash:
-        await stash.record_messages([user(40)], session_id=SESSION)
-        assert (await stash.configure_session(SESSION, settings={"window": 9_000})).note is None
-        note = (await stash.configure_session(SESSION, settings={"preset": "rolling"})).note
-    assert "The 1 messages recorded before" in (note or "")
-    assert "estimator" in (note or "")
-
-
 async def test_a_session_is_configured_before_its_first_message_which_decides_its_format(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "b.db") as stash:
         await stash.configure_session(SESSION, settings={"preset": "rolling", "window": 9_000})

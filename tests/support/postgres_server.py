@@ -115,10 +115,9 @@ class Server:
         )
         assert done.returncode == 0, done.stderr
 
-    def address(self, database: str, **query: str | int) -> str:
+    def address(self, database: str) -> str:
         """The address of a database of this server."""
-        more = "".join(f"&{name}={value}" for name, value in query.items())
-        return f"postgresql://tests@/{database}?host={quote(str(self.folder), safe='')}{more}"
+        return f"postgresql://tests@/{database}?host={quote(str(self.folder), safe='')}"
 
     def sql(self, statement: str, database: str = "postgres") -> str:
         """The result of a statement, as text."""
@@ -166,7 +165,7 @@ def new_store_address() -> Address:
     """The address of a new database with our tables."""
     with ThreadPoolExecutor(1) as thread:  # a test has an event loop of its own
         template = thread.submit(_template).result()
-    return parse_address(server().address(new_database(template), pool_size=4))
+    return parse_address(server().address(new_database(template)))
 
 
 def database_name(address: Address) -> str:

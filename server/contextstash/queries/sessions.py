@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
@@ -150,7 +149,6 @@ async def line_of(access: Access, session: Session) -> SessionLine:
         tokens=estimate.tokens,
         percent=estimate.percent,
         level=estimate.level,
-        last_message_at=session.last_message_at or await _last_message_at(access, session),
     )
 
 
@@ -176,12 +174,6 @@ def _said(prompt: str) -> str:
 
 def _beginning(text: str) -> str:
     return one_line(text, TITLE_CHARACTERS)
-
-
-async def _last_message_at(access: Access, session: Session) -> datetime | None:
-    last = session.counters.messages - 1
-    newest = await access.store.read_messages(session.session_id, first=last, bodies=False) if last >= 0 else []
-    return newest[0].created_at if newest else None
 
 
 async def _first_prompts(access: Access, session: Session) -> list[str]:

@@ -14,9 +14,6 @@ from contextstash.writers.writer_fallback import CONSENT
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Session
 
-COUNTING = ("estimator", "image_tokens", "message_overhead")
-"""Settings by which a message is counted when it is recorded."""
-
 
 async def open_session(
     access: Access,
@@ -59,18 +56,10 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     before = access.settings(session).model_dump()
     after = resolve_settings(access.layer(session.agent), layer).model_dump()
     await access.store.update_session(session.session_id, settings=layer)
-    counted = [name for name in COUNTING if before[name] != after[name]]
-    note = None
-    if counted and session.counters.messages:
-        note = (
-            f"The {session.counters.messages:,} messages recorded before keep their token counts;"
-            f" {', '.join(counted)} apply to new messages only. Set them before the first message to count all alike."
-        )
     return ConfigureResult(
         session_id=session.session_id,
         settings={name: after[name] for name in UserSettings.model_fields if after[name] is not None},
         changed=[name for name in UserSettings.model_fields if before[name] != after[name]],
-        note=note,
     )
 
 

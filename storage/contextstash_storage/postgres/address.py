@@ -7,11 +7,6 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from contextstash_storage.errors import BadInputError
 
-POOL_SIZE = 10
-"""Connections of one process at most, as in asyncpg. Each costs the server about 10 MB."""
-
-MAX_POOL_SIZE = 1_024
-
 
 @dataclass(frozen=True)
 class Address:
@@ -22,7 +17,6 @@ class Address:
     shown: str
     given: str = field(repr=False)
     password: str = field(repr=False)
-    pool_size: int = POOL_SIZE
     prepares: bool = True
 
     def __str__(self) -> str:
@@ -30,7 +24,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Read an address: postgresql://user:password@host:port/database?pool_size=20. What it names beside
+    """Read an address: postgresql://user:password@host:port/database?prepare=no. What it names beside
     that is the driver's. Raises BadInputError."""
     if "://" not in text:
         raise BadInputError("An address of PostgreSQL is postgresql://user@host/database.")
@@ -40,18 +34,9 @@ def parse_address(text: str) -> Address:
     except ValueError as error:
         raise BadInputError(f"--db is not a valid address of PostgreSQL: {error}.") from error
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
-    pool_size = _pool_size(query.pop("pool_size", None))
     prepares = query.pop("prepare", "yes") not in ("no", "false", "0")
     password = query.get("password") or unquote(parts.password or "")
     user = f"{parts.username}@" if parts.username else ""
     shown = f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
     url = urlunsplit(parts._replace(query=urlencode(query)))
-    return Address(url=url, given=text, shown=shown, password=password, prepares=prepares, pool_size=pool_size)
-
-
-def _pool_size(value: str | None) -> int:
-    if value is None:
-        return POOL_SIZE
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= MAX_POOL_SIZE:
-        raise BadInputError(f"pool_size in --db is a number from 1 to {MAX_POOL_SIZE}, not '{value}'.")
-    return int(value)
+    return Address(url=url, given=text, shown=shown, password=password, prepares=prepares)

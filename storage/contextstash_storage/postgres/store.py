@@ -30,6 +30,9 @@ from contextstash_storage.transaction import (
     statements,
 )
 
+CONNECTIONS = 10
+"""Of one process at most, as in asyncpg. Each costs the server about 10 MB."""
+
 RETRY_SECONDS = 10.0
 """For how long a transaction waits for a connection or for a lock, and is tried again if it was not committed: as long
 as the embedded store waits for a lock. A restart of PostgreSQL takes 1 to 3 s."""
@@ -95,8 +98,8 @@ class PostgresDatabase:
         self.address = address
         self._retry_seconds = retry_seconds
         self._idle: list[psycopg.Connection[Any]] = []
-        self._free = asyncio.Semaphore(address.pool_size)
-        self._threads = ThreadPoolExecutor(address.pool_size, thread_name_prefix="postgres")
+        self._free = asyncio.Semaphore(CONNECTIONS)
+        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="postgres")
         self._closed = False
 
     async def check(self) -> None:
@@ -150,9 +153,8 @@ class PostgresDatabase:
             await asyncio.wait_for(self._free.acquire(), self._retry_seconds)
         except TimeoutError as error:
             raise StoreBusyError(
-                f"All {self.address.pool_size} connections of this process to the database were in use for"
-                f" {self._retry_seconds:g} s; nothing was written. Try again in a moment, or pass a larger"
-                " pool_size in --db."
+                f"All {CONNECTIONS} connections of this process to the database were in use for"
+                f" {self._retry_seconds:g} s; nothing was written. Try again in a moment."
             ) from error
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(lambda _: self._free.release())

@@ -11,13 +11,13 @@ from contextstash_storage.errors import BadInputError, StoreError
 from contextstash_storage.postgres.address import parse_address
 
 SECRET = "s3cr%40t"
-ADDRESS = f"postgresql://me:{SECRET}@db.example:5433/stash?sslmode=require&pool_size=20&prepare=no"
+ADDRESS = f"postgresql://me:{SECRET}@db.example:5433/stash?sslmode=require&prepare=no"
 
 
 def test_an_address_is_read_with_our_own_options_taken_out() -> None:
     address = parse_address(ADDRESS)
     assert address.url == f"postgresql://me:{SECRET}@db.example:5433/stash?sslmode=require"
-    assert (address.pool_size, address.prepares) == (20, False)
+    assert not address.prepares
     assert text_of(address) == ADDRESS
 
 
@@ -27,12 +27,6 @@ def test_a_shown_address_holds_no_password() -> None:
         for shown in (str(address), repr(address)):
             assert "s3cr" not in shown
             assert "me@db.example" in shown
-
-
-@pytest.mark.parametrize("query", ["pool_size=0", "pool_size=many", "pool_size=-1", "pool_size=9999"])
-def test_an_option_that_is_no_such_number_is_refused(query: str) -> None:
-    with pytest.raises(BadInputError, match="is a number from"):
-        parse_address(f"postgresql://db.example/stash?{query}")
 
 
 @pytest.mark.parametrize("text", ["postgresql:stash", "postgresql://db.example:port/stash"])

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
@@ -89,19 +88,23 @@ async def test_a_session_that_is_locked_for_too_long_is_said_to_be_locked() -> N
         await each.close()
 
 
-async def test_a_pool_whose_connections_are_all_in_use_is_said_to_be_too_small() -> None:
-    store = await open_postgres(replace(new_store_address(), pool_size=2), busy_seconds=0.2)
+async def test_that_all_connections_are_in_use_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_store, "CONNECTIONS", 2)
+    store = await open_postgres(new_store_address(), busy_seconds=0.2)
     await new_session(store)
     async with held(store, "SELECT 1", 2):
-        with pytest.raises(StoreBusyError, match=r"All 2 connections .* were in use for 0\.2 s; .* larger pool_size"):
+        with pytest.raises(StoreBusyError, match=r"All 2 connections .* were in use for 0\.2 s; nothing was written"):
             await record(store, says("hi"))
     await record(store, says("hi"))
     assert len(await bodies(store)) == 1
     await store.close()
 
 
-async def test_a_cancelled_caller_leaves_its_connection_to_others_when_its_work_is_done() -> None:
-    store = await open_postgres(replace(new_store_address(), pool_size=1))
+async def test_a_cancelled_caller_leaves_its_connection_to_others_when_its_work_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(postgres_store, "CONNECTIONS", 1)
+    store = await open_postgres(new_store_address())
     await new_session(store)
     recording = asyncio.create_task(record(store, *conversation(20)))
     await asyncio.sleep(0.01)
