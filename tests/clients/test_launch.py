@@ -1,4 +1,4 @@
-"""How clients are started behind the proxy: what they had stays, and what the user set is not overridden."""
+"""How Codex is started behind the proxy: the provider that it would use stays."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.clients.client import ANTHROPIC, Proxied
+from contextstash.clients.client import Proxied
 from contextstash.clients.launch import launched_client
 
 URL = "http://127.0.0.1:1"
-FIRST_PARTY = "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL"
 
 
 def proxied(program: str) -> Proxied:
@@ -20,30 +19,14 @@ def proxied(program: str) -> Proxied:
     return found
 
 
-def added(environment: dict[str, str], upstream: str) -> dict[str, str]:
-    return dict(proxied("claude").launch(URL, ("claude",), environment, upstream).environment)
-
-
 def codex(folder: Path, **environment: str) -> tuple[str, str]:
     """The model API that Codex would use, and the option with which it is started."""
     given = {"CODEX_HOME": str(folder), **environment}
     client = proxied("/usr/bin/codex")
-    launch = client.launch(URL, ("codex", "exec"), given, client.upstream(given))
+    launch = client.launch(URL, ("codex", "exec"), given)
     assert (launch.command[0], launch.command[1], launch.command[3:]) == ("codex", "-c", ("exec",))
     assert not launch.environment
     return client.upstream(given), launch.command[2]
-
-
-def test_claude_code_keeps_its_windows_and_tool_search_before_the_vendors_own_api() -> None:
-    assert added({}, ANTHROPIC) == {"ANTHROPIC_BASE_URL": URL, "ENABLE_TOOL_SEARCH": "true", FIRST_PARTY: "1"}
-
-
-def test_what_the_user_set_stays() -> None:
-    assert added({"ENABLE_TOOL_SEARCH": "auto:5", FIRST_PARTY: "0"}, ANTHROPIC) == {"ANTHROPIC_BASE_URL": URL}
-
-
-def test_before_another_api_claude_code_is_told_nothing_else() -> None:
-    assert added({}, "https://gateway.example") == {"ANTHROPIC_BASE_URL": URL}
 
 
 def test_codex_keeps_its_built_in_provider(tmp_path: Path) -> None:

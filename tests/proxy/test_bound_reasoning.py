@@ -41,7 +41,7 @@ def reply() -> Any:
 def ask(proxy: RunningProxy, model: str, listed: list[dict[str, Any]], **fields: Any) -> None:
     body = {"model": model, "input": listed, "tools": [TOOL], "stream": True, **fields}
     content = json.dumps(body).encode()
-    assert proxy.http.post(f"{proxy.url}/v1/responses", content=content, headers={"session_id": SESSION}).is_success
+    assert proxy.http.post(f"{proxy.url}/v1/responses", content=content, headers={"session-id": SESSION}).is_success
     proxy.settle()
 
 

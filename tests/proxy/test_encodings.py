@@ -11,13 +11,13 @@ import pytest
 
 from contextstash.base.zstandard import zstandard
 from tests.support.caching_provider import CachingProvider, Refusal
-from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, play, request_of, session, turn
+from tests.support.proxies import ID, OLD, Clock, RunningProxy, header_of, placeholders, play, request_of, session, turn
 
 
 def post(proxy: RunningProxy, body: dict[str, Any]) -> httpx2.Response:
     """Send a compressed request, and wait until it is recorded."""
     content = zstandard().compress(json.dumps(body).encode())
-    headers = {"content-encoding": "zstd", "accept-encoding": "br"}
+    headers = {"content-encoding": "zstd", "accept-encoding": "br", **header_of(body)}
     response = proxy.http.post(f"{proxy.url}/v1/messages?beta=true", content=content, headers=headers)
     proxy.settle()
     return response

@@ -154,31 +154,13 @@ def in_database(proxy: RunningProxy, statement: str) -> None:
     asyncio.run_coroutine_threadsafe(work, proxy.loop).result(30)
 
 
-def test_nothing_is_left_out_that_was_deleted_with_the_database(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
-) -> None:
-    messages = session(10)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, clock, messages[:-4])
-        clock.now += 400
-        proxy.send(request_of(messages[:-2]))
-        assert placeholders(provider.bodies[-1])
-        for path in tmp_path.glob("stash.db*"):
-            path.unlink()
-        proxy.send(request_of(messages))
-        assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        assert proxy.send(request_of(messages)).status_code == 200
-    assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
-
-
 def test_chat_completions_are_pruned_when_their_cache_is_cold(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
     """The provider replies to this route with something else; only what reaches it counts here."""
     for turns in (7, 8):
         content = json.dumps(chat_request(turns)).encode()
-        proxy.http.post(f"{proxy.url}/v1/chat/completions", content=content, headers={"session_id": "s"})
+        proxy.http.post(f"{proxy.url}/v1/chat/completions", content=content, headers={"session-id": "s"})
         proxy.settle()
         clock.now += 4_000
     sent = provider.asked[-1].json["messages"]

@@ -22,7 +22,17 @@ from contextstash_storage.sqlite.store import open_sqlite
 from tests.proxy.test_identity import recorded, rewinds
 from tests.proxy.test_sessions import transcript_of
 from tests.support.caching_provider import CachingProvider, stream_events
-from tests.support.proxies import ID, Clock, RunningProxy, conversation_in, play, request_of, running_proxy, session
+from tests.support.proxies import (
+    ID,
+    Clock,
+    RunningProxy,
+    conversation_in,
+    header_of,
+    play,
+    request_of,
+    running_proxy,
+    session,
+)
 
 SAID = "All is done: naïve parsers are gone…"
 REPLY = {"role": "assistant", "content": SAID}
@@ -63,7 +73,8 @@ def ask(proxy: RunningProxy, messages: list[dict[str, Any]]) -> Any:
     """The reply to a conversation, by Anthropic's own client as a stream."""
     fields = {**request_of([THANKS]), "messages": messages}
     del fields["stream"]
-    with Anthropic(api_key="key", base_url=proxy.url).messages.stream(**fields) as stream:
+    client = Anthropic(api_key="key", base_url=proxy.url, default_headers=header_of(fields))
+    with client.messages.stream(**fields) as stream:
         message = stream.get_final_message()
     proxy.settle()
     return message

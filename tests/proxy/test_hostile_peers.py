@@ -21,7 +21,6 @@ from tests.support.caching_provider import caching_provider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
 
 MEBIBYTE = 1 << 20
-CODEX = [(b"user-agent", b"codex_cli_rs/0.169.0")]
 BOMB = gzip.compress(b"a" * (64 * MEBIBYTE), 9)
 
 
@@ -155,10 +154,14 @@ def test_the_prompt_of_a_compaction_is_found_in_any_case_and_place() -> None:
 
 def test_names_of_conversations_that_differ_only_in_what_an_id_may_not_hold_stay_apart() -> None:
     names = ["a" * 10_000, "a" * 10_001, "../x", "_._x", "outputs", "a.outputs", "\x00", "\x01", "été"]
-    ids = [found.session_id for name in names if (found := client_session(CODEX, None, name)) is not None]
+    ids = [
+        found.session_id
+        for name in names
+        if (found := client_session([(b"session-id", name.encode("latin-1"))])) is not None
+    ]
     assert len(set(ids)) == len(names)
     assert all(len(each) <= MAX_ID and not each.endswith("outputs") and "/" not in each for each in ids)
-    assert client_session([(b"session_id", b"0a1b-2.c:d_e")], None, None) == ClientSession("0a1b-2.c:d_e")
+    assert client_session([(b"session-id", b"0a1b-2.c:d_e")]) == ClientSession("0a1b-2.c:d_e")
 
 
 def test_a_length_that_a_transfer_encoding_overrides_is_not_passed_on(tmp_path: Path) -> None:

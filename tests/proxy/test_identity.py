@@ -31,7 +31,7 @@ GREETING: Message = {"role": "user", "content": "Hello."}
 REPLY: Message = {"role": "assistant", "content": "Hello! What shall we do?"}
 
 
-NAMED: dict[str, Any] = {"metadata": {"user_id": f"user_1_account_2_session_{ID}"}}
+NAMED: dict[str, Any] = {"metadata": {"user_id": ID}}
 """The client's own id, as Claude Code writes it: its sub-agents have the same."""
 
 

@@ -20,7 +20,7 @@ from contextstash.stash import Stash
 from contextstash_storage.records import Usage
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.effort import examples
-from tests.support.proxies import Clock, request_of, turn
+from tests.support.proxies import ID, Clock, request_of, turn
 
 Step = tuple[str, int]
 
@@ -68,7 +68,7 @@ async def sent(folder: Path, steps: list[Step]) -> list[bytes]:
             engine = Engine(stash, options, clock)
         messages = messages_after(messages, step, number)
         body = json.dumps(request_of(messages), ensure_ascii=False).encode()
-        prepared = await engine.prepare("anthropic", [], body)
+        prepared = await engine.prepare("anthropic", [(b"x-claude-code-session-id", ID.encode())], body)
         assert isinstance(prepared, Prepared)
         assert engine.faults == 0
         bodies.append(prepared.body)

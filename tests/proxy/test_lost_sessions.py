@@ -167,7 +167,7 @@ def test_what_continues_a_conversation_that_the_provider_keeps_goes_on_unchanged
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}
     for kept in ({field: "kept_1"}, {}):
         body = json.dumps({"model": "gpt-5.4", "input": [said], "tools": tools, **kept}).encode()
-        response = proxy.http.post(f"{proxy.url}/v1/responses", content=body, headers={"session_id": ID})
+        response = proxy.http.post(f"{proxy.url}/v1/responses", content=body, headers={"session-id": ID})
         proxy.settle()
         assert provider.asked[-1].body == body
         assert ("x-contextstash-session" in response.headers) is not bool(kept)

@@ -53,10 +53,9 @@ class Refusal:
 @dataclass
 class CachingProvider:
     """The running provider. `usage` holds the usage of each reply; `responses_events` makes the stream for a request of
-    the Responses API, `compacted` what its address for compaction returns. `weights` are the tokens of texts, if they
-    are not to be counted by their length. The stream of request number `pause_at` stops in its middle until `resumed`
-    is set. `raw_answer` is the status, content type and body of every answer; `encoder` returns for what a request
-    accepts the encoding of the answer, if it is no stream.
+    the Responses API. `weights` are the tokens of texts, if they are not to be counted by their length. The stream of
+    request number `pause_at` stops in its middle until `resumed` is set. `raw_answer` is the status, content type and
+    body of every answer; `encoder` returns for what a request accepts the encoding of the answer, if it is no stream.
     """
 
     url: str = ""
@@ -74,7 +73,6 @@ class CachingProvider:
     raw_answer: tuple[int, str, bytes] | None = None
     encoder: Callable[[str], tuple[str, Callable[[bytes], bytes]]] | None = None
     responses_events: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
-    compacted: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -228,9 +226,6 @@ class _Handler(BaseHTTPRequestHandler):
         asked = self._take()
         if self.path.endswith("/responses") and self.provider.responses_events is not None:
             self._events(self.provider.responses_events(asked.json))
-            return
-        if self.path.endswith("/responses/compact") and self.provider.compacted is not None:
-            self._send(200, self.provider.compacted(asked.json))
             return
         if self.path.split("?")[0] != MESSAGES:
             self._send(200, {"input_tokens": 12, "echo": len(asked.body)})

@@ -77,7 +77,9 @@ class RunningProxy:
     def send(self, body: dict[str, Any] | bytes, headers: dict[str, str] | None = None) -> httpx2.Response:
         """Send a request of an agent, and wait until it is recorded."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = self.http.post(f"{self.url}/v1/messages?beta=true", content=content, headers=headers or {})
+        named = header_of(body) if isinstance(body, dict) else {}
+        headers = {**named, **(headers or {})}
+        response = self.http.post(f"{self.url}/v1/messages?beta=true", content=content, headers=headers)
         self.settle()
         return response
 
@@ -114,7 +116,6 @@ def running_proxy(
         upstream,
         ProxyOptions(**{"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, **options}),
         open_stash,
-        database=database,
         secret=secret,
         descriptor=listener.fileno() if under_run else None,
         clock=clock,
@@ -157,11 +158,16 @@ def request_of(messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
         "messages": marked,
         "system": [{"type": "text", "text": "You are an agent.", "cache_control": {"type": "ephemeral"}}],
         "tools": [READ, RETRIEVAL],
-        "metadata": {"user_id": f"user_1_account_2_session_{ID}"},
+        "metadata": {"user_id": ID},
         "max_tokens": 1000,
         "stream": True,
         **fields,
     }
+
+
+def header_of(body: dict[str, Any]) -> dict[str, str]:
+    """The header in which Claude Code names the conversation of a request, as in its metadata."""
+    return {"x-claude-code-session-id": body["metadata"]["user_id"]} if body.get("metadata") else {}
 
 
 def with_breakpoint(message: dict[str, Any]) -> dict[str, Any]:

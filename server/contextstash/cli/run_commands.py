@@ -164,7 +164,7 @@ def run(
         supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, options), address, log.fileno())
         supervisor.start()
         try:
-            launch = proxied.launch(supervisor.url, (program, *arguments), os.environ, address)
+            launch = proxied.launch(supervisor.url, (program, *arguments), os.environ)
             launch = with_window(chosen, launch, db)
             code = run_client(launch.command, {**os.environ, **launch.environment})
         finally:

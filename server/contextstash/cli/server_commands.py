@@ -152,7 +152,6 @@ def proxy(
             open_stash=replace(opener, serves=True),
             host=host,
             port=port,
-            database=opener.file,
             secret=os.environ.pop(SECRET_VARIABLE, None),
             **served,
         )

@@ -231,17 +231,9 @@ def _with_window(launch: Launch, value: float) -> Launch:
     return Launch(launch.command, {**launch.environment, WINDOW_VARIABLE: str(value)})
 
 
-def _launch(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
-    """Behind another host than the vendor's, Claude Code (2.1.197) turns its tool search off, which makes each first
-    request 30 KB larger, uses 200,000 tokens of a window of a million, and streams the inputs of tools whole. If the
-    model API is the vendor's own, it is told so. The first variable is documented; the second is not, but no other
-    keeps the windows: CLAUDE_CODE_MAX_CONTEXT_TOKENS counts only for models of other vendors (seen in 2.1.197).
-    From 2.1.326 on at the latest, windows and tool search are the same behind any host."""
-    added = {"ANTHROPIC_BASE_URL": url}
-    if upstream == ANTHROPIC:
-        kept = {"ENABLE_TOOL_SEARCH": "true", "_CLAUDE_CODE_ASSUME_FIRST_PARTY_BASE_URL": "1"}
-        added |= {name: value for name, value in kept.items() if name not in environment}
-    return Launch(tuple(command), added)
+def _launch(url: str, command: Sequence[str], _: Mapping[str, str]) -> Launch:
+    """From 2.1.326 on at the latest, its windows and its tool search are the same behind any host."""
+    return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url})
 
 
 MARKET = "contextstash"
@@ -309,23 +301,6 @@ def _noted_by_client(machine: Machine) -> list[tuple[Path, tuple[str, ...]]]:
 _SETTINGS = below(".claude", "settings.json")
 
 
-_IN_USER_ID = re.compile(r"session_([0-9a-fA-F-]{8,64})")
-"""The end of `metadata.user_id` in versions before 2.1: user_…_account_…_session_UUID."""
-
-
-def _session_in(metadata: Any, _: Any) -> str | None:
-    named = metadata.get("user_id") if isinstance(metadata, dict) else None
-    if not isinstance(named, str) or not named.startswith("{"):
-        match = _IN_USER_ID.search(named) if isinstance(named, str) else None
-        return match[1] if match else None
-    try:
-        parsed = json.loads(named)
-    except ValueError:
-        return None
-    found = parsed.get("session_id") if isinstance(parsed, dict) else None
-    return found if isinstance(found, str) else None
-
-
 CLIENTS = (
     Client(
         "claude-code",
@@ -391,7 +366,6 @@ CLIENTS = (
         requests=Requests(
             user_agents=(b"claude-cli", b"claude-code"),
             session_headers=(b"x-claude-code-session-id",),  # seen in 2.1.197
-            session_in=_session_in,
             asks_for_summary=("your task is to create a detailed summary of the conversation",),
             continues=("this session is being continued from a previous conversation",),
         ),

@@ -226,10 +226,10 @@ class Launch:
 @dataclass(frozen=True)
 class Proxied:
     """How a client is started behind the proxy. `upstream` returns the model API that it would use, from its
-    environment; `launch` its process for the proxy's address, its command, its environment and the model API."""
+    environment; `launch` its process for the proxy's address, its command and its environment."""
 
     upstream: Callable[[Mapping[str, str]], str]
-    launch: Callable[[str, Sequence[str], Mapping[str, str], str], Launch]
+    launch: Callable[[str, Sequence[str], Mapping[str, str]], Launch]
 
 
 ANTHROPIC = "https://api.anthropic.com"
@@ -249,14 +249,13 @@ def base_of(variable: str, default: str) -> Callable[[Mapping[str, str]], str]:
 @dataclass(frozen=True)
 class Requests:
     """By what a client's requests to a model API are known: beginnings of its `user_agents`; the `session_headers` that
-    name a conversation, the best first, and the `parent_header` that names the one which started it; `session_in` finds
-    it in a body's metadata and cache key. `asks_for_summary` are words in the last message of a request for the
-    client's own summary, `continues` words of the message that begins the conversation after it, in small letters. (No
-    regular expression: one that ignores case takes a second for each million characters.)"""
+    name a conversation, the best first, and the `parent_header` that names the one which started it. `asks_for_summary`
+    are words in the last message of a request for the client's own summary, `continues` words of the message that
+    begins the conversation after it, in small letters. (No regular expression: one that ignores case takes a second for
+    each million characters.)"""
 
     user_agents: tuple[bytes, ...]
     session_headers: tuple[bytes, ...]
-    session_in: Callable[[Any, Any], str | None]
     asks_for_summary: tuple[str, ...]
     continues: tuple[str, ...]
     parent_header: bytes = b""

@@ -328,7 +328,7 @@ def _upstream(environment: Mapping[str, str]) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _launch(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
+def _launch(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
     """The built-in provider at another address: with a provider of another name Codex would not let OpenAI compact, and
     its list of sessions to resume would be empty. A provider that the user chose keeps its name too."""
     base_url, setting = provider(environment)
@@ -385,12 +385,9 @@ CLIENTS = (
         ),
         requests=Requests(
             user_agents=(b"codex",),
-            # Its sub-agents share `session-id` and have a `thread-id` each (seen in 0.169). Older versions sent
-            # `session_id` and `conversation_id`.
-            session_headers=(b"thread-id", b"thread_id", b"session-id", b"session_id", b"conversation_id"),
+            # Its sub-agents share `session-id` and have a `thread-id` each (seen in 0.169).
+            session_headers=(b"thread-id", b"session-id"),
             parent_header=b"x-codex-parent-thread-id",  # seen in 0.169
-            # Only Codex puts the id of a conversation there: others name a program or a prompt, for all its users.
-            session_in=lambda _, cache_key: cache_key if isinstance(cache_key, str) else None,
             asks_for_summary=(
                 "context checkpoint compaction",
                 "you have been tasked with summarizing",

@@ -31,7 +31,7 @@ SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
 def _other(variable: str, default: str, *variables: str) -> Client:
     """A program whose model API is at the address in a variable, and which gets the proxy's address in these."""
 
-    def launch(url: str, command: Sequence[str], environment: Mapping[str, str], upstream: str) -> Launch:
+    def launch(url: str, command: Sequence[str], _: Mapping[str, str]) -> Launch:
         return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in variables})
 
     return Client("", proxied=Proxied(base_of(variable, default), launch))

@@ -34,18 +34,11 @@ class ClientSession:
     parent: str | None = None
 
 
-def client_session(headers: Iterable[tuple[bytes, bytes]], metadata: Any, cache_key: Any) -> ClientSession | None:
-    """The conversation that the client names in its headers, or else in the body; None if the request has no id."""
+def client_session(headers: Iterable[tuple[bytes, bytes]]) -> ClientSession | None:
+    """The conversation that the client names in its headers; None if the request has no id."""
     found = dict(headers)
     ids = (found.get(name) for each in _known().values() for name in each.session_headers)
-    named = next((value.decode("latin-1") for value in ids if value is not None), None)
-    if named is None:
-        own = _known().get(agent_of(found.items()))
-        sent = [own] if own else _known().values()
-        named = next(
-            filter(None, (each.session_in(metadata, None if own is None else cache_key) for each in sent)), None
-        )
-    session_id = _safe(named) if named else None
+    session_id = _safe(next(filter(None, ids), b"").decode("latin-1"))
     if session_id is None:
         return None
     parents = (found.get(each.parent_header, b"") for each in _known().values())

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from contextstash.base.zstandard import zstandard
-from contextstash.messages.request.text import RequestText
-from contextstash.proxy.conversations import AskedRequest
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import EDIT_REFUSALS, Engine
 from contextstash.proxy.plan import writes_long
@@ -39,12 +37,8 @@ READ_ROUTES = {
     "/chat/completions": "openai-chat",
     "/v1/responses": "openai-responses",
     "/responses": "openai-responses",
-    "/responses/compact": "openai-responses",
 }
 """The ends of the paths whose requests are read, and their formats. All others are passed on unread."""
-
-COMPACTION_ROUTE = "/responses/compact"
-"""Takes a conversation, and returns what stands for it from then on (OpenAI's API reference)."""
 
 SESSION_HEADER = b"x-contextstash-session"
 """Names the session of a request in its response, for those who debug."""
@@ -224,18 +218,16 @@ class Exchange:
             return
         self._original = read
         body = read if self._encoding is None else unpacked(read, self._encoding)
-        to_compact = self._scope["path"].endswith(COMPACTION_ROUTE)
-        prepared = await self._engine.prepare(format_name, self._headers, body, to_compact=to_compact)
-        if prepared is not None:
+        prepared = await self._engine.prepare(format_name, self._headers, body)
+        if isinstance(prepared, Prepared):
             self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
             self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
-        if not isinstance(prepared, Prepared):
-            await self._pass_on(read, prepared)
-            return
-        try:
-            await self._pass_prepared(prepared)
-        finally:
-            prepared.asked.ended = True
+            try:
+                await self._pass_prepared(prepared)
+            finally:
+                prepared.asked.ended = True
+        else:
+            await self._pass_on(read)
 
     async def _pass_prepared(self, prepared: Prepared) -> None:
         reply = await self._asked(prepared)
@@ -253,7 +245,7 @@ class Exchange:
         sent = self._original
         if prepared.edited:
             sent = prepared.body if self._encoding is None else zstandard().compress(prepared.body, ZSTD_LEVEL)
-        reply = await self._reply(sent, prepared.request)
+        reply = await self._reply(sent, long_writes=writes_long(prepared.request))
         status, kind = reply.response.status_code, reply.response.headers.get("content-type", "")
         if status in EDIT_REFUSALS and "json" in kind:
             error = b""
@@ -269,23 +261,21 @@ class Exchange:
             reply.refusal = (STREAMED_REFUSAL, reply.reader.refusal) if reply.reader.refusal else None
         return reply
 
-    async def _reply(self, body: bytes | AsyncIterator[bytes] | None, request: RequestText | None) -> Reply:
+    async def _reply(self, body: bytes | AsyncIterator[bytes] | None, *, long_writes: bool = False) -> Reply:
         response = await self._upstream.send(self._scope["method"], self._target, self._headers, body)
-        long_writes = request is not None and writes_long(request)
         reader = ReplyReader(response.headers.get("content-type"), long_writes=long_writes)
         return Reply(response, reader, response.aiter_raw())
 
-    async def _pass_on(self, body: bytes | AsyncIterator[bytes], side: AskedRequest | None = None) -> None:
+    async def _pass_on(self, body: bytes | AsyncIterator[bytes]) -> None:
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
         if not has_body:
             self._arrived.set()
-        reply = await self._reply(body if has_body else None, side.request if side else None)
-        await self._relay(reply, side)
+        await self._relay(await self._reply(body if has_body else None))
 
-    async def _relay(self, reply: Reply, prepared: Prepared | AskedRequest | None, *, healed: bool = False) -> None:
+    async def _relay(self, reply: Reply, prepared: Prepared | None = None, *, healed: bool = False) -> None:
         """The response, chunk by chunk as it comes."""
         response, headers = reply.response, passed_on(reply.response.headers.raw)
-        if isinstance(prepared, Prepared):
+        if prepared is not None:
             headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("ascii", "replace")))
         self._started = True
         try:
@@ -299,16 +289,10 @@ class Exchange:
         finally:
             # Booked before the client sees the end: its next request may come at once.
             if reply.succeeded and prepared is not None:
-                self._finish(prepared, reply.reader, healed=healed)
+                final = partial(final_reply, prepared.request.format, reply.reader.parts)
+                self._engine.finish(prepared, reply.reader.usage, healed=healed, final=final)
             await response.aclose()
         await self._send({"type": "http.response.body", "body": b""})
-
-    def _finish(self, prepared: Prepared | AskedRequest, reader: ReplyReader, *, healed: bool) -> None:
-        if isinstance(prepared, AskedRequest):
-            self._engine.finish_side_call(prepared, reader.usage)
-            return
-        final = partial(final_reply, prepared.request.format, reader.parts)
-        self._engine.finish(prepared, reader.usage, healed=healed, final=final)
 
     async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
         """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money. Raises

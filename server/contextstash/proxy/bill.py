@@ -19,7 +19,7 @@ from typing import Any
 from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.messages.usage import with_cache
 from contextstash.outputs.own_tools import is_own_call
-from contextstash.proxy.conversations import DEFAULT_TOKENS_PER_BYTE, AskedRequest
+from contextstash.proxy.conversations import AskedRequest
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.plan import cache_seconds, writes_long
 from contextstash.proxy.request_lines import common_start
@@ -34,16 +34,8 @@ new tool definitions, or reasoning that the provider drops, change a prompt far 
 PRIOR_TOKENS = 20_000
 """What is known weighs as much as so many new tokens: one large output of another kind changes little."""
 
-UNSURE_TOKENS = 1_024
-"""So few tokens more or less are not looked at: no provider caches a shorter prompt."""
-
-LEAST_SHARE = 0.25
-"""A provider that reports less than this share of what the sent texts are estimated at does not count the prompt. Texts
-differ by a factor of two in tokens of a byte; if the share is too high, savings of unusual texts are not claimed."""
-
 IMAGE_KEYS = (b'"image"', b'"image_url"', b'"input_image"')
-FILE_KEYS = (b'"data"', b'"file_data"', b'"encrypted_content"', *IMAGE_KEYS)
-"""What stands in a message whose contents are no text, in any of the formats."""
+"""What stands in a message with an image, in any of the formats."""
 
 MAX_DAYS = 62
 """Days of a session whose totals are kept. Beyond them, a receipt counts the older days of a session as well."""
@@ -64,9 +56,9 @@ class ModelPricing:
 
 
 def booked(prepared: Prepared, usage: Usage | None, facts: ModelPricing, at: float) -> ProxiedSession:
-    """The conversation's state after a reply with this usage. Without one, or with one that is not credible, nothing is
-    known of its cost; the size of the prompt is estimated then, so that what the next reply reports is compared with
-    this request and not with one before it."""
+    """The conversation's state after a reply with this usage. Without one nothing is known of its cost; the size of the
+    prompt is estimated then, so that what the next reply reports is compared with this request and not with one before
+    it."""
     conversation, request = prepared.conversation, prepared.request
     state = on_its_day(conversation.state, at)
     changes: dict[str, Any] = {
@@ -76,7 +68,7 @@ def booked(prepared: Prepared, usage: Usage | None, facts: ModelPricing, at: flo
         "last_at": at,
         "cache_seconds": cache_seconds(request),
     }
-    if usage is not None and _is_credible(prepared, usage):
+    if usage is not None:
         return _billed(prepared, usage, facts, state).model_copy(update=changes)
     if state.prompt and conversation.sent_bytes:
         grown = sent_bytes(prepared) - conversation.sent_bytes
@@ -152,18 +144,6 @@ def _size_of(request: RequestText) -> int:
 def sent_bytes(prepared: Prepared) -> int:
     """The bytes of what was sent of the prompt."""
     return _size_of(prepared.request) - len(prepared.request.body) + len(prepared.body)
-
-
-def _is_credible(prepared: Prepared, usage: Usage) -> bool:
-    """Whether the reported prompt may hold the texts that were sent. What the model wrote is left out, since providers
-    drop its reasoning, and so are images and files, of which the bytes are no tokens."""
-    rate = min(prepared.conversation.tokens_per_byte, DEFAULT_TOKENS_PER_BYTE)
-    if usage.prompt_tokens >= LEAST_SHARE * rate * sent_bytes(prepared):
-        return True
-    texts = (each.raw for each in prepared.request.messages if not each.is_models)
-    size = sum(len(raw) for raw in texts if not any(key in raw for key in FILE_KEYS))
-    least = rate * (size - len(prepared.request.body) + len(prepared.body))
-    return least < UNSURE_TOKENS or usage.prompt_tokens >= LEAST_SHARE * least
 
 
 def _unedited(prepared: Prepared, usage: Usage, most: float) -> Usage:

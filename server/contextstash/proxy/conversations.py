@@ -71,14 +71,13 @@ NO_SETTINGS = ContextSettings()
 @dataclass(eq=False)
 class AskedRequest:
     """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials, and
-    when it came, in seconds since 1970. `to_compact`: it went to the API's own address for compaction. `one_user`: all
-    requests are one user's, as under `run`. It is on its way until it has `ended`."""
+    when it came, in seconds since 1970. `one_user`: all requests are one user's, as under `run`. It is on its way until
+    it has `ended`."""
 
     request: RequestText
     client: ClientSession | None
     sender: str
     at: float
-    to_compact: bool = False
     one_user: bool = False
     ended: bool = False
 
@@ -89,7 +88,7 @@ class AskedRequest:
     @cached_property
     def summarizes(self) -> bool:
         """Whether the client asks for its own summary: its edits stay as they are, and no new one is made for it."""
-        return self.to_compact or is_compaction(self.request.latest.native)
+        return is_compaction(self.request.latest.native)
 
     @cached_property
     def tools(self) -> list[tuple[str, Mapping[str, Any]]]:
@@ -283,10 +282,6 @@ class Conversations:
     def in_memory(self) -> list[Conversation]:
         """The newest ones, in the order in which they went on."""
         return list(self._known.values())
-
-    def of_client(self, client_id: str | None) -> Conversation | None:
-        """The main conversation of a client, if a request of it was seen."""
-        return self._known.get(client_id) if client_id else None
 
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from contextstash.base.background_tasks import BackgroundTasks
-from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import agent_of, client_session, is_compaction
 from contextstash.messages.breakpoints import content_of
 from contextstash.messages.request.text import SERVER_STATE_KEYS, RequestText, message_of, read_request
-from contextstash.proxy.bill import ModelPricing, booked, on_its_day, priced, sent_bytes
+from contextstash.proxy.bill import ModelPricing, booked, sent_bytes
 from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations, sender_of
 from contextstash.proxy.edits import Prepared, is_bound, laid_over
 from contextstash.proxy.plan import (
@@ -43,8 +42,9 @@ from contextstash.request.proxied import (
     record_request,
 )
 from contextstash.session.access import Access
+from contextstash.session.edit import retrying
 from contextstash.window.refusals import recognize
-from contextstash_storage.errors import ContextstashError, EditConflictError
+from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native, Session, Usage
 
 logger = logging.getLogger(__name__)
@@ -66,15 +66,8 @@ START_SECONDS = 120.0
 is pruned for it. Clients start their MCP servers late: Codex 0.169 sends several requests of a resumed session before.
 To show the originals, and then the placeholders again, would cost the cache twice. Clients wait up to 30 s."""
 
-CONFLICT_PAUSES = (0.05, 0.2, 0.8)
-"""Seconds between attempts to record a request if other processes change its session. Another proxy's
-transaction takes some 10 ms."""
-
 EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
-
-MAX_CLIENTS = 100
-"""Clients whose side calls wait until their first request ends. Beyond them the oldest are not billed."""
 
 
 class Ingest(Protocol):
@@ -94,32 +87,26 @@ class Engine:
         *,
         ingest: Ingest | None = None,
         facts_of: Callable[[str], ModelPricing] = lambda model: ModelPricing(),
-        still_stored: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one.
-        `still_stored` says whether others can still read what is recorded."""
+        """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one."""
         self._access = access
         self._options = options
         self._clock = clock
         self._ingest = ingest
         self._facts_of = facts_of
-        self._still_stored = still_stored
         self._conversations = Conversations(access)
-        self._side_calls: BoundedCache[tuple[str, str | None], list[tuple[Usage, object]]] = BoundedCache(MAX_CLIENTS)
         self._tasks = BackgroundTasks("a step of the proxy")
         self._unread: dict[str | None, int] = {}
         self.faults = 0
 
     # Before it is sent.
 
-    async def prepare(
-        self, format_name: str, headers: RawHeaders, body: bytes, *, to_compact: bool = False
-    ) -> Prepared | AskedRequest | None:
-        """The request ready to be sent. What was asked if it belongs to no conversation, and None if it could not be
-        understood: then the body goes out as it is. Never raises."""
+    async def prepare(self, format_name: str, headers: RawHeaders, body: bytes) -> Prepared | None:
+        """The request ready to be sent; None if it belongs to no conversation, or could not be understood: then the
+        body goes out as it is. Never raises."""
         asked = None
         try:
-            asked = self._asked(format_name, headers, body, to_compact)
+            asked = self._asked(format_name, headers, body)
             conversation = await self._within(1, self._conversations.find(asked))
         except Exception as error:
             if asked is not None:
@@ -127,7 +114,7 @@ class Engine:
             self._fault(None, error)
             return None
         if conversation is None:
-            return asked
+            return None
         original = Prepared(conversation, asked, body, cold=cold_now(conversation, asked.at))
         try:
             conversation.agent = agent_of(headers)
@@ -136,11 +123,11 @@ class Engine:
             self._fault(conversation, error)
             return original
 
-    def _asked(self, format_name: str, headers: RawHeaders, body: bytes, to_compact: bool) -> AskedRequest:
+    def _asked(self, format_name: str, headers: RawHeaders, body: bytes) -> AskedRequest:
         """The request, read with the help of an earlier one; if that fails, without. Raises ValueError if it cannot be
         read, or continues what the provider keeps, and counts it for the client's session: nothing of it is
         recorded."""
-        before = self._conversations.likely(body)
+        before, client = self._conversations.likely(body), client_session(headers)
         try:
             try:
                 request = read_request(format_name, body, before)
@@ -151,13 +138,10 @@ class Engine:
             if format_name == "openai-responses" and any(request.value(key) for key in SERVER_STATE_KEYS):
                 raise ValueError("the provider keeps the conversation")
         except Exception:
-            named = client_session(headers, None, None)
-            name = named.session_id if named else None
+            name = client.session_id if client else None
             self._unread[name] = self._unread.get(name, 0) + 1
             raise
-        metadata = request.value("metadata")
-        client = client_session(headers, metadata, request.value("prompt_cache_key"))
-        return AskedRequest(request, client, sender_of(headers), self._clock(), to_compact, self._options.one_user)
+        return AskedRequest(request, client, sender_of(headers), self._clock(), self._options.one_user)
 
     async def _prepared(self, original: Prepared) -> Prepared:
         conversation, asked = original.conversation, original.asked
@@ -167,8 +151,6 @@ class Engine:
         if self._access is None or not self._options.prune:
             return original
         await self._catch_up(conversation, asked.request)
-        if not self._still_stored():
-            self._leave_alone(conversation, "its database was deleted or replaced while the proxy ran")
         offered = offers_retrieval(asked, configured=self._options.configured)
         if conversation.state.left_alone or not is_understood(asked.request) or not _may_show(original, offered):
             return original
@@ -286,17 +268,6 @@ class Engine:
 
     # After its reply.
 
-    def finish_side_call(self, asked: AskedRequest, usage: Usage | None) -> None:
-        """Bill a request that belongs to no conversation to its client's main one."""
-        if usage is None or asked.client_id is None:
-            return
-        payer = (asked.client_id, self._payer(asked.sender))
-        waiting = self._side_calls.get(payer) or []
-        self._side_calls.set(payer, [*waiting, (usage, asked.request.value("model"))])
-        conversation = self._conversations.of_client(asked.client_id)
-        if conversation is not None and conversation.state.requests and self._access is not None:
-            self._tasks.start(self._keep_state(conversation))
-
     def finish(
         self,
         prepared: Prepared,
@@ -350,37 +321,22 @@ class Engine:
             await note_compaction(self._access, conversation.session_id, before, conversation.state.prompt)
         await self._keep_state(conversation)
 
-    def _payer(self, sender: str | None) -> str | None:
-        return None if self._options.one_user else sender
-
     async def _keep_state(self, conversation: Conversation) -> None:
-        """Store the state with the bills of side calls that wait for it, of its sender alone, since anyone can name a
-        client's id; and the requests that could not be read, of its client or of no known one."""
+        """Store the state, with the requests that could not be read, of its client or of no known one."""
         assert self._access is not None
         if conversation.deleted:
             return
-        for usage, model in self._side_calls.pop((conversation.session_id, self._payer(conversation.state.sender)), ()):
-            state, tokens = on_its_day(conversation.state, self._clock()), usage.prompt_tokens
-            conversation.state = priced(state, usage, self._facts(model))
-            conversation.change(sent=state.sent + tokens, direct=state.direct + tokens)
         unread = self._unread.pop(conversation.state.client_session, 0) + self._unread.pop(None, 0)
         project = conversation.state.project or self._options.project
         conversation.change(unread=conversation.state.unread + unread, project=project)
         await keep_state(self._access, conversation.session_id, conversation.state)
 
     async def _record(self, conversation: Conversation, asked: AskedRequest, usage: Usage | None) -> None:
-        """Record a request's messages as the whole conversation, or by the client's transcript if that is followed.
-        Tried again if others change the session."""
+        """Record a request's messages as the whole conversation, or by the client's transcript if that is followed."""
         async with conversation.recording:
             messages = _before_summary(conversation, asked) if asked.summarizes else asked.request.messages
-            for seconds in (*CONFLICT_PAUSES, None) if messages else ():
-                try:
-                    await self._record_line(conversation, messages, usage)
-                    break
-                except EditConflictError:
-                    if seconds is None:
-                        raise
-                    await asyncio.sleep(seconds)
+            if messages:
+                await retrying(lambda: self._record_line(conversation, messages, usage))
 
     async def _record_line(self, conversation: Conversation, messages: Line, usage: Usage | None) -> None:
         assert self._access is not None
@@ -469,11 +425,10 @@ def _before_summary(conversation: Conversation, asked: AskedRequest) -> Line:
     """What the client's request for a summary holds but the prompt for it, if that is new: the results that have filled
     the window are in no other request. Nothing if it does not go on from what is recorded."""
     messages = asked.request.messages
-    if not asked.to_compact:  # the API's own compaction has no prompt
-        latest = asked.request.latest
-        rest = [block for block in content_of(latest.native) if not is_compaction({"content": [block]})]
-        results = [message_of({**latest.native, "content": rest}, latest.format)] if latest.results else []
-        messages = (*messages[: messages.index(latest)], *results)
+    latest = asked.request.latest
+    rest = [block for block in content_of(latest.native) if not is_compaction({"content": [block]})]
+    results = [message_of({**latest.native, "content": rest}, latest.format)] if latest.results else []
+    messages = (*messages[: messages.index(latest)], *results)
     known = common_start(conversation.recorded, messages)
     goes_on = 0 < known == len(conversation.recorded) < len(messages)
     return messages if goes_on else ()

@@ -53,10 +53,9 @@ left: it may take minutes, and who ends the proxy waits for it."""
 
 @dataclass(frozen=True)
 class ServedProxy:
-    """What is served: `upstream` is the model API's address; `database` the file in which others look for what is
-    recorded, if it is one; `descriptor` is that of a socket that a parent process listens on already, so that no
-    connection is refused while this process is started again. With a `secret`, only requests whose path begins with it
-    are served."""
+    """What is served: `upstream` is the model API's address; `descriptor` is that of a socket that a parent process
+    listens on already, so that no connection is refused while this process is started again. With a `secret`, only
+    requests whose path begins with it are served."""
 
     upstream: str
     options: ProxyOptions
@@ -64,7 +63,6 @@ class ServedProxy:
     host: str = "127.0.0.1"
     port: int = 0
     descriptor: int | None = None
-    database: Path | None = None
     verbose: bool = False
     secret: str | None = None
     clock: Callable[[], float] = field(default=time.time)
@@ -138,7 +136,6 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         served.clock,
         ingest=record,
         facts_of=_facts,
-        still_stored=_presence_of(served.database),
     )
 
     async def at_end() -> None:
@@ -150,21 +147,6 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
             await stash.close()
 
     return ProxyApp(upstream, engine, at_end, served.secret)
-
-
-def _presence_of(database: Path | None) -> Callable[[], bool]:
-    """Whether the file is still the one that was opened: a deleted one is written on, but nobody else can read it."""
-    if database is None or not database.exists():
-        return lambda: True
-    opened = database.stat()
-
-    def is_present() -> bool:
-        try:
-            return os.path.samestat(database.stat(), opened)
-        except OSError:
-            return False
-
-    return is_present
 
 
 def _facts(model: str) -> ModelPricing:

@@ -46,7 +46,7 @@ except (http.client.IncompleteRead, ConnectionError):
 assert started and rest is None, rest
 second, again = send()
 assert session == again, (session, again)
-print(json.dumps({"session": session, "search": os.environ.get("ENABLE_TOOL_SEARCH"), "argument": sys.argv[3]}))
+print(json.dumps({"session": session, "argument": sys.argv[3]}))
 sys.exit(7)
 """
 
@@ -78,24 +78,21 @@ def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_d
     database = tmp_path / "stash.db"
     with caching_provider() as provider:
         provider.pause_at = 2
-        environment = {name: value for name, value in os.environ.items() if name != "ENABLE_TOOL_SEARCH"}
         command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
         done = subprocess.run(
             [*command, str(client), "--", str(body), str(database), "--resume"],
             capture_output=True,
             text=True,
             timeout=120,
-            env={**environment, "HOME": str(tmp_path)},
+            env={**os.environ, "HOME": str(tmp_path)},
         )
         client.write_text(f"#!{sys.executable}\n{ONE_REQUEST}", "utf-8")
-        resumed = subprocess.run(
-            [*command, str(client), "--", str(body)], capture_output=True, text=True, timeout=120, env=environment
-        )
+        resumed = subprocess.run([*command, str(client), "--", str(body)], capture_output=True, text=True, timeout=120)
     assert "Proxy: 1 request, 0 edited" in resumed.stderr
     assert "With the earlier runs of the resumed session: " in resumed.stderr
     assert done.returncode == 7, done.stderr
     said = json.loads(done.stdout)
-    assert (said["search"], said["argument"]) == (None, "--resume")
+    assert said["argument"] == "--resume"
     [listed] = json.loads(listed_in(database).stdout)["sessions"]
     assert listed["project"] == str(Path.cwd())
     assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 4
@@ -160,7 +157,7 @@ def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
 ) -> None:
     proxied = launched_client("aider", upstream).proxied
     assert proxied is not None
-    assert set(proxied.launch("http://127.0.0.1:1", ("aider",), {}, upstream or "").environment) == variables
+    assert set(proxied.launch("http://127.0.0.1:1", ("aider",), {}).environment) == variables
 
 
 def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:
