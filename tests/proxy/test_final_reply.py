@@ -45,7 +45,7 @@ Run = Callable[[], AbstractContextManager[RunningProxy]]
 def run(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Run:
     """Starts the proxy as `contextstash run` does, each time on the same database."""
     provider.reply = SAID
-    return partial(running_proxy, provider.url, tmp_path / "stash.db", clock, under_run=True)
+    return partial(running_proxy, provider.url, tmp_path / "stash.db", clock, secret="s")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import uvicorn
 
 from contextstash.proxy.app import ProxyApp
 from contextstash.proxy.engine import Engine
@@ -21,6 +19,7 @@ from contextstash.proxy.plan import ProxyOptions
 from contextstash.proxy.serve import UVICORN, ServedProxy, proxy_app
 from contextstash.stash import Stash
 from contextstash.view.branches import path_to
+from contextstash.web.loopback import serving
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite.store import open_sqlite
 
@@ -103,44 +102,34 @@ def running_proxy(
     *,
     settings: Mapping[str, Any] | None = None,
     secret: str | None = None,
-    under_run: bool = False,
     **options: Any,
 ) -> Iterator[RunningProxy]:
-    """The proxy before this model API, with its database; `under_run` as `contextstash run` starts it."""
+    """The proxy before this model API, with its database; with a `secret` as `contextstash run` starts it."""
 
     async def open_stash() -> Stash:
         return Stash(await open_sqlite(database, busy_seconds=1.0), settings=settings)
 
-    listener = socket.create_server(("127.0.0.1", 0))
     served = ServedProxy(
         upstream,
         ProxyOptions(**{"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, **options}),
         open_stash,
         secret=secret,
-        descriptor=listener.fileno() if under_run else None,
         clock=clock,
     )
-    ready = threading.Event()
     found: list[Any] = []
+    ready = threading.Event()
 
-    async def run() -> None:
-        app = await proxy_app(served)
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, **UVICORN))
-        found.extend((app, server, asyncio.get_running_loop()))
+    async def app() -> ProxyApp:
+        found.extend((asyncio.get_running_loop(), made := await proxy_app(served)))
         ready.set()
-        await server.serve(sockets=[listener])
+        return made
 
-    thread = threading.Thread(target=asyncio.run, args=(run(),), daemon=True)
-    thread.start()
-    assert ready.wait(30)
-    app, server, loop = found
-    proxy = RunningProxy(f"http://127.0.0.1:{listener.getsockname()[1]}", database, loop, app)
-    try:
-        yield proxy
-    finally:
-        proxy.http.close()
-        server.should_exit = True
-        thread.join(30)
+    with serving(app, UVICORN) as port:
+        address = f"http://127.0.0.1:{port}"
+        assert ready.wait(30)
+        proxy = RunningProxy(f"{address}/{secret}" if secret else address, database, *found)
+        with proxy.http:
+            yield proxy
 
 
 ID = "0a1b2c3d-0000-4000-8000-000000000001"

@@ -6,6 +6,7 @@ import logging
 import sys
 import traceback
 from pathlib import Path
+from typing import TextIO
 
 SERVER = Path(__file__).parent.parent
 MAX_FRAMES = 6
@@ -36,9 +37,9 @@ def _own_file(filename: str) -> str | None:
 FORMAT = "contextstash: %(levelname)s: %(message)s"
 
 
-def configure_logs() -> None:
-    """Set up plain lines on stderr, before the SDK sets up its own."""
-    handler = logging.StreamHandler(sys.stderr)
+def configure_logs(to: TextIO | None = None) -> None:
+    """Set up plain lines on stderr, or in a file, before the SDK sets up its own."""
+    handler = logging.StreamHandler(to or sys.stderr)
     handler.setFormatter(_Printable(FORMAT))
     handler.addFilter(_without_traceback)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -28,7 +28,7 @@ from contextstash.cli.options import (
     tokens,
 )
 from contextstash.clients.client import client as client_of
-from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, continued, first_message
+from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, continued, first_message, run_client
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
+
+SECRET_BYTES = 18
+"""Of the path that only the client knows: 24 characters, too many to be guessed."""
 
 MAX_EVENTS = 500
 """Events of a session in which compactions are looked for; those before them are not counted."""
@@ -144,7 +147,8 @@ def run(
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.clients.launch import launched_client
     from contextstash.proxy.app import check_upstream
-    from contextstash.proxy.supervisor import Supervisor, proxy_command, run_client
+    from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS, ProxyOptions
+    from contextstash.proxy.serve import ServedProxy, proxy_beside
 
     program = program_on_path(client)
     arguments = arguments[arguments[:1] == ("--",) :]
@@ -154,39 +158,33 @@ def run(
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream(os.environ))
     configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    values = {"--keep-tokens": keep_tokens, "--preset": preset, "--project": Path.cwd()}
-    options = [*_database(db), *_flags({"--configured": configured, "--no-prune": no_prune}, values, given)]
-    reported = None if quiet else StashOpener(db, settings_from(preset, given))
-    before = _states_before(reported) if reported else {}
+    options = ProxyOptions(
+        DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens,
+        prune=not no_prune,
+        configured=configured,
+        project=str(Path.cwd()),
+    )
+    opener = StashOpener(db, settings_from(preset, given))
+    served = ServedProxy(address, options, replace(opener, serves=True), secret=secrets.token_urlsafe(SECRET_BYTES))
+    before = {} if quiet else _states_before(opener)
     started = time.time()
     with _log_file(db) as log:
         logged = os.fstat(log.fileno()).st_size
-        supervisor = Supervisor(lambda descriptor: proxy_command(descriptor, options), address, log.fileno())
-        supervisor.start()
-        try:
-            launch = proxied.launch(supervisor.url, (program, *arguments), os.environ)
-            launch = with_window(chosen, launch, db)
-            code = run_client(launch.command, {**os.environ, **launch.environment})
-        finally:
-            supervisor.stop()
-    if reported:
-        _report(reported, started, before, chosen)
-        _report_unrecorded(db, logged)
+        with proxy_beside(served, log) as url:
+            launch = with_window(chosen, proxied.launch(url, (program, *arguments), os.environ), db)
+            code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
+        if not quiet:
+            _report(opener, started, before, chosen)
+            _report_unrecorded(db, logged)
     return code
 
 
-def _database(db: Location | None) -> list[str]:
-    if db is None or isinstance(db, Path):
-        return [] if db is None else ["--db", str(db)]
-    os.environ["CONTEXTSTASH_DB"] = db.given  # it may hold a password, and all users see a program's arguments
-    return []
+def _database(db: Location | None) -> dict[str, str]:
+    """The variable by which the client's server and hooks use the same database. An address may hold a password, and
+    all users see a program's arguments."""
+    from contextstash_storage.databases import text_of
 
-
-def _flags(switches: Mapping[str, bool], values: Mapping[str, object], sets: Sequence[str] = ()) -> list[str]:
-    """The options of the proxy's command line."""
-    given = {name: str(value) for name, value in values.items() if value is not None}
-    pairs = [*given.items(), *(("--set", each) for each in sets)]
-    return [*(name for name, is_on in switches.items() if is_on), *chain.from_iterable(pairs)]
+    return {} if db is None else {"CONTEXTSTASH_DB": text_of(db.absolute() if isinstance(db, Path) else db)}
 
 
 def _log_path(db: Location | None) -> Path:
@@ -196,14 +194,14 @@ def _log_path(db: Location | None) -> Path:
     return data_folder(db) / "proxy.log"
 
 
-def _log_file(db: Location | None) -> BinaryIO:
+def _log_file(db: Location | None) -> TextIO:
     """The log to write to. Raises BadInputError."""
     from contextstash.base.files import open_log
 
     path = _log_path(db)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        return os.fdopen(open_log(path), "ab")
+        return os.fdopen(open_log(path), "a", encoding="utf-8", errors="replace")
     except OSError as error:
         raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
 
@@ -258,7 +256,7 @@ def _report(
 def _report_unrecorded(db: Location | None, logged: int) -> None:
     """Say that requests were not recorded at once, if the log says so behind its first `logged` bytes: the database was
     locked or the disk full, and the last of them may be in no session."""
-    from contextstash.proxy.supervisor import NOT_RECORDED
+    from contextstash.proxy.engine import NOT_RECORDED
 
     path = _log_path(db)
     with path.open("rb") as log:
@@ -334,8 +332,6 @@ def continue_(
     place = folder or _folder_of(start)
     _note_if_not_installed(found)
     command = continued(found, program, start.message)
-    from contextstash.proxy.supervisor import run_client
-
     os.chdir(place)
     return run_client(command, os.environ)
 

@@ -120,9 +120,6 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 @click.option(
     "--keep-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens of the newest tool results stay."
 )
-@click.option("--configured", is_flag=True, hidden=True, help="The client is known to have our server.")
-@click.option("--project", hidden=True, help="The folder in which the client was started.")
-@click.option("--descriptor", type=int, hidden=True, help="A socket that listens already.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
 @opener_options
 def proxy(
@@ -130,9 +127,8 @@ def proxy(
     listen: tuple[str, int],
     no_prune: bool,
     keep_tokens: int | None,
-    configured: bool,
-    project: str | None,
-    **served: Any,
+    upstream: str,
+    verbose: bool,
 ) -> None:
     """Stand between a client and the model API, and send old tool outputs as placeholders when its cache has expired.
 
@@ -140,22 +136,11 @@ def proxy(
     """
     from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS, ProxyOptions
     from contextstash.proxy.serve import ServedProxy, serve_proxy
-    from contextstash.proxy.supervisor import SECRET_VARIABLE, UPSTREAM_VARIABLE
 
     host, port = listen
-    served["upstream"] = os.environ.pop(UPSTREAM_VARIABLE, served["upstream"])
     keep = DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens
-    options = ProxyOptions(keep_tokens=keep, prune=not no_prune, configured=configured, project=project)
-    serve_proxy(
-        ServedProxy(
-            options=options,
-            open_stash=replace(opener, serves=True),
-            host=host,
-            port=port,
-            secret=os.environ.pop(SECRET_VARIABLE, None),
-            **served,
-        )
-    )
+    options = ProxyOptions(keep_tokens=keep, prune=not no_prune)
+    serve_proxy(ServedProxy(upstream, options, replace(opener, serves=True), host=host, port=port, verbose=verbose))
 
 
 DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,3 +149,31 @@ def first_message(hand_off: str, session_id: str, agent: str | None) -> str:
         " and get_archived_output returns an output by its handle. Say in two sentences where the work stands, and go"
         " on with what is open."
     )
+
+
+PASSED_ON = ("SIGTERM", "SIGHUP")
+"""Signals that are sent to the client if they come to us alone. SIGINT and SIGQUIT come from the terminal, which sends
+them to the client too."""
+
+
+def run_client(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a client in this terminal, and return its exit code: of one that a signal ended, 128 and its number, as
+    shells do. Raises OSError if it cannot be started."""
+    process = subprocess.Popen(list(command), env=dict(environment))
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in _signals("SIGINT", "SIGQUIT")}
+
+    def pass_on(number: int, _: object) -> None:
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    former |= {number: signal.signal(number, pass_on) for number in _signals(*PASSED_ON)}
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    return 128 - code if code < 0 else code
+
+
+def _signals(*names: str) -> list[signal.Signals]:
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]

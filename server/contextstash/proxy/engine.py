@@ -29,7 +29,6 @@ from contextstash.proxy.plan import (
     plan_needed,
 )
 from contextstash.proxy.request_lines import Line, common_start
-from contextstash.proxy.supervisor import NOT_RECORDED
 from contextstash.request.proxied import (
     Catalog,
     RecordedList,
@@ -56,6 +55,9 @@ Result = TypeVar("Result")
 LOAD_FACTOR = 5
 """How many times longer a request waits if its session's outputs must be read first, or if it is pruned: that is rare,
 and an original in between would cost the cache."""
+
+NOT_RECORDED = "is not recorded"
+"""Stands in the log for each request or reply that could not be recorded: `run` looks for it."""
 
 HEAL_SECONDS = 30.0
 """How long a refused request may wait until its messages are recorded, so that they can be pruned. The client

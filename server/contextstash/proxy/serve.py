@@ -1,4 +1,4 @@
-"""Serves the proxy on this machine: opens the stash, the connection to the model API, and the port."""
+"""Serves the proxy on this machine, in a process of its own or beside a client: opens the stash and the connection."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import asyncio
 import gc
 import logging
 import os
-import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from contextstash.base.plain_logs import configure_logs
-from contextstash.proxy.supervisor import LAST_SECONDS
 from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
@@ -30,7 +28,11 @@ logger = logging.getLogger(__name__)
 
 RECORD_SECONDS = 0.6
 """How long the last requests may take to be recorded, after a signal and the second that replies have then. Most take
-milliseconds. A proxy whose client has ended, under `contextstash run`, has LAST_SECONDS."""
+milliseconds."""
+
+LAST_SECONDS = 10.0
+"""The same of a proxy whose client has ended, under `contextstash run`: nothing waits for it then but the prompt. With
+eight busy processes on two cores the first request of a session took 3 s."""
 
 END_SECONDS = 1.4
 """So long after these seconds the process ends, whatever it still does: the database may be locked, and whoever ends
@@ -53,16 +55,14 @@ left: it may take minutes, and who ends the proxy waits for it."""
 
 @dataclass(frozen=True)
 class ServedProxy:
-    """What is served: `upstream` is the model API's address; `descriptor` is that of a socket that a parent process
-    listens on already, so that no connection is refused while this process is started again. With a `secret`, only
-    requests whose path begins with it are served."""
+    """What is served: `upstream` is the model API's address. With a `secret`, only requests whose path begins with it
+    are served: those of the one client that was told it."""
 
     upstream: str
     options: ProxyOptions
     open_stash: Callable[[], Awaitable[Stash]]
     host: str = "127.0.0.1"
     port: int = 0
-    descriptor: int | None = None
     verbose: bool = False
     secret: str | None = None
     clock: Callable[[], float] = field(default=time.time)
@@ -75,36 +75,41 @@ def serve_proxy(served: ServedProxy) -> None:
 
     upstream = check_upstream(served.upstream)
     configure_logs()
-    # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+    _quiet_libraries()
     if served.verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)
-
-    async def app() -> ProxyApp:
-        made = await proxy_app(served)
-        gc.collect()
-        return made
-
     serve(
-        app,
+        partial(proxy_app, served),
         served.host,
         served.port,
         lambda address: f"contextstash proxy: {address} -> {upstream}",
         settings=UVICORN,
-        listener=None if served.descriptor is None else socket.socket(fileno=served.descriptor),
-        at_signal=partial(_end_soon, served),
+        at_signal=_end_soon,
     )
 
 
-def _end_soon(served: ServedProxy) -> None:
+@contextmanager
+def proxy_beside(served: ServedProxy, log: TextIO) -> Iterator[str]:
+    """Serve in a thread of this process while a client runs; yields the address for it. Other users of this machine can
+    reach the port, but not guess the path. The proxy's lines go to the `log`: the terminal belongs to the client."""
+    from contextstash.web.loopback import serving
+
+    configure_logs(log)
+    _quiet_libraries()
+    with serving(partial(proxy_app, served), UVICORN) as port:
+        yield f"http://127.0.0.1:{port}/{served.secret}"
+
+
+def _quiet_libraries() -> None:
+    """uvicorn and httpx2 would log addresses and tracebacks, which can quote a request."""
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+
+
+def _end_soon() -> None:
     """From now on this process has so long, also if its event loop or a thread waits for a locked database."""
-    timer = threading.Timer(_last_seconds(served) + END_SECONDS, _cut_off)
+    timer = threading.Timer(RECORD_SECONDS + END_SECONDS, _cut_off)
     timer.daemon = True
     timer.start()
-
-
-def _last_seconds(served: ServedProxy) -> float:
-    return RECORD_SECONDS if served.descriptor is None else LAST_SECONDS
 
 
 def _cut_off() -> None:
@@ -140,12 +145,13 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
 
     async def at_end() -> None:
         with suppress(TimeoutError):  # only under `run` it is known that no further request comes
-            last = engine.idle() if served.descriptor is None else engine.end()
-            await asyncio.wait_for(last, _last_seconds(served))
+            last, seconds = (engine.idle(), RECORD_SECONDS) if served.secret is None else (engine.end(), LAST_SECONDS)
+            await asyncio.wait_for(last, seconds)
         await upstream.close()
         if stash is not None:
             await stash.close()
 
+    gc.collect()
     return ProxyApp(upstream, engine, at_end, served.secret)
 
 

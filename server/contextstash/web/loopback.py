@@ -6,8 +6,9 @@ import asyncio
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import uvicorn
@@ -31,18 +32,14 @@ def serve(
     announce: Callable[[str], str],
     *,
     settings: Mapping[str, Any] | None = None,
-    listener: socket.socket | None = None,
     at_signal: Callable[[], None] = lambda: None,
     public: bool = False,
 ) -> None:
-    """Serve the application that `app` returns, on a free port if `port` is 0, or on a `listener` that is open already.
-    `announce` turns the address into a line for standard error. `settings` are uvicorn's; `at_signal` is called at the
-    first signal. `public`: another host may be served, behind a proxy that does TLS. Raises BadInputError if the host
-    is not this machine or the port cannot be used."""
+    """Serve the application that `app` returns, on a free port if `port` is 0. `announce` turns the address into a line
+    for standard error. `settings` are uvicorn's; `at_signal` is called at the first signal. `public`: another host may
+    be served, behind a proxy that does TLS. Raises BadInputError if the host is not this machine or the port cannot be
+    used."""
     own_interpreter()
-    if listener is not None:
-        asyncio.run(_serve(app, listener, settings or {}, at_signal))
-        return
     if host not in LOOPBACK and not public:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
@@ -53,6 +50,31 @@ def serve(
         sys.stderr.write(announce(f"http://{named}:{opened.getsockname()[1]}") + "\n")
         sys.stderr.flush()
         asyncio.run(_serve(app, opened, settings or {}, at_signal))
+
+
+@contextmanager
+def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any]) -> Iterator[int]:
+    """Serve the application in a thread of this process while the block runs, on a free port, which is yielded. Whoever
+    connects before it is ready waits; if it ends, they are refused."""
+    own_interpreter()
+    servers, ended = list[_Server](), threading.Event()
+    with _listening(LOOPBACK[0], 0) as listener:
+
+        async def run() -> None:
+            with closing(listener):
+                servers.append(_server(await app(), settings))
+                servers[0].should_exit = ended.is_set()
+                await servers[0].serve(sockets=[listener])
+
+        thread = threading.Thread(target=lambda: asyncio.run(run()))
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            ended.set()
+            for server in servers:
+                server.should_exit = True
+            thread.join()
 
 
 @contextmanager
@@ -81,6 +103,13 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _server(app: Any, settings: Mapping[str, Any]) -> _Server:
+    # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's HttpClient
+    # sends it, it loses the body.
+    known = {"http": "h11", "timeout_graceful_shutdown": SHUTDOWN_SECONDS, "log_config": None, "access_log": False}
+    return _Server(uvicorn.Config(app, **{**known, **settings}))
+
+
 async def _serve(
     app: Callable[[], Awaitable[Any]],
     listener: socket.socket,
@@ -100,9 +129,6 @@ async def _serve(
 
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, stop)
-    # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's HttpClient
-    # sends it, it loses the body.
-    known = {"http": "h11", "timeout_graceful_shutdown": SHUTDOWN_SECONDS, "log_config": None, "access_log": False}
-    server = _Server(uvicorn.Config(await app(), **{**known, **settings}))
+    server = _server(await app(), settings)
     server.should_exit = bool(ended)
     await server.serve(sockets=[listener])

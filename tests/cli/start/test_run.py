@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.cli.run_commands import _flags, _log_file
+from contextstash.cli.run_commands import _log_file
 from contextstash.clients.client import Machine
 from contextstash.clients.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
@@ -21,32 +21,15 @@ from tests.support.proxies import request_of, session
 pytestmark = pytest.mark.processes
 
 CLIENT = """
-import http.client, json, os, signal, subprocess, sys, urllib.request
-base = os.environ["ANTHROPIC_BASE_URL"]
-
-def request():
-    url, body = base + "/v1/messages?beta=true", open(sys.argv[1], "rb").read()
-    return urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=60)
-
-def send():
-    with request() as response:
-        return response.read(), response.headers["x-contextstash-session"]
-
-first, session = send()
-port = base.rsplit(":", 1)[1]
-listing = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True).stdout
-[proxy] = [int(line.split()[0]) for line in listing.splitlines() if sys.argv[2] in line and " proxy " in line]
-whole = request()
-started = whole.readline()
-os.kill(proxy, signal.SIGKILL)
-try:
-    rest = whole.read()
-except (http.client.IncompleteRead, ConnectionError):
-    rest = None
-assert started and rest is None, rest
-second, again = send()
-assert session == again, (session, again)
-print(json.dumps({"session": session, "argument": sys.argv[3]}))
+import json, os, sys, urllib.request
+url, body = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages?beta=true", open(sys.argv[1], "rb").read()
+sessions = set()
+for _ in range(2):
+    with urllib.request.urlopen(urllib.request.Request(url, body, method="POST"), timeout=60) as response:
+        response.read()
+        sessions.add(response.headers["x-contextstash-session"])
+[session] = sessions
+print(json.dumps({"database": os.environ["CONTEXTSTASH_DB"], "argument": sys.argv[2]}))
 sys.exit(7)
 """
 
@@ -65,11 +48,7 @@ held.stdout.readline()
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
-def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_dies_in_mid_stream(
-    tmp_path: Path,
-) -> None:
+def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exit_code(tmp_path: Path) -> None:
     client = tmp_path / "claude"
     client.write_text(f"#!{sys.executable}\n{CLIENT}", "utf-8")
     client.chmod(0o700)
@@ -77,36 +56,32 @@ def test_a_client_goes_through_a_proxy_of_its_own_which_is_started_again_if_it_d
     body.write_text(json.dumps(request_of(session(2))), "utf-8")
     database = tmp_path / "stash.db"
     with caching_provider() as provider:
-        provider.pause_at = 2
         command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
-        done = subprocess.run(
-            [*command, str(client), "--", str(body), str(database), "--resume"],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env={**os.environ, "HOME": str(tmp_path)},
+        done, resumed = (
+            subprocess.run(
+                [*command, str(client), "--", str(body), "--resume"],
+                capture_output=True,
+                text=True,
+                timeout=120,
+                env={**os.environ, "HOME": str(tmp_path)},
+            )
+            for _ in range(2)
         )
-        client.write_text(f"#!{sys.executable}\n{ONE_REQUEST}", "utf-8")
-        resumed = subprocess.run([*command, str(client), "--", str(body)], capture_output=True, text=True, timeout=120)
-    assert "Proxy: 1 request, 0 edited" in resumed.stderr
-    assert "With the earlier runs of the resumed session: " in resumed.stderr
+    assert "Proxy: 2 requests, 0 edited" in done.stderr
+    assert "With the earlier runs of the resumed session: 4 requests" in resumed.stderr
     assert done.returncode == 7, done.stderr
-    said = json.loads(done.stdout)
-    assert said["argument"] == "--resume"
+    assert json.loads(done.stdout) == {"database": str(database), "argument": "--resume"}
     [listed] = json.loads(listed_in(database).stdout)["sessions"]
     assert listed["project"] == str(Path.cwd())
     assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 4
-    assert "contextstash: Proxy: " in done.stderr
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
 def test_the_last_request_is_recorded_before_run_ends_however_busy_the_machine_is(tmp_path: Path) -> None:
     said = said_by_run(tmp_path, ONE_REQUEST + HOLDS_THE_DATABASE + ONE_REQUEST)
     assert "Proxy: 2 requests" in said
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="run passes a socket to its child")
 def test_what_could_not_be_recorded_is_said_at_the_end(tmp_path: Path) -> None:
     holding = HOLDS_THE_DATABASE.replace("sleep(3)", "sleep(60)")
     said = said_by_run(tmp_path, ONE_REQUEST + holding + ONE_REQUEST + ONE_REQUEST)
@@ -175,11 +150,6 @@ def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Pat
         _log_file(tmp_path / "sessions.db")
 
 
-def test_how_many_tokens_stay_is_passed_on_to_the_proxy() -> None:
-    switches, sizes = {"--configured": False, "--no-prune": True}, {"--keep-tokens": 8_000, "--window": None}
-    assert _flags(switches, sizes) == ["--no-prune", "--keep-tokens", "8000"]
-
-
 PRINTS = """
 import os, sys
 assert sys.argv[1] == "--settings"  # the hooks of this run
@@ -214,22 +184,3 @@ def test_an_option_of_its_own_after_the_client_needs_its_value(tmp_path: Path) -
         done = CommandLine(tmp_path).run("run", "true", *given)
         assert (done.returncode, done.stdout) == (2, "")
         assert "'--window' requires an argument" in done.stderr
-
-
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="reads the list of processes of Linux")
-def test_the_address_of_the_model_api_is_no_argument_of_the_proxy(tmp_path: Path) -> None:
-    """The address of a gateway can hold a secret, and all users of a machine see the arguments."""
-    client = tmp_path / "claude"
-    client.write_text(
-        f"#!{sys.executable}\nimport pathlib\n"
-        "for each in pathlib.Path('/proc').glob('[0-9]*/cmdline'):\n"
-        "    try:\n        words = each.read_text().split(chr(0))\n    except OSError:\n        continue\n"
-        "    if 'proxy' in words and '--descriptor' in words:\n        print(*words)\n",
-        "utf-8",
-    )
-    client.chmod(0o700)
-    done = CommandLine(tmp_path).run(
-        "run", "--yes", str(client), environment={"ANTHROPIC_BASE_URL": "http://127.0.0.1:9/the-secret-path"}
-    )
-    assert "--descriptor" in done.stdout
-    assert "the-secret-path" not in done.stdout
