@@ -35,7 +35,7 @@ def environment(home: Path) -> dict[str, str]:
 
 def run(provider: CodingProvider, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A client through `contextstash run`."""
-    command = [sys.executable, "-m", "contextstash", "run", "--db", str(home / "sessions.db"), "--yes"]
+    command = [sys.executable, "-m", "contextstash", "run", "--db", str(home / "sessions.db")]
     return subprocess.run(
         [*command, "--upstream", provider.url, *arguments],
         env=environment(home),

@@ -53,9 +53,7 @@ def claude(
     more: tuple[str, ...] = (WORK,),
 ) -> subprocess.CompletedProcess[str]:
     asked = ["--", "-p", "--dangerously-skip-permissions", "--model", model, *more]
-    return contextstash(
-        home, "run", "--yes", "--upstream", provider.url, *options, program("claude"), *asked, fails=fails
-    )
+    return contextstash(home, "run", "--upstream", provider.url, *options, program("claude"), *asked, fails=fails)
 
 
 def codex(
@@ -69,9 +67,12 @@ def codex(
     (home / ".codex").mkdir(exist_ok=True)
     flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust"]
     asked = ["--", "exec", *flags, "-m", model, *more]
-    return contextstash(
-        home, "run", "--yes", "--upstream", provider.url, *options, program("codex"), *asked, fails=fails
-    )
+    return contextstash(home, "run", "--upstream", provider.url, *options, program("codex"), *asked, fails=fails)
+
+
+def install_hooks(home: Path) -> None:
+    """Our hooks alone, as in a client without mods."""
+    contextstash(home, "install", "claude-code", "--scope", "project", "--yes")
 
 
 def sizes(provider: CodingProvider) -> list[int]:
@@ -85,18 +86,18 @@ def after_compactions(provider: CodingProvider) -> list[Asked]:
 
 
 def test_claude_code_compacts_at_the_window_and_goes_on_with_the_hand_off(tmp_path: Path) -> None:
+    install_hooks(tmp_path)
     with coding_provider("seq 1 4200", 12) as provider:
-        done = claude(tmp_path, provider, "--window", "80k")
+        claude(tmp_path, provider, "--window", "80k")
     assert 70_000 < max(sizes(provider)) <= 80_000
     first = after_compactions(provider)
     assert first
     assert all("hand-off of session" in asked.text and RULE in asked.text for asked in first)
     assert RULE in provider.turns()[-1].text
-    assert "no hooks" not in done.stderr
-    assert not (tmp_path / ".claude" / "settings.json").exists()
 
 
 def test_a_session_with_a_window_is_resumed_without_one(tmp_path: Path) -> None:
+    install_hooks(tmp_path)
     with coding_provider("seq 1 4200", 12) as provider:
         claude(tmp_path, provider, "--window", "80k")
         compacted, steps = sum(asked.compacts for asked in provider.asked), len(provider.asked)
@@ -124,7 +125,7 @@ def test_what_was_sent_to_a_binding_model_stays(
     assert all(after[: len(before)] == before for before, after in pairwise(sent)), "what was sent was changed"
 
 
-def test_a_window_that_claude_code_does_not_take_is_raised_and_said_and_thrashing_is_noticed(tmp_path: Path) -> None:
+def test_a_window_that_claude_code_does_not_take_is_raised_and_said(tmp_path: Path) -> None:
     with coding_provider("seq 1 5800", 12, bytes_per_token=2.2) as provider:
         # Claude Code gives up on its own after three of them.
         done = claude(tmp_path, provider, "--window", "30k", fails=True)
@@ -133,10 +134,10 @@ def test_a_window_that_claude_code_does_not_take_is_raised_and_said_and_thrashin
     # at which it compacts, at most that one is sent.
     output = max(after - before for before, after in pairwise(sizes(provider)))
     assert 50_000 < max(sizes(provider)) < 67_000 + output
-    assert "Try a larger one (--window 100k)" in done.stderr
 
 
 def test_a_sub_agent_that_is_compacted_gets_its_own_hand_off_not_the_main_agents(tmp_path: Path) -> None:
+    install_hooks(tmp_path)
     with coding_provider("seq 1 4200", 2, sub_agent_steps=14) as provider:
         claude(tmp_path, provider, "--window", "67k")
     places = [place for place, asked in enumerate(provider.asked) if asked.compacts]
@@ -157,10 +158,9 @@ def test_codex_compacts_at_the_window(tmp_path: Path) -> None:
 def test_codex_goes_on_with_the_hand_off_after_its_compaction_and_when_it_is_resumed(tmp_path: Path) -> None:
     contextstash(tmp_path, "install", "codex", "--yes")
     with coding_provider("seq 1 4200", 12) as provider:
-        done = codex(tmp_path, provider, "--no-prune", "--window", "40k")
+        codex(tmp_path, provider, "--no-prune", "--window", "40k")
         first, steps = after_compactions(provider), len(provider.asked)
         codex(tmp_path, provider, "--no-prune", "--window", "40k", more=("resume", "--last", "Are you done?"))
-    assert "no hooks" not in done.stderr
     assert first
     assert all("hand-off of session" in asked.text and RULE in asked.text for asked in first)
     ended, resumed = provider.asked[steps - 1], provider.asked[steps:]

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import (
     budget_of,
-    compactions_of,
     level_of,
     next_step,
     percent_of,
@@ -69,12 +68,6 @@ def test_compactions_within_a_few_messages_are_counted() -> None:
 def test_one_large_output_is_no_reason_to_advise_a_larger_window() -> None:
     assert refill_advice(1, 60_000) is None
     assert "--window 90k" in str(refill_advice(2, 60_000))
-
-
-def test_a_hand_off_and_the_compaction_before_it_are_one() -> None:
-    both = [event(10), event(11, kind="handoff"), event(60), event(61, kind="handoff")]
-    assert rapid_compactions(compactions_of(both)) == 0
-    assert compactions_of([event(10), event(12, kind="prune")]) == [10]
 
 
 POOR, GOOD, MIDDLING = event(100, 82_000, 79_000), event(200, 82_000, 30_000), event(300, 82_000, 74_000)

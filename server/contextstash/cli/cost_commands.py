@@ -124,7 +124,7 @@ WORTH_PERCENT = 90.0
 )
 async def advise(stash: Stash, session: tuple[str, ...], last: int) -> Any:
     """Compare what your sessions would have cost if their clients had compacted earlier: a smaller window is cheaper
-    and compacts more often. Set it with contextstash run CLIENT --window."""
+    and compacts more often. Set it with contextstash run --window."""
     chosen = [await stash.read_session(await find_session(stash, name)) for name in session]
     result = await stash.advise(chosen or await stash.recent_sessions(limit=last))
     return result, lambda: _print_advice(result)
@@ -156,7 +156,7 @@ def recommendation(result: WindowAdvice) -> str:
     why = "" if cost == least else ", the largest within 5 points of the cheapest: each compaction loses something"
     return (
         f"Recommended: {amount(point)}, for about {cost:.0f} % of the recorded cost{why}. For one run: contextstash run"
-        f" claude --window {point // 1_000}k; for all runs: contextstash install CLIENT --window {point // 1_000}k."
+        f" --window {point // 1_000}k claude; for all runs: contextstash install CLIENT --window {point // 1_000}k."
     )
 
 

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 SECRET_BYTES = 18
 """Of the path that only the client knows: 24 characters, too many to be guessed."""
 
-MAX_EVENTS = 500
-"""Events of a session in which compactions are looked for; those before them are not counted."""
-
 MAX_SESSIONS = 100
 """Sessions that the lines at the end of a run sum up, and among which that of a folder is looked for."""
 
@@ -64,63 +61,21 @@ def chosen_window(program: str, wanted: int | None) -> tuple[Client, WindowSetti
     return found, setting, setting.nearest(wanted)
 
 
-def with_window(chosen: tuple[Client, WindowSetting, int] | None, launch: Launch, db: Location | None) -> Launch:
-    """The client's process with the size at which it compacts, and with the hooks that then give a hand-off."""
+def with_window(chosen: tuple[Client, WindowSetting, int] | None, launch: Launch) -> Launch:
+    """The client's process with the size at which it compacts."""
     if chosen is None:
         return launch
-    from contextstash.clients.client import Machine
-    from contextstash.clients.launch import with_hand_offs
-
     client, setting, size = chosen
     if setting.for_run is None:
         raise BadInputError(f"{client.name} takes no --window for one run: contextstash install {client.name} --window")
-    launch = setting.for_run(launch, setting.value(size))
-    hooked = with_hand_offs(client, launch, Machine.this(), db)
-    if hooked is None:
-        command = f"contextstash install {client.name}"
-        click.echo(f"contextstash: no hooks, so no hand-off after a compaction. Run: {command}", err=True)
-    return hooked or launch
+    return setting.for_run(launch, setting.value(size))
 
 
-class OwnOptionsAnywhere(click.Command):
-    """A command that starts another program. Its own long options count before and after the program's name, up to
-    `--`; everything else behind the name is for the program."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.resilient_parsing:
-            return super().parse_args(ctx, args)
-        takes_value = {
-            name: not param.is_flag
-            for param in self.params
-            if isinstance(param, click.Option)
-            for name in param.opts
-            if name.startswith("--")
-        }
-        end = args.index("--") if "--" in args else len(args)
-        own: list[str] = []
-        others: list[str] = []
-        before = iter(args[:end])
-        for each in before:
-            name, equals, _ = each.partition("=")
-            (own if name in takes_value else others).append(each)
-            if takes_value.get(name) and not equals:
-                if (value := next(before, None)) is None:
-                    raise click.BadOptionUsage(name, f"Option '{name}' requires an argument.", ctx)
-                own.append(value)
-        return super().parse_args(ctx, [*own, *others, *args[end:]])
-
-
-@click.command(
-    "run", cls=OwnOptionsAnywhere, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
-)
+@click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
-@click.option(
-    "--keep-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens of the newest tool results stay."
-)
 @click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
-@click.option("--yes", is_flag=True, help="Start at once: neither ask about nor install contextstash in the client.")
 @DATABASE
 @PRESET
 @SET
@@ -129,10 +84,8 @@ class OwnOptionsAnywhere(click.Command):
 def run(
     upstream: str | None,
     no_prune: bool,
-    keep_tokens: int | None,
     window: int | None,
     quiet: bool,
-    yes: bool,
     db: Location | None,
     preset: str | None,
     given: tuple[str, ...],
@@ -141,13 +94,13 @@ def run(
 ) -> int:
     """Start CLIENT (claude, codex or another program) with its requests through a proxy of its own.
 
-    Old tool outputs leave the requests when the provider's cache has expired. Example: contextstash run claude --window
-    100k. These options may stand before or after CLIENT; all others, and everything behind --, go to CLIENT."""
+    Old tool outputs leave the requests when the provider's cache has expired. Example: contextstash run --window 100k
+    claude. What stands behind CLIENT is for it."""
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.clients.launch import launched_client
     from contextstash.proxy.app import check_upstream
-    from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS, ProxyOptions
+    from contextstash.proxy.plan import ProxyOptions
     from contextstash.proxy.serve import ServedProxy, proxy_beside
 
     program = program_on_path(client)
@@ -157,13 +110,8 @@ def run(
     proxied = launched.proxied
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream(os.environ))
-    configured = _check_configured(launched, arguments, quiet=quiet, yes=yes)
-    options = ProxyOptions(
-        DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens,
-        prune=not no_prune,
-        configured=configured,
-        project=str(Path.cwd()),
-    )
+    configured = _is_configured(launched, arguments)
+    options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
     opener = StashOpener(db, settings_from(preset, given))
     served = ServedProxy(address, options, replace(opener, serves=True), secret=secrets.token_urlsafe(SECRET_BYTES))
     before = {} if quiet else _states_before(opener)
@@ -171,10 +119,10 @@ def run(
     with _log_file(db) as log:
         logged = os.fstat(log.fileno()).st_size
         with proxy_beside(served, log) as url:
-            launch = with_window(chosen, proxied.launch(url, (program, *arguments), os.environ), db)
+            launch = with_window(chosen, proxied.launch(url, (program, *arguments), os.environ))
             code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
         if not quiet:
-            _report(opener, started, before, chosen)
+            _report(opener, started, before)
             _report_unrecorded(db, logged)
     return code
 
@@ -206,47 +154,24 @@ def _log_file(db: Location | None) -> TextIO:
         raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
 
 
-def _check_configured(launched: Client, arguments: tuple[str, ...], *, quiet: bool, yes: bool) -> bool:
-    """Whether the client has our server; if not, offer to install it: without the retrieval tool nothing is pruned."""
+def _is_configured(launched: Client, arguments: tuple[str, ...]) -> bool:
+    """Whether the client has our server; says so if it has not: without the retrieval tool nothing is pruned."""
     from contextstash.clients.client import Machine
     from contextstash.clients.launch import is_configured
 
-    if is_configured(launched, arguments, Machine.this()):
-        return True
-    command = f"contextstash install {launched.name}"
-    if yes or quiet or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    found = is_configured(launched, arguments, Machine.this())
+    if not found:
+        command = f"contextstash install {launched.name}"
         click.echo(f"contextstash: not installed in this client, so nothing is pruned. Run first: {command}", err=True)
-        return False
-    click.echo("Without contextstash's server the client cannot retrieve outputs, so nothing is pruned.", err=True)
-    if not click.confirm(f"Run {command} now?", err=True):
-        return False
-    from contextstash.cli.client_commands import install
-
-    with click.get_current_context().scope():
-        install.main(args=[launched.name], standalone_mode=False)
-    return is_configured(launched, arguments, Machine.this())
+    return found
 
 
-def _report(
-    opener: StashOpener,
-    started: float,
-    before: Mapping[str, ProxiedSession],
-    chosen: tuple[Client, WindowSetting, int] | None,
-) -> None:
-    """Print what the proxy sent and saved since then, `before` being the states of the sessions at that time, and
-    whether the chosen window is too small: a session was compacted again and again within a few turns."""
+def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSession]) -> None:
+    """Print what the proxy sent and saved since then, `before` being the states of the sessions at that time."""
     from contextstash.queries.receipt import lines_since
-    from contextstash.window.thresholds import compactions_of, rapid_compactions, refill_advice
-
-    async def rapid(stash: Stash) -> int:
-        found = [await stash.read_events(name, limit=MAX_EVENTS) for name in states]
-        return max((rapid_compactions(compactions_of(events)) for events in found), default=0)
 
     try:
-        states = _states(opener, started)
-        lines = lines_since(states, before)
-        if chosen and (advice := refill_advice(opener.run(rapid), chosen[2])):
-            lines.append(advice)
+        lines = lines_since(_states(opener, started), before)
     except ContextstashError as error:
         lines = [f"No report: {error}"]
     for line in lines:

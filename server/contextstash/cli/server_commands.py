@@ -117,16 +117,12 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 )
 @click.option("--upstream", metavar="URL", default=DEFAULT_UPSTREAM, show_default=True, help="The model API.")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
-@click.option(
-    "--keep-tokens", type=click.IntRange(min=0), metavar="N", help="How many tokens of the newest tool results stay."
-)
 @click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
 @opener_options
 def proxy(
     opener: StashOpener,
     listen: tuple[str, int],
     no_prune: bool,
-    keep_tokens: int | None,
     upstream: str,
     verbose: bool,
 ) -> None:
@@ -134,12 +130,11 @@ def proxy(
 
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """
-    from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS, ProxyOptions
+    from contextstash.proxy.plan import ProxyOptions
     from contextstash.proxy.serve import ServedProxy, serve_proxy
 
     host, port = listen
-    keep = DEFAULT_KEEP_TOKENS if keep_tokens is None else keep_tokens
-    options = ProxyOptions(keep_tokens=keep, prune=not no_prune)
+    options = ProxyOptions(prune=not no_prune)
     serve_proxy(ServedProxy(upstream, options, replace(opener, serves=True), host=host, port=port, verbose=verbose))
 
 

@@ -373,6 +373,5 @@ CLIENTS = (
         # Claude Code (2.1.197) has no setting that makes an interactive session wait for its servers:
         # MCP_CONNECTION_NONBLOCKING and `alwaysLoad` had no effect there.
         continued=lambda program, message: (program, message),
-        run_settings_option="--settings",
     ),
 )

@@ -300,8 +300,8 @@ class Client:
     makes an instance of the reader of its transcripts. `used_window` returns the tokens of its model's window that it
     uses, from the model's name and the tokens that were reported, None for all; a client that writes them into its
     transcript needs none. `no_window` says why the size of its window cannot be set. `continued` is the command that
-    starts it with a first message, `run_settings_option` its option for further settings of one process, `has_plugin`
-    whether our plugin, with the server and the hooks, is enabled there by the client's own command.
+    starts it with a first message, `has_plugin` whether our plugin, with the server and the hooks, is enabled there by
+    the client's own command.
     """
 
     name: str
@@ -318,7 +318,6 @@ class Client:
     requests: Requests | None = None
     proxied: Proxied | None = None
     continued: Callable[[str, str], tuple[str, ...]] | None = None
-    run_settings_option: str | None = None
     has_plugin: Callable[[Machine], bool] = lambda machine: False
 
     def has_place(self, scope: Scope) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextstash.base.files import read_regular
 from contextstash.clients.client import (
@@ -18,14 +17,13 @@ from contextstash.clients.client import (
     Launch,
     Machine,
     Proxied,
-    Scope,
     base_of,
     clients,
     without_version,
 )
 
 if TYPE_CHECKING:
-    from contextstash_storage.databases import Location
+    pass
 
 SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
 """The variables of the providers' SDKs, and what follows the address in them."""
@@ -78,50 +76,6 @@ def _names_us(path: Path) -> bool:
         return b"contextstash" in read_regular(path)
     except OSError:
         return False
-
-
-NEEDED = ("PreCompact", "SessionStart", "SessionEnd")
-"""The events that a hand-off needs. The hook after each tool call, which cuts outputs, is left to `install`."""
-
-
-def has_hooks(client: Client, machine: Machine, events: Sequence[str] | None = None) -> bool:
-    """Whether our hooks for these events, for all if none are named, are installed in the client, or our plugin is."""
-    from contextstash.clients.install import missing_hooks
-
-    if client.hooks is None or client.has_plugin(machine):
-        return client.hooks is not None
-    wanted = set(client.hooks.events if events is None else events)
-    scopes: tuple[Scope, ...] = ("user", "project")
-    settings = (_settings(client.hooks.file(machine, scope)) for scope in scopes)
-    return any(not wanted & set(missing_hooks(client, each)) for each in settings)
-
-
-def _settings(path: Path) -> Any:
-    try:
-        return json.loads(read_regular(path))
-    except (OSError, ValueError):
-        return None
-
-
-def with_hand_offs(client: Client, launch: Launch, machine: Machine, database: Location | None) -> Launch | None:
-    """The process with our hooks, if they are not installed; None if there is no way to add them for one run: Codex
-    and Gemini CLI read hooks from their files only, and a second option for settings would replace the user's."""
-    from contextstash.clients.install import add_hooks
-    from contextstash.clients.installation import own_command
-    from contextstash_storage.databases import text_of
-
-    if has_hooks(client, machine, NEEDED):
-        return launch
-    program, *arguments = launch.command
-    option = client.run_settings_option
-    if client.hooks is None or option is None or any(each.split("=")[0] == option for each in arguments):
-        return None
-    added: dict[str, Any] = {}
-    # A server's address reaches the hooks by the environment: it may hold a password.
-    named = ("--db", text_of(database.absolute())) if isinstance(database, Path) else ()
-    add_hooks(client, added, own_command(), named)
-    kept = {event: groups for event, groups in added["hooks"].items() if event in NEEDED}
-    return Launch((program, option, json.dumps({"hooks": kept}), *arguments), launch.environment)
 
 
 CONTINUED = ("claude-code", "codex", "gemini")

@@ -257,13 +257,6 @@ LARGER = 1.5
 """Times the window: the next size to try, about the step between the sizes that `advise` compares."""
 
 
-def compactions_of(events: Sequence[Event]) -> list[int]:
-    """The positions in a session at which its client compacted: where its new windows got their hand-offs, or, of a
-    session whose transcript was read, where the summaries are."""
-    given = [event.seq for event in events if event.kind == "handoff"]
-    return given or [event.seq for event in events if event.kind == "compaction"]
-
-
 def rapid_compactions(positions: Sequence[int]) -> int:
     """How many of the compactions, given by the positions of their summaries, came shortly after the one before."""
     return sum(after - before <= RAPID_MESSAGES for before, after in pairwise(sorted(positions)))

@@ -35,4 +35,4 @@ def test_it_recommends_a_window_and_the_command_that_sets_it(costs: dict[int, fl
     advice = WindowAdvice(conversations=1, left_out=0, requests=40, dollars=2.0, tokens_sent=9, windows=windows)
     text = recommendation(advice)
     assert said in text
-    assert ("contextstash run claude --window 100k" in text) == ("100k" in said)
+    assert ("contextstash run --window 100k claude" in text) == ("100k" in said)
