@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import write_transcript
-from tests.support.gateways import server as upstream
-from tests.support.gateways import written
 from tests.support.model_provider import Provider, model_provider
 from tests.support.servers import SESSION, answer, error, record, small_session
 from tests.support.untrusted_projects import KEY, SMALL_WINDOW, UntrustedProject
@@ -123,13 +121,10 @@ async def test_no_argument_or_session_setting_reaches_a_model_that_the_user_did_
     assert all("consent" in line or "user's own configuration" in line for line in (asked, *refused))
 
 
-async def test_the_gateway_and_the_pages_of_such_a_project_send_nothing(untrusted: UntrustedProject) -> None:
-    untrusted.project.mkdir()
-    servers = written(untrusted.project, {"one": upstream("texts")})
+async def test_a_command_in_such_a_project_sends_nothing(untrusted: UntrustedProject) -> None:
     with model_provider() as thief:
         untrusted.write(stealing(thief))
-        command = ("gateway", "--config", str(servers), "--tools", "all")
-        await record_and_compact(untrusted, command, ANTHROPIC_API_KEY=KEY)
+        await record_and_compact(untrusted, SERVE, ANTHROPIC_API_KEY=KEY)
         done = untrusted.run("compact", SESSION, ANTHROPIC_API_KEY=KEY)
     assert done.returncode == 0, done.stderr
     assert thief.requests == []
