@@ -87,6 +87,18 @@ def test_the_first_report_measures_the_declared_parts_and_later_ones_are_counted
     assert estimate(counters.model_copy(update={"declared": more}), SETTINGS, "c")[0] == 1_610
 
 
+def test_what_leaves_the_view_was_larger_or_smaller_than_counted_by_as_much_as_the_whole() -> None:
+    for true, known in ((22_000, True), (19_000, True), (40_000, False)):
+        declared = Declared(system=1, tools=2, system_tokens=400, tools_tokens=600)
+        counters = fold(turn("user", 100), results(19_890)).model_copy(update={"declared": declared})
+        counters = count_message(counters, turn("assistant", 10, prompt=true - 10), 2)
+        pruned = counters.model_copy(update={"parts": {Part.USER: 100, Part.TOOL_RESULTS: 4_890, Part.ASSISTANT: 10}})
+        gone = 15_000 * (true - 1_000) / 20_000 if known else 15_000
+        assert estimate(pruned, SETTINGS, "c")[0] == true - gone
+        undeclared = pruned.model_copy(update={"declared": Declared(), "reported_declared": 0})
+        assert estimate(undeclared, SETTINGS, "c")[0] == true - 15_000
+
+
 def test_a_client_that_sends_its_own_history_has_not_seen_our_edits() -> None:
     counters = fold(turn("user", 10_000), turn("assistant", 10, prompt=12_000))
     pruned = counters.model_copy(update={"parts": {Part.USER: 4_000, Part.ASSISTANT: 10}, "unsent": 6_000})

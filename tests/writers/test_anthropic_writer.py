@@ -6,10 +6,13 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from contextstash.events.state import fold
 from contextstash.events.turns import Turn
+from contextstash.handoff.summary import summary_of
 from contextstash.writers.anthropic import AnthropicSummarizer, digest_output_text
 from contextstash.writers.base import SummaryRequest, WriterFailedError, WriterSettings, WrittenSummary
 from contextstash.writers.writer_fallback import choose, content_key, write_summary
@@ -45,7 +48,8 @@ def long_parts(count: int) -> tuple[Turn, ...]:
 
 
 def request(turns: tuple[Turn, ...] = SESSION, max_tokens: int = 400, **more: object) -> SummaryRequest:
-    return SummaryRequest(turns=turns, max_tokens=max_tokens, count=quarter, **more)  # type: ignore[arg-type]
+    made = partial(summary_of, fold(turns), max_tokens=max_tokens, count=quarter)
+    return SummaryRequest(turns, max_tokens, quarter, made, **more)  # type: ignore[arg-type]
 
 
 def settings(provider: Provider, **more: object) -> WriterSettings:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from contextstash.events.state import fold
+from contextstash.handoff.summary import summary_of
 from contextstash.writers.base import SummaryRequest, WriterSettings
 from contextstash.writers.writer_fallback import choose, write_summary
 from contextstash_storage.errors import BadInputError
@@ -12,7 +14,7 @@ from tests.support.turns import Script, quarter
 
 def request(most: int = 300) -> SummaryRequest:
     turns = Script().user("Fix the fines.").assistant("The fines are fixed now.").turns
-    return SummaryRequest(turns=tuple(turns), max_tokens=most, count=quarter)
+    return SummaryRequest(tuple(turns), most, quarter, lambda: summary_of(fold(turns), max_tokens=most, count=quarter))
 
 
 async def test_auto_uses_the_hosts_text_unchanged() -> None:
@@ -24,15 +26,6 @@ async def test_auto_writes_an_extractive_summary_if_the_host_passed_none() -> No
     written = await write_summary(request(), choose("auto"))
     assert written.strategy == "extractive"
     assert written.text.startswith("## Task\n- Fix the fines.")
-
-
-async def test_the_extractive_summarizer_keeps_within_its_limit_and_includes_an_earlier_summary() -> None:
-    earlier = "The task was to build the library service."
-    whole = SummaryRequest(request().turns, 100, quarter, earlier=earlier)
-    text = (await write_summary(whole, choose("extractive"))).text
-    assert quarter(text) <= 100
-    assert text.startswith("## Task\n- Fix the fines.")
-    assert earlier in text
 
 
 @pytest.mark.parametrize("summary", ["", " \n ", "done"])
@@ -64,9 +57,3 @@ def test_a_strategy_that_cannot_be_used_is_refused_with_what_to_do(strategy: str
 def test_auto_tries_a_model_then_extraction(key: str | None, order: list[str]) -> None:
     writers = choose("auto", settings=WriterSettings(model="m", api_key=key))
     assert [writer.strategy for writer in writers] == order
-
-
-async def test_if_the_earlier_summary_stays_the_new_one_does_not_repeat_it() -> None:
-    turns = tuple(Script().user("Fix the fines.").assistant("The fines are fixed now.").turns)
-    asked = SummaryRequest(turns, 200, quarter, previous="## Task\n- Build the service.", replaces=False)
-    assert "Build the service" not in (await write_summary(asked, choose("extractive"))).text

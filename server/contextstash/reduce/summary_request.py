@@ -10,7 +10,7 @@ from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.handoff.audit import append_pointers, audit_summary
 from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
-from contextstash.handoff.summary import Beside
+from contextstash.handoff.summary import Beside, summary_of
 from contextstash.reduce.session_turns import MAX_READ, OPENING, SessionTurns
 from contextstash.reduce.user_words import keeps_words
 from contextstash.reduce.writer_calls import log_calls, writer_settings
@@ -99,18 +99,24 @@ def summary_request(
     covered = tuple(entry.summary for entry in plan.covered if entry.summary)
     previous = covered or standing_summaries(snapshot.entries)
     beside = Beside.of_turns(shown, words=keeps_words(snapshot.settings))
+    room, count = summary_room(snapshot, plan), snapshot.counter.count
     return SummaryRequest(
         turns=tuple(turns),
         previous="\n\n".join(edit.summary for edit in previous) or None,
         replaces=bool(covered) or snapshot.settings.summaries == "one",
         instructions=instructions,
         prompt=snapshot.settings.summary_prompt,
-        max_tokens=summary_room(snapshot, plan),
-        count=snapshot.counter.count,
-        state=state,
-        since=plan.first_seq,
-        earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
-        beside=replace(beside, texts=[*beside.texts, in_use]),
+        max_tokens=room,
+        count=count,
+        extract=lambda: summary_of(
+            state,
+            since=plan.first_seq,
+            beside=replace(beside, texts=[*beside.texts, in_use]),
+            earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
+            instructions=instructions or "",
+            max_tokens=room,
+            count=count,
+        ),
     )
 
 

@@ -14,9 +14,8 @@ from typing import Any, Literal
 
 from contextstash.messages.cuts import answers_calls
 from contextstash.results import ThinkingChange
-from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.view.view import Entry, thinking_tokens
+from contextstash.view.view import Entry, is_user_block, thinking_tokens
 from contextstash.window.reasoning_binding import CLAUDE, reasoning_binding
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import level_of
@@ -127,7 +126,7 @@ def strips_after_restore(
     if not _binds(snapshot) or not undone:
         return []
     # The user's words stand before all messages, and are undone only with a summary.
-    first = min(_written_at(edit) for edit in undone if not _is_words(edit))
+    first = min(_written_at(edit) for edit in undone if not is_user_block(edit))
     names = _names(undone)
     known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
     return strip_after(snapshot, entries, max(known, default=first) + 1)
@@ -164,10 +163,6 @@ def _names(edits: Sequence[Undone]) -> set[str]:
     """The handles by which strips refer to these edits."""
     archived = {edit.handle for edit in edits if isinstance(edit, Replacement)}
     return archived | {edit.summary_id for edit in edits if isinstance(edit, SummaryEdit)}
-
-
-def _is_words(edit: Undone) -> bool:
-    return isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK)
 
 
 def _written_at(edit: Undone) -> int:

@@ -16,6 +16,10 @@ MAX_RATIO = 2.0
 """Largest ratio of a provider's count to ours, and its inverse the smallest: the families' factors are between 1 and
 1.55, so that more comes from something other than the counter."""
 
+MAX_SHRINK_STEP = 0.15
+"""What leaves the view is taken to be larger or smaller than counted by at most this share. Whole windows of recorded
+sessions differ by less; text that was never recorded makes a report differ by more."""
+
 UNSURE_SHARE = 0.08
 """By how much new messages may be larger than they are counted with another family's vocabulary: the median error of
 new tool results in recorded sessions of Claude Code was 8 %."""
@@ -145,6 +149,16 @@ def booked_late(counters: Counters, usage: Usage, sent: SentRequest, reply: int)
     return reanchored(_with_factor(counters, usage, sent.counted, sent), reported, sent.messages, since=since)
 
 
+def shrink_ratio(counters: Counters, settings: ContextSettings) -> float:
+    """The ratio of true to counted tokens of what leaves the view. The last report included it: it was larger or
+    smaller than counted by about as much as the whole. Whoever declares nothing may send text that was not recorded;
+    then it is 1."""
+    if not settings.anchored or not counters.reported or not counters.reported_declared or counters.reported_view <= 0:
+        return 1.0
+    whole = (counters.reported - counters.reported_declared) / counters.reported_view
+    return whole if abs(whole - 1) <= MAX_SHRINK_STEP else 1.0
+
+
 def estimate(counters: Counters, settings: ContextSettings, counter: str, *, followed: bool = False) -> tuple[int, str]:
     """Tokens of the view, and how they were determined. If a client sends its own history (`followed`), what our edits
     removed from the view since the last report is still in the client's window."""
@@ -154,7 +168,9 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
         undeclared = UNDECLARED if counters.declared.tools is None else ""
         caveat = f"; {UNREPORTED}{undeclared}" if counters.reported is None else ""
         return view + declared + settings.conversation_overhead, f"counted with {counter}{caveat}"
-    since = view - counters.reported_view + declared - counters.reported_declared
+    change = view - counters.reported_view
+    since = round(change * (1.0 if change > 0 else shrink_ratio(counters, settings)))
+    since += declared - counters.reported_declared
     method = (
         f"reported usage ({counters.reported:,} tokens at message {counters.reported_seq})"
         f" {'+' if since >= 0 else '-'} {abs(since):,} counted since with {counter}"

@@ -104,7 +104,12 @@ def _still_shown(digests: list[DigestEdit], edit: DigestEdit | Cover) -> list[Di
     client's new window has none of them."""
     renewed = isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK_WHOLE)
     by_client = isinstance(edit, SummaryEdit) and edit.seq is not None
-    return [each for each in digests if not each.text.startswith(USER_BLOCK)] if renewed or by_client else digests
+    return [each for each in digests if not is_user_block(each)] if renewed or by_client else digests
+
+
+def is_user_block(edit: object) -> bool:
+    """Whether an edit adds a message that holds the user's words."""
+    return isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK)
 
 
 def _inside(inner: Cover, outer: Cover) -> bool:
@@ -209,7 +214,7 @@ class Entry:
     @property
     def is_user_block(self) -> bool:
         """Whether this message was added to hold the user's words."""
-        return self.digest is not None and self.digest.text.startswith(USER_BLOCK)
+        return is_user_block(self.digest)
 
     @property
     def is_user_turn(self) -> bool:

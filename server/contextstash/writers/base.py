@@ -16,9 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from contextstash.events.state import State
 from contextstash.events.turns import Turn
-from contextstash.handoff.summary import ALONE, Beside
 from contextstash_storage.errors import SummarizerError
 from contextstash_storage.records import Usage
 
@@ -52,22 +50,17 @@ class SummaryRequest:
     not, it stays and the new one builds on it. `instructions` are the user's. `prompt` is the name or the text of a
     prompt (see `writers.prompts`). The summary may have `max_tokens` tokens, counted with `count`.
 
-    Without a model it is written from `state`, the session's state after the last of these turns (None if it is to be
-    made of the turns): of what was done from message `since` on, with `earlier`, what somebody else wrote of what was
-    before; `beside` is what the view shows beside it.
+    `extract` writes one without a model, from the state of the session.
     """
 
     turns: tuple[Turn, ...]
     max_tokens: int
     count: Callable[[str], int]
+    extract: Callable[[], str]
     previous: str | None = None
     replaces: bool = True
     instructions: str | None = None
     prompt: str = "handoff"
-    state: State | None = None
-    since: int = 0
-    earlier: str = ""
-    beside: Beside = ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from contextstash.events.state import fold
-from contextstash.handoff.summary import summary_of
 from contextstash.safety.sanitize import encodable
 from contextstash.writers.base import (
     MIN_CHARACTERS,
@@ -64,19 +62,7 @@ class ExtractiveSummarizer:
     strategy, slow = "extractive", False
 
     async def write(self, request: SummaryRequest) -> WrittenSummary:
-        return WrittenSummary(await asyncio.to_thread(_extracted, request), self.strategy)
-
-
-def _extracted(request: SummaryRequest) -> str:
-    return summary_of(
-        fold(request.turns) if request.state is None else request.state,
-        since=request.since,
-        beside=request.beside,
-        earlier=request.earlier,
-        instructions=request.instructions or "",
-        max_tokens=request.max_tokens,
-        count=request.count,
-    )
+        return WrittenSummary(await asyncio.to_thread(request.extract), self.strategy)
 
 
 def choose(
