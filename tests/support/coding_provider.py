@@ -28,7 +28,7 @@ _COMPACTION = (
     "create a structured context checkpoint summary",
     "create a concise checkpoint of the user's request",
 )
-_SHELLS = {"Bash": "command", "bash": "command", "exec_command": "cmd", "shell_command": "command"}
+_SHELLS = {"Bash": "command", "bash": "command", "exec_command": "cmd", "shell_command": "command", "exec": "cmd"}
 """The clients' tools that run a shell command, and their arguments."""
 
 
@@ -89,12 +89,20 @@ class CodingProvider:
             thought = reasoning_after(asked.format, body, number)
         if compacts and "compaction_trigger" in asked.text:  # OpenAI's own compaction, whose item only it can read
             item = {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": "c2VhbGVk"}
+        if call is not None and call[0] == "exec":  # a script, which Codex offers to GPT-6 in place of a shell
+            script = f"const done = await tools.exec_command({json.dumps(call[1])});\ntext(done.output);"
+            item = {"type": "custom_tool_call", "id": f"ctc_{number}", "call_id": f"call_{number:06}"}
+            item |= {"name": "exec", "input": script, "status": "completed"}
         text = "" if call else SUMMARY if compacts else "All done."
         return Said(text, call, thought, number, tokens, item=item)
 
     def _next_call(self, asked: Asked) -> tuple[str, Json] | None:
         """The call of the model's next reply, None if it is done."""
-        tools = {tool.get("name"): tool for tool in asked.body.get("tools") or []}
+        offered = list(asked.body.get("tools") or [])
+        for item in asked.items:
+            if item.get("type") == "additional_tools":
+                offered += [tool for group in item["tools"] for tool in group.get("tools", [group])]
+        tools = {tool.get("name"): tool for tool in offered}
         shell = next((name for name in _SHELLS if name in tools), None)
         if shell is None or asked.compacts:
             return None

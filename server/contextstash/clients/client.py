@@ -129,7 +129,8 @@ class Hooks:
     text. `limits` are the characters of an output by tool, `default_limit` those of any other tool, if the user's
     settings limit no outputs. `preview_limit` are the characters, and bytes, that the client itself shows of an output
     that it keeps in a file. `cut_at_end` are the tools whose lines the client numbers after the hook: a cut in the
-    middle would shift the numbers of all lines behind it.
+    middle would shift the numbers of all lines behind it. `script_ids` is how the ids of calls begin that a script of
+    the model makes: their outputs go to the script, which another text would break.
 
     Hand-offs: `context_limit` are the characters that one hook may add to the window, None if there is no limit.
 
@@ -156,6 +157,7 @@ class Hooks:
     only_manual_is_sure: bool = False
     instructs_summary: bool = False
     read_after: float | None = None
+    script_ids: str | None = None
     # About 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000
     limits: Mapping[str, int] = field(default_factory=dict)

@@ -368,6 +368,8 @@ CLIENTS = (
             mcp_prefix="mcp__",
             text_paths=text_paths,
             replacement=replacement,
+            # In code mode (0.171, GPT-6) a replaced output fails the script that asked for it.
+            script_ids="exec-",
             # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
             context_limit=9_800,
             own_folders=lambda home: [found := sessions_folder(home), found.with_name("archived_sessions")],

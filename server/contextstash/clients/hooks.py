@@ -163,6 +163,8 @@ def _after_tool(client: Client, event: Event) -> dict[str, Any] | None:
     # A page read from the archive is not archived again.
     if not isinstance(tool, str) or (tool.startswith(hooks.mcp_prefix) and OWN_SERVER in tool):
         return None
+    if hooks.script_ids and str(event.get("tool_use_id")).startswith(hooks.script_ids):
+        return None
     texts = {path: text for path in hooks.text_paths(tool, response) if (text := _text_at(response, path))}
     longest = max(map(len, texts.values()), default=0)
     if longest <= MIN_LIMIT or (longest <= hooks.limit(tool) and not _is_configured(client)):

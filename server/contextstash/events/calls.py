@@ -167,7 +167,7 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
     return sorted(done, key=lambda call: call.seq)
 
 
-_WAITS = re.compile(r'"(?:session_id|bash_id|task_id|shell_id)"\s*:\s*"?(\w{1,40})')
+_WAITS = re.compile(r'"(?:session_id|bash_id|task_id|shell_id|cell_id)"\s*:\s*"?(\w{1,40})')
 _TYPES = re.compile(r'"chars"\s*:\s*"(?!")')
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contextstash.messages import code_mode
 from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
 from contextstash.messages.parts import (
     Piece,
@@ -34,9 +35,12 @@ _ROLES: dict[str, Role] = {
 }
 APPROVAL_REQUEST = "mcp_approval_request"
 APPROVAL_RESPONSE = "mcp_approval_response"
+ADDED_TOOLS = "additional_tools"
+"""An item with the role `developer` that offers further tools, which keeps its place."""
+
 _OTHER_TYPES = frozenset(
     "reasoning tool_search_output item_reference compaction context_compaction compaction_summary mcp_list_tools"
-    f" {APPROVAL_REQUEST} {APPROVAL_RESPONSE}".split()
+    f" {ADDED_TOOLS} {APPROVAL_REQUEST} {APPROVAL_RESPONSE}".split()
 )
 _CALLS_WITH_ID = (APPROVAL_REQUEST, "computer_call", "local_shell_call")
 """Calls that the client answers by their id, or that may not be sent without one."""
@@ -73,7 +77,7 @@ class OpenAIResponsesFormat(Format):
         kind = item_type(native)
         if kind == "message":
             return _matches_message(native)
-        if "role" in native:
+        if "role" in native and kind != ADDED_TOOLS:
             return 0.0
         return 1.0 if kind in _OTHER_TYPES or kind.endswith(("_call", "_call_output")) else 0.0
 
@@ -87,6 +91,8 @@ class OpenAIResponsesFormat(Format):
             pieces = _read_parts(native.get("content"), "content")
         elif kind == "reasoning":
             role, pieces = "assistant", [piece("thinking", _reasoning_text(native))]
+        elif kind == ADDED_TOOLS:
+            role, pieces = "system", [opaque(native)]
         else:
             role, pieces = "tool" if _is_input(native, kind) else "assistant", _read_item(native, kind)
         return reading(native, role, pieces, group=native.get("response_id"))
@@ -192,7 +198,7 @@ def _is_input(item: Item, kind: str) -> bool:
     """Whether the item comes from the client, not from the model."""
     if kind == "message":
         return item.get("role") != "assistant"
-    return kind.endswith("_output") or kind == APPROVAL_RESPONSE
+    return kind.endswith("_output") or kind in (APPROVAL_RESPONSE, ADDED_TOOLS)
 
 
 def _output_type(call_type: str) -> str:
@@ -315,6 +321,9 @@ def _read_call(native: Item, kind: str) -> Piece:
     tool = name_of(name) or kind.removesuffix("_call")
     if isinstance(namespace, str) and isinstance(name, str):
         tool = namespace + name
+    if kind == "custom_tool_call" and tool == code_mode.TOOL and isinstance(script := native.get("input"), str):
+        tool, argument = code_mode.scripted_call(script) or (tool, script)
+        return call_piece(call_id, tool, argument)
     for key in ("arguments", "input", "action", "operation", "actions"):
         if native.get(key) is not None and (call_id or key == "action"):
             return call_piece(call_id, tool, native[key])

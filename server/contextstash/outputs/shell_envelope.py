@@ -26,10 +26,12 @@ class Printed:
 _CHUNK_HEADER = re.compile(
     r"\A(?:(?:Command|Chunk ID|Wall time|Process exited with code|Process running with session ID"
     r"|Original token count|Total output lines|Exit code|Output):[^\n]*\n"
-    r"|Process (?:exited with code|running with session ID) [^\n]*\n|\n)+"
+    r"|Process (?:exited with code|running with session ID) [^\n]*\n"
+    r"|Script (?:completed|failed|running with \w+ ID \d+)\n|Wall time [\d.]+ seconds\n|\n)+"
 )
 _EXITED = re.compile(r"(?:exited with code|Exit code:?) (-?\d{1,5})")
-_RUNNING = re.compile(r"^Process running with session ID (\d{1,12})$", re.MULTILINE)
+_RUNNING = re.compile(r"^(?:Process|Script) running with (?:session|cell) ID (\d{1,12})$", re.MULTILINE)
+_SCRIPT_FAILED = "Script failed\n"
 _BACKGROUND = re.compile(r"\ACommand running in background with ID: (\w{1,40})")
 """How Codex and Claude Code say that a command goes on."""
 
@@ -68,7 +70,8 @@ def unwrap(text: str) -> Printed:
         code = _EXITED.search(header.group())
         running = _RUNNING.search(header.group())
         process = running.group(1) if running else ""
-        return Printed(text[header.end() :], int(code.group(1)) if code else None, process)
+        exit_code = int(code.group(1)) if code else 1 if text.startswith(_SCRIPT_FAILED) else None
+        return Printed(text[header.end() :], exit_code, process)
     background = _BACKGROUND.match(text)
     return Printed(text, process=background.group(1) if background else "")
 

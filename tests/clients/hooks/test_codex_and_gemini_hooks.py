@@ -107,6 +107,11 @@ def test_what_is_short_ours_an_error_or_no_text_is_left_alone(
     assert fire(contextstash, client, event, tool_name=tool, tool_input={}, tool_response=response) is None
 
 
+def test_an_output_that_a_script_of_codex_asked_for_goes_to_the_script(contextstash: CommandLine) -> None:
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_use_id": "exec-9d411b2e"}
+    assert fire(contextstash, "codex", "PostToolUse", **call, tool_response=LARGE) is None
+
+
 TOLD = [f"Step {number}: the port must stay 5433 in config/db_{number}.toml." for number in range(30)]
 
 

@@ -1,0 +1,96 @@
+"""Codex's code mode: a script that calls one tool is read as a call of that tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from contextstash.events.calls import calls_of
+from contextstash.events.files import file_uses
+from contextstash.events.kinds import FileUse
+from contextstash.messages.code_mode import scripted_call
+from contextstash.messages.detection import detect_format
+from contextstash.messages.openai_responses import OpenAIResponsesFormat
+from contextstash.outputs.own_tools import is_own_call
+from tests.support.turns import Script
+
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-price\n+`price`\n*** End Patch"
+
+
+@pytest.mark.parametrize(
+    ("script", "call"),
+    [
+        (
+            'const r = await tools.exec_command({cmd: "cat a.py", workdir: "/src", tty: true, prefix_rule: ["cat"]});\n'
+            "text(r.output);",
+            ("exec_command", {"cmd": "cat a.py", "workdir": "/src"}),
+        ),
+        (
+            "const cmd = 'echo \\'a\\'\\n\\x41\\u{e9}';\ntext(await tools.exec_command({cmd, \"workdir\": '/src',}))",
+            ("exec_command", {"cmd": "echo 'a'\nAé", "workdir": "/src"}),
+        ),
+        (
+            "text(await tools.apply_patch(`" + PATCH.replace("`", "\\`") + "`));",
+            ("apply_patch", PATCH),
+        ),
+        (
+            "const patch = String.raw`a\\n`;\nawait tools.apply_patch(patch)",
+            ("apply_patch", "a\\n"),
+        ),
+        (
+            'tools.write_stdin({session_id: 16678, chars: ""})',
+            ("write_stdin", {"session_id": "16678", "chars": ""}),
+        ),
+        # What the tool was given is not known, or several were called.
+        ("for (const f of files) text(await tools.exec_command({cmd: 'cat ' + f}))", None),
+        ("for (const f of files) text(await tools.exec_command({cmd: `cat ${f}`}))", None),
+        ("await Promise.all([tools.exec_command({cmd: 'ls'}), tools.exec_command({cmd: 'pwd'})])", None),
+        ("tools.get_goal({})", None),
+        ("text('tools')", None),
+    ],
+)
+def test_the_one_call_of_a_script_is_read(script: str, call: tuple[str, object] | None) -> None:
+    assert scripted_call(script) == call
+
+
+def exec_item(script: str) -> dict[str, object]:
+    return {"type": "custom_tool_call", "call_id": "c1", "name": "exec", "input": script}
+
+
+def test_a_search_by_a_script_is_ours() -> None:
+    read = OpenAIResponsesFormat().read(exec_item('text(await tools.mcp__contextstash__search_history({query: "f"}))'))
+    [block] = read.blocks
+    assert is_own_call(block.tool, block.argument)
+    assert block.argument == "f"
+
+
+def test_other_scripts_stay_calls_of_exec() -> None:
+    [block] = OpenAIResponsesFormat().read(exec_item("text(1 + 1)")).blocks
+    assert (block.tool, block.argument) == ("exec", "text(1 + 1)")
+
+
+def test_what_a_script_printed_is_the_output_of_its_call() -> None:
+    output = "Script completed\nWall time 0.3 seconds\nOutput:\n\nprice = 3\n"
+    [call] = calls_of(Script().call("exec_command", {"cmd": "cat a.py"}, output).turns)
+    assert call.output is not None
+    assert call.output.text == "price = 3\n"
+    assert file_uses(call) == [FileUse("a.py", "read")]
+
+
+def test_a_script_that_failed_is_a_call_that_failed() -> None:
+    output = "Script failed\nWall time 0.3 seconds\nOutput:\n\nScript error:\nExit code: 124\n"
+    [call] = calls_of(Script().call("exec_command", {"cmd": "make"}, output).turns)
+    assert call.failed
+
+
+def test_a_wait_for_a_script_belongs_to_what_it_ran() -> None:
+    script = Script().call(
+        "exec_command", {"cmd": "make test"}, "Script running with cell ID 14\nWall time 10 seconds\n"
+    )
+    script.call("wait", {"cell_id": "14"}, "Script completed\nWall time 9.1 seconds\nOutput:\n\n12 passed\n")
+    assert [call.command for call in calls_of(script.turns)] == ["make test", "make test"]
+
+
+def test_tools_in_the_input_are_no_words_of_the_model() -> None:
+    item = {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "exec"}]}
+    assert OpenAIResponsesFormat().read(item).role == "system"
+    assert detect_format([item]) == "openai-responses"
