@@ -43,44 +43,23 @@ def test_a_quiet_commit_is_told_by_its_message(command: str) -> None:
     assert done_in(bash(Script().user("Commit."), command, "")) == ["(2) committed: Read the fines once"]
 
 
-def git_in(script: Script) -> list[str]:
+def commit_in(script: Script) -> list[str]:
     text = extract_summary(script.turns, max_tokens=2_000, count=quarter)
-    return [line for line in read_summary(text).get(Section.STATE, []) if line.startswith("Git: ")]
+    return [line for line in read_summary(text).get(Section.STATE, []) if line.startswith("Last commit ")]
 
 
-def test_the_branch_and_what_was_changed_since_the_last_commit_are_told() -> None:
+def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None:
     script = bash(Script().user("Fix it."), "git status", "On branch fines\nnothing to commit, working tree clean")
-    assert git_in(script) == ["Git: on branch `fines`"]
-    edit = {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}
-    script.call("Edit", edit, "done")
-    assert git_in(script) == ["Git: on branch `fines` (changed in this session: a.py)"]
+    assert commit_in(script) == []
     bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
-    assert git_in(script) == ["Git: on branch `fines`, last commit 1a2b3c4 at message 6"]
-    script.call("Edit", edit, "done")
-    bash(script, "git status -sb", "## fines...origin/fines [ahead 1]\n M a.py")
-    assert git_in(script) == ["Git: on branch `fines`, last commit 1a2b3c4 at message 6 (changed since: a.py)"]
-    bash(script, "git checkout -b loans", "Switched to a new branch 'loans'")
-    assert git_in(script)[0].startswith("Git: on branch `loans`, last commit 1a2b3c4")
-    bash(script, "git checkout -q -b claims && git commit -qam 'Fix it'", "")
-    assert git_in(script) == ["Git: on branch `claims`, last commit at message 14"]
+    assert commit_in(script) == ["Last commit in this session: 1a2b3c4 on fines, message 4"]
+    script.call("Edit", {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}, "done")
+    assert commit_in(script) == ["Last commit in this session: 1a2b3c4 on fines, message 4 (changed since: a.py)"]
     bash(script, "git checkout -- a.py", "")
-    bash(script, "git checkout HEAD~1 -- a.py", "")
-    bash(script, "git checkout a.py", "Updated 1 path from the index")
-    bash(script, "git status --short && cat notes.md", " M a.py\n## Todo")
-    assert git_in(script) == ["Git: on branch `claims`, last commit at message 14"]
-    bash(script, "git checkout -q main", "")
-    assert git_in(script) == ["Git: last commit at message 14"]
-
-
-def test_a_commit_is_not_told_as_the_last_one_after_a_merge_and_a_push_names_the_last_one() -> None:
-    script = bash(Script().user("Fix it."), "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
-    bash(script, "git push", "To github.com:city/fines\n   0a0b0c0..1a2b3c4  fines -> fines")
-    bash(script, "git pull", "Already up to date.")
-    assert git_in(script) == ["Git: on branch `fines`, last commit 1a2b3c4 at message 2"]
-    bash(script, "git merge origin/main --no-edit", "Merge made by the 'ort' strategy.")
-    assert git_in(script) == ["Git: on branch `fines`"]
-    bash(script, "git push", "To github.com:city/fines\n   1a2b3c4..5d6e7f8  fines -> fines")
-    assert git_in(script) == ["Git: on branch `fines`, last commit 5d6e7f8, pushed at message 10"]
+    assert commit_in(script) == ["Last commit in this session: 1a2b3c4 on fines, message 4"]
+    bash(script, "git commit -q --amend --no-edit", "")
+    assert commit_in(script) == ["Last commit in this session: message 10"]
+    assert done_in(script) == ["(10) committed: Fix it"]
 
 
 def test_an_amended_commit_takes_the_place_of_the_one_before() -> None:

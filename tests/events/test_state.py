@@ -209,12 +209,3 @@ def test_a_request_that_adds_something_questions_nothing(reply: str) -> None:
     script = Script().user("Why does it fail?").assistant("The cache of the index is stale.").user(reply)
     script.assistant("On it.").call("Bash", {"command": "ls"}, "a.py")
     assert "questioned" not in "\n".join(sections_of(script)[Section.DONE])
-
-
-def test_git_in_another_repository_says_nothing_of_this_one() -> None:
-    script = Script().user("Compare them.")
-    for name in ("a", "b"):
-        script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "1\tx").call("Grep", {}, f"src/{name}.py:1:x")
-    run(script, "cd ../other && git status", "On branch theirs\nnothing to commit, working tree clean")
-    run(script, "cd /srv/other && git status", "On branch theirs\nnothing to commit, working tree clean")
-    assert fold(script.turns).git is None

@@ -512,11 +512,11 @@ def test_what_is_in_progress_has_room_beside_a_long_plan() -> None:
     assert summary_of(script, most=300)[Section.OPEN][-1] == "In progress: Fix all of them."
 
 
-def test_branch_and_the_run_that_passed_have_room_before_the_newest_calls() -> None:
-    script = Script().user("Fix it.").call("Bash", {"command": "git status"}, "On branch fines\nnothing to commit")
+def test_the_last_commit_and_the_run_that_passed_have_room_before_the_newest_calls() -> None:
+    script = Script().user("Fix it.").call("Bash", {"command": "git commit"}, "[fines 1a2b3c4] Fix it")
     script.call("Bash", {"command": "pytest -q"}, PASSING)
     for number in range(20):
         script.call("Read", {"file_path": f"/srv/a/long/path/of/part_{number}.py"}, "1\tx = 1\n" * 30)
     state = summary_of(script, most=250)[Section.STATE]
-    assert state[0].startswith("Git: on branch `fines`")
+    assert state[0] == "Last commit in this session: 1a2b3c4 on fines, message 2"
     assert state[1] == "Tests passed at message 4: `pytest -q`: 4 passed"

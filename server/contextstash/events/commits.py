@@ -33,11 +33,6 @@ _PUSH = re.compile(r"\bgit\b[^\n;&|]{0,80}? push\b(?![^\n]{0,200}--dry-run)")
 _PUSHED = re.compile(
     r"^ *[*+ -]? *(?:\[new branch\]|[0-9a-f]{7,40}\.\.\.?[0-9a-f]{7,40}) +(\S+) -> (\S+)", re.MULTILINE
 )
-_PUSHED_HEAD = re.compile(r"^ *[+ ]? *[0-9a-f]{7,40}\.\.\.?([0-9a-f]{7,40}) +(\S+) -> ", re.MULTILINE)
-_MOVES = re.compile(
-    r"\bgit (?:-[cC] \S+ )*(?:(?:merge|pull|rebase|cherry-pick|revert|am)\b(?!-)|reset\b[^\n;&|]{0,80}(?:--\w|[~^]))"
-)
-"""What makes another commit the last one, and does not always say which."""
 
 _OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
 _ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
@@ -47,64 +42,10 @@ _TITLE = re.compile(r"--title[ =]([\"'])(.+?)(?<!\\)\1")
 @dataclass(frozen=True, slots=True)
 class Committed:
     """The agent made a commit, pushed one, or opened a pull request. `amends` is whether it replaced the commit
-    before."""
+    before, whose message it may have kept."""
 
     text: str
     amends: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """The branch on which a call left the session, empty if it does not say it; `clean` is whether Git said that
-    nothing is uncommitted."""
-
-    name: str
-    clean: bool = False
-
-
-_BRANCH = re.compile(
-    r"^(?:On branch |(?P<short>## )(?!HEAD|No commits)|Switched to (?:a new )?branch ')(?P<name>[\w./@+-]+?)"
-    r"(?:\.\.\.[^\n]*|'| \[[^\n]*)?$",
-    re.MULTILINE,
-)
-_SHORT_STATUS = re.compile(r"\bgit (?:-C \S+ )?status [^\n;&|]*(?:-\w*b|--branch)")
-"""Prints the branch as a heading of Markdown looks."""
-
-_SWITCHES = re.compile(r"\bgit (?:-C \S+ )?(?:checkout|switch)(?! (?:-\S+ )*--(?: |$))(?P<rest>[^\n;&|]{0,200})")
-_RESTORED = re.compile(r"^Updated \d+ paths? from ", re.MULTILINE)
-_NEW_BRANCH = re.compile(r" (?:-[bBcC]|--create|--orphan) ['\"]?(?P<name>[\w./@+-]+)")
-
-
-def branch_of(call: Call) -> Branch | None:
-    """What a call of Git says of the branch; None if nothing."""
-    command = (call.command or "")[:MAX_COMMAND]
-    if call.output is None or call.refused or "git " not in command:
-        return None
-    text = call.output.text[:MAX_COMMAND]
-    printed = [branch for branch, _, _ in _COMMITTED.findall(text)] if _COMMIT.search(command) else []
-    short = _SHORT_STATUS.search(command)
-    if found := printed or [each["name"] for each in _BRANCH.finditer(text) if short or not each["short"]]:
-        return Branch(found[-1], clean="working tree clean" in text)
-    switched = None if call.failed else next(reversed([*_SWITCHES.finditer(command)]), None)
-    if switched is None or " -- " in switched["rest"] or _RESTORED.search(text):
-        return None
-    new = _NEW_BRANCH.search(switched["rest"])
-    return Branch(new["name"] if new else "")
-
-
-def last_after(call: Call, branch: str) -> str | None:
-    """The last commit of the branch after a call that pushed it, empty after one that made another commit the last one
-    without saying which, None after any other."""
-    command = (call.command or "")[:MAX_COMMAND]
-    if call.output is None or call.refused or call.failed:
-        return None
-    text = call.output.text[:MAX_COMMAND]
-    pushed: list[tuple[str, str]] = _PUSHED_HEAD.findall(text) if _PUSH.search(command) else []
-    if heads := [head for head, name in pushed if name in (branch, "HEAD") or not branch]:
-        return heads[-1]
-    moves, commits = ([each.start() for each in found.finditer(command)] for found in (_MOVES, _COMMIT))
-    moved = moves and moves[-1] > max(commits, default=-1)
-    return "" if moved and "up to date" not in text and "up-to-date" not in text else None
 
 
 def commits_of(call: Call) -> Iterator[Committed]:
@@ -129,6 +70,9 @@ def _commits(call: Call, command: str, output: str) -> Iterator[Committed]:
         yield Committed(f"{COMMITTED} {commit} on {branch}: {one_line(said, MAX_SUBJECT)}", amends)
     # Of a commit that was refused, or that a hook stopped, something else is printed; some formats have no flag for it.
     quiet = not output.strip() or (_QUIET.search(command) and not is_refusal(output.strip()))
-    found = _MESSAGE.search(command) if quiet and not printed and not call.failed else None
-    if found and (subject := (found["document"] or found["quoted"] or "").strip().partition("\n")[0]):
+    if not quiet or printed or call.failed:
+        return
+    found = _MESSAGE.search(command)
+    subject = (found["document"] or found["quoted"] or "").strip().partition("\n")[0] if found else ""
+    if subject or amends:
         yield Committed(f"{COMMITTED}: {one_line(subject, MAX_SUBJECT)}", amends)

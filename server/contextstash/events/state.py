@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from contextstash.events.call_lines import call_line, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, MADE, Committed, branch_of, commits_of, last_after
+from contextstash.events.commits import COMMITTED, MADE, Committed, commits_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import Asked, FileUse, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
@@ -134,8 +134,8 @@ class State:
     `open` those requests on which the agent has not ended its turn, `interrupted` those of them on which the user
     stopped the work, `decision` the newest decision if no request follows it, and `skill` the one that the agent
     carries out. `failed` are the runs that failed last, by their programs, `passed` the test runs that passed when last
-    run, by their commands. `git` is the last commit, or else what Git said first; its `line` is the branch, if that is
-    known. `calls` are the newest calls. `quoted` counts the quoted wordings and the numbers that the agent wrote.
+    run, by their commands. `commit` is the newest one that a call of the session made. `calls` are the newest calls.
+    `quoted` counts the quoted wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -154,7 +154,7 @@ class State:
     plan: Plan = field(default_factory=Plan)
     failed: dict[str, Run] = field(default_factory=dict)
     passed: dict[str, Run] = field(default_factory=dict)
-    git: Run | None = None
+    commit: Run | None = None
     calls: list[Told] = field(default_factory=list)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
@@ -304,13 +304,8 @@ class _Fold:
             state.decided.append(decision)
             words = state.asked and state.asked[-1].seq == call.seq  # behind a refusal, in the same message
             state.ended, state.decision = False, None if words else decision
-        elsewhere = "git " in (call.command or "") and self._is_elsewhere(call.folder)
-        if not elsewhere:
-            self._branch(call)
         for commit in commits_of(call):
             self._committed(call.seq, commit)
-        if not elsewhere:
-            self._last_commit(call)
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
@@ -335,31 +330,6 @@ class _Fold:
             passed = f"{call.tests.passed} passed" if call.tests.passed else ""
             state.passed[call_line(call)] = Run(call.seq, call_line(call), passed)
 
-    def _is_elsewhere(self, folder: str) -> bool:
-        """Whether a command ran in a folder outside the one in which the session works, such as another repository."""
-        works = self.state.folder
-        return folder.startswith("..") or bool(works and folder[:1] == "/" and not f"{folder}/".startswith(works))
-
-    def _branch(self, call: Call) -> None:
-        state, found = self.state, branch_of(call)
-        if found is None:
-            return
-        if state.git is None:
-            names = [path.rpartition("/")[2] for path in state.changed]
-            state.git = Run(call.seq, "", "", names[-1 - MAX_SINCE :])
-        state.git.line = found.name
-        if found.clean:
-            state.git.since = []
-
-    def _last_commit(self, call: Call) -> None:
-        """After a merge, for example, the last commit is another one; a push names it."""
-        git = self.state.git
-        last = last_after(call, git.line) if git else None
-        if git is None or last is None or (last and last[:7] in git.told) or (last and "commit at" in git.told):
-            return
-        git.told = f"last commit {last}, pushed at message {call.seq}" if last else ""
-        git.since = [] if last else git.since
-
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
         # A file named "**User:**", which a command may write, would be told as a line in which the user speaks.
@@ -373,20 +343,20 @@ class _Fold:
         state.files[path] = file
         if use.changes and not use.staged:
             name = path.rpartition("/")[2]
-            for run in [*state.failed.values(), *state.passed.values(), *filter(None, [state.git])]:
+            for run in [*state.failed.values(), *state.passed.values(), *filter(None, [state.commit])]:
                 others = [each for each in run.since if each != name][-MAX_SINCE:]
-                run.since = others if file.put_back and run is state.git else [*others, name]
+                run.since = others if file.put_back and run is state.commit else [*others, name]
 
     def _committed(self, seq: int, commit: Committed) -> None:
-        done = self.state.done
+        done, text = self.state.done, commit.text
         last = next((each for each in reversed(done) if each.text.startswith(COMMITTED)), None)
         if commit.amends and last is not None:
             done.remove(last)
-        done.append(Told(seq, commit.text))
-        if commit.text.startswith(COMMITTED):
-            made = commit.text.removeprefix(COMMITTED).partition(":")[0].split()[:1]  # its number, unless Git was quiet
-            branch = self.state.git.line if self.state.git else ""
-            self.state.git = Run(seq, branch, " ".join(["last commit", *made, f"at message {seq}"]))
+            made, _, subject = text.partition(": ")
+            text = f"{made}: {subject or last.text.partition(': ')[2]}"
+        done.append(Told(seq, text))
+        if text.startswith(COMMITTED):  # its number and branch, unless Git was quiet
+            self.state.commit = Run(seq, "", text.removeprefix(COMMITTED).partition(":")[0].strip())
 
 
 def _line(call: Call, uses: list[FileUse]) -> str:

@@ -329,7 +329,7 @@ class _Writer:
         """What the assistant said last, branch and test run, and the newest calls with what came of them."""
         state = self._state
         known = [
-            *([_git(state.git)] if state.git and (state.git.line or state.git.told) else []),
+            *([_commit(state.commit)] if state.commit else []),
             *map(_passed, [*state.passed.values()][-1:]),
         ]
         bound = max(room // 3, MIN_CALL)
@@ -393,10 +393,8 @@ def _passed(run: Run) -> str:
     return f"Tests passed at message {run.seq}: {run.line.removeprefix('ran ')}{told}{_since(run.since)}"
 
 
-def _git(run: Run) -> str:
-    branch = f"on branch `{run.line}`" if run.line else ""
-    since = _since(run.since, "changed since" if run.told else "changed in this session")
-    return f"Git: {', '.join(filter(None, (branch, run.told)))}{since}"
+def _commit(run: Run) -> str:
+    return f"Last commit in this session: {f'{run.told}, ' if run.told else ''}message {run.seq}{_since(run.since)}"
 
 
 def _numbered(told: Told) -> str:
@@ -407,9 +405,9 @@ def _long_words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii())
 
 
-def _since(names: Sequence[str], changed: str = "changed since") -> str:
+def _since(names: Sequence[str]) -> str:
     among = ", among others" if len(names) > MAX_SINCE else ""
-    return f" ({changed}{among}: {', '.join(names[-MAX_SINCE:])})" if names else ""
+    return f" (changed since{among}: {', '.join(names[-MAX_SINCE:])})" if names else ""
 
 
 def _command_text(request: Asked) -> str:
