@@ -94,31 +94,3 @@ def test_a_value_that_the_user_has_changed_since_stays(contextstash: CommandLine
     path.write_text(path.read_text().replace("133000", "500000"))
     contextstash.run("uninstall", "claude-code", "--yes")
     assert json.loads(path.read_text()) == {"autoCompactWindow": 500_000}
-
-
-def test_a_model_with_a_window_of_its_own_gets_it_too_and_uninstall_sets_back_both(contextstash: CommandLine) -> None:
-    path = contextstash.folder / ".claude" / "settings.json"
-    path.parent.mkdir()
-    before = {"autoCompactWindow": 400_000, "modelSettings": {"opus": {"autoCompactWindow": 500_000}, "haiku": {}}}
-    path.write_text(written := json.dumps(before))
-    for size in ("100k", "120k"):
-        assert contextstash.run("install", "claude-code", "--window", size, "--yes").returncode == 0
-    installed = json.loads(path.read_text())
-    assert installed["autoCompactWindow"] == 153_000
-    assert installed["modelSettings"] == {"opus": {"autoCompactWindow": 153_000}, "haiku": {}}
-    assert contextstash.run("uninstall", "claude-code", "--yes").returncode == 0
-    assert path.read_text() == written
-
-
-def test_uninstall_keeps_what_the_user_changed_since_and_sets_back_the_models(contextstash: CommandLine) -> None:
-    path = contextstash.folder / ".claude" / "settings.json"
-    path.parent.mkdir()
-    of_models = {"opus": {"autoCompactWindow": 500_000}, "haiku": {"autoCompactWindow": 150_000}}
-    path.write_text(json.dumps({"modelSettings": of_models}))
-    assert contextstash.run("install", "claude-code", "--window", "120k", "--yes").returncode == 0
-    changed = json.loads(path.read_text())
-    changed["modelSettings"]["haiku"]["autoCompactWindow"] = 180_000
-    path.write_text(json.dumps(changed))
-    assert contextstash.run("uninstall", "claude-code", "--yes").returncode == 0
-    of_models["haiku"]["autoCompactWindow"] = 180_000
-    assert json.loads(path.read_text()) == {"modelSettings": of_models}

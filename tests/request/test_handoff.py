@@ -35,9 +35,9 @@ def client(tmp_path: Path, stash: Stash) -> ClientTranscript:
     return ClientTranscript(tmp_path, stash)
 
 
-async def handed_off(stash: Stash, client: ClientTranscript, *, resumed: bool = False) -> str:
+async def handed_off(stash: Stash, client: ClientTranscript) -> str:
     """The hand-off at the start of a window; empty if there is none."""
-    return await stash.hand_off(await client.read(), resumed=resumed) or ""
+    return await stash.hand_off(await client.read()) or ""
 
 
 async def test_the_whole_session_is_handed_off_also_its_end(stash: Stash, client: ClientTranscript) -> None:
@@ -92,25 +92,13 @@ async def test_the_task_is_still_handed_off_after_a_second_compaction(stash: Sta
 async def test_a_window_is_handed_off_once(stash: Stash, client: ClientTranscript) -> None:
     client.write("user", PROMPT)
     client.say("Working on it.")
-    assert not await handed_off(stash, client, resumed=True)  # the client resumes with its whole history
     client.compact()
     assert await handed_off(stash, client)
     assert not await handed_off(stash, client)  # a hook that is installed twice
     client.say("Going on.")
-    assert not await handed_off(stash, client, resumed=True)  # the window holds its hand-off
     client.compact()
     assert await handed_off(stash, client)
     assert [event.kind for event in await stash.read_events(SESSION)].count("handoff") == 2
-
-
-async def test_a_session_compacted_before_our_hooks_were_installed_is_handed_off_when_it_is_resumed(
-    stash: Stash, client: ClientTranscript
-) -> None:
-    client.write("user", PROMPT)
-    client.say("Working on it.")
-    client.compact()
-    assert PROMPT in await handed_off(stash, client, resumed=True)
-    assert not await handed_off(stash, client, resumed=True)
 
 
 async def test_a_cleared_session_is_handed_off_to_each_new_one_once(stash: Stash, client: ClientTranscript) -> None:

@@ -93,9 +93,9 @@ class SectionedGroup(click.Group):
 
 def _print_version(context: click.Context, _: click.Parameter, given: bool) -> None:
     if given:
-        from contextstash.clients.installation import this_installation
+        from contextstash.clients.installation import described
 
-        click.echo(f"contextstash {__version__}\nfrom {this_installation().described}")
+        click.echo(f"contextstash {__version__}\nfrom {described()}")
         context.exit()
 
 

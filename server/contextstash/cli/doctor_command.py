@@ -87,12 +87,10 @@ def _safely(what: str, check: Callable[[Location | None], Findings], database: L
 
 
 def _program(_: Location | None) -> Findings:
-    """The version, where it is from, and the commands that upgrade it. Nothing is downloaded to find that out."""
-    from contextstash.clients.installation import this_installation
+    """The version, and where it is from."""
+    from contextstash.clients.installation import described
 
-    installation = this_installation()
-    advice = f"To upgrade: {' && '.join(installation.upgrade)}" if installation.upgrade else ""
-    yield Finding("program", "ok", f"{__version__}, {installation.described}", advice)
+    yield Finding("program", "ok", f"{__version__}, {described()}")
 
 
 def _database(location: Location | None) -> Findings:
@@ -201,10 +199,6 @@ def _clients(_: Location | None = None) -> Findings:
     for client in clients():
         if client.has_plugin(machine):
             installed += 1
-            if client.bundle and (gone := client.bundle.gone(machine)):
-                advice = f"contextstash uninstall {client.name}; contextstash install {client.name}"
-                yield Finding(f"{client.name} (plugin)", "wrong", f"its folder {gone} is gone: nothing loads", advice)
-                continue
             off = client.bundle.off(machine) if client.bundle else None
             says = (
                 "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"

@@ -110,7 +110,7 @@ def run(
     proxied = launched.proxied
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream(os.environ))
-    configured = _is_configured(launched, arguments)
+    configured = _is_configured(launched)
     options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
     opener = StashOpener(db, settings_from(preset, given))
     served = ServedProxy(address, options, replace(opener, serves=True), secret=secrets.token_urlsafe(SECRET_BYTES))
@@ -154,12 +154,12 @@ def _log_file(db: Location | None) -> TextIO:
         raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
 
 
-def _is_configured(launched: Client, arguments: tuple[str, ...]) -> bool:
+def _is_configured(launched: Client) -> bool:
     """Whether the client has our server; says so if it has not: without the retrieval tool nothing is pruned."""
     from contextstash.clients.client import Machine
     from contextstash.clients.launch import is_configured
 
-    found = is_configured(launched, arguments, Machine.this())
+    found = is_configured(launched, Machine.this())
     if not found:
         command = f"contextstash install {launched.name}"
         click.echo(f"contextstash: not installed in this client, so nothing is pruned. Run first: {command}", err=True)
@@ -320,6 +320,6 @@ def _note_if_not_installed(client: Client) -> None:
     from contextstash.clients.client import Machine
     from contextstash.clients.launch import is_configured
 
-    if not is_configured(client, (), Machine.this()):
+    if not is_configured(client, Machine.this()):
         command = f"contextstash install {client.name}"
         click.echo(f"{client.name} cannot search the old session yet. To give it the tools: {command}", err=True)

@@ -12,7 +12,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,6 @@ from contextstash.clients.client import (
     below,
     typed,
 )
-from contextstash.clients.projects import project_of
 
 if TYPE_CHECKING:
     from contextstash.clients.transcripts import Reader
@@ -47,28 +46,17 @@ def _reader() -> Reader:
     return READER
 
 
-MAX_NAME_LENGTH = 200
-"""Characters of the name of a project's folder; Claude Code cuts a longer name there and appends a hash."""
-
-
 def projects_folder(home: Path) -> Path:
     """The folder in which Claude Code keeps its transcripts."""
     configured = os.environ.get("CLAUDE_CONFIG_DIR")
     return (Path(configured) if configured else home / ".claude") / "projects"
 
 
-def _project_folders(path: str, projects: Path) -> Iterator[Path]:
-    """The folders that may hold the transcripts of a project. Claude Code names the folder after the project's path:
-    each UTF-16 unit that is not an ASCII letter or digit becomes a hyphen, and a long name is cut and gets a hash. The
-    hash depends on what Claude Code runs on, so any hash is accepted if the transcripts there name the project."""
-    name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
-    if len(name) <= MAX_NAME_LENGTH:
-        yield projects / name
-        return
-    for folder in projects.glob(f"{name[:MAX_NAME_LENGTH]}-*"):
-        cwd = project_of(str(newest_transcript(folder))) or ""
-        if cwd == path or cwd.startswith(f"{path}/"):
-            yield folder
+def _project_folder(path: str, projects: Path) -> Path:
+    """The folder with the transcripts of a project. Claude Code names it after the project's path: each UTF-16 unit
+    that is not an ASCII letter or digit becomes a hyphen. (A name of more than 200 is cut, and gets a hash that depends
+    on what Claude Code runs on; such a project is not followed.)"""
+    return projects / re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
 
 
 def newest_transcript(folder: Path) -> Path | None:
@@ -93,9 +81,7 @@ def current_files(folder: Path, project: Path | None) -> list[Path]:
     its sub-agents."""
     from contextstash.clients.transcripts import paths_of
 
-    of_project = (
-        (each for path in paths_of(project) for each in _project_folders(path, folder)) if project else [folder]
-    )
+    of_project = [_project_folder(path, folder) for path in paths_of(project)] if project else [folder]
     found = next(filter(None, map(newest_transcript, of_project)), None)
     return [] if found is None else [found, *agent_transcripts(found)]
 
@@ -244,12 +230,6 @@ FIRST_WITH_MODS = (2, 1, 326)
 """The first version whose plugins can answer compactions. Mods are loaded from 2.1.287 on, but one learns neither the
 transcript ($.session.info) nor its own folder ($.process.hookEnv) there (looked for in 2.1.287 to 2.1.332)."""
 
-MANAGED = ("/etc/claude-code", "/Library/Application Support/ClaudeCode", "C:/Program Files/ClaudeCode")
-"""The folders of the settings that an administrator makes, by system."""
-
-FORBIDDING = ("disableAllHooks", "allowManagedHooksOnly", "allowManagedModsOnly")
-"""The settings that keep a user's mods from loading (seen in 2.1.330); the last one is an option in `pluginConfigs`."""
-
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
@@ -264,27 +244,8 @@ def _has_plugin(machine: Machine) -> bool:
     return isinstance(enabled, dict) and enabled.get(PLUGIN) is True
 
 
-def _gone(machine: Machine) -> Path | None:
-    """The folder of our marketplace as Claude Code has noted it, if it is not there any more."""
-    from contextstash.clients.configuration_files import value_at
-
-    known = _settings(machine.home / ".claude" / "plugins" / "known_marketplaces.json")
-    for markets in (known, _settings(_SETTINGS(machine, "user")).get("extraKnownMarketplaces")):
-        path = value_at(markets, (MARKET, "source", "path"))
-        if isinstance(path, str):
-            return None if Path(path).exists() else Path(path)
-    return None
-
-
 def _mods_off(machine: Machine) -> str | None:
     """Why Claude Code does not load our mod, which answers its compactions; None if it may."""
-    for path in (_SETTINGS(machine, "user"), *(Path(folder, "managed-settings.json") for folder in MANAGED)):
-        settings = _settings(path)
-        configured = settings.get("pluginConfigs")
-        options = [each.get("options") for each in (configured or {}).values() if isinstance(each, dict)]
-        for known in (settings, *(each for each in options if isinstance(each, dict))):
-            if named := next((name for name in FORBIDDING if known.get(name)), None):
-                return f"{named} in {path} forbids mods"
     program = shutil.which("claude", path=machine.environment.get("PATH"))
     if program is None:
         return "claude is not on the PATH, so its version is not known"
@@ -313,7 +274,6 @@ CLIENTS = (
             },
             database=("env", "CONTEXTSTASH_DB"),
             traces=_noted_by_client,
-            gone=_gone,
             off=_mods_off,
             does="our plugin: the MCP server, the hooks, and the mod that answers compactions",
         ),
@@ -358,7 +318,6 @@ CLIENTS = (
             file=_SETTINGS,
             kind="json",
             keys=("autoCompactWindow",),
-            models="modelSettings",
             for_run=_with_window,
             why=f" ({RESERVE:,} more: so far below it Claude Code compacts)",
         ),

@@ -102,9 +102,6 @@ def _messages(record: Json, state: State, branch: Branch) -> Iterator[Transcript
         yield from _attached(record, state, branch)
     elif kind == "queue-operation":
         _note_queue(record, state)
-    elif subtype == "microcompact_boundary":
-        cleared = _texts(part(record, "microcompactMetadata").get("compactedToolIds"))
-        state["cleared"] = [*state.get("cleared", ()), *cleared]
     elif subtype == "compact_boundary":
         after = state.get("latest")
         state.update(kept=_kept(record, branch), boundary={"until": record.get("timestamp"), "after": after})
@@ -150,7 +147,6 @@ def _spoken(record: Json, state: State, branch: Branch) -> Iterator[TranscriptMe
         created_at=time,
         covers_before=summary or window == "first",
         rewind_to_key=branch.rewound_to(_parent(record)) if is_prompt else None,
-        cleared_call_ids=tuple(state.pop("cleared", ())),
         by_host=window == "first" or _is_by_host(record),
         **(state.pop("kept", {}) if summary else {}),
     )

@@ -104,10 +104,6 @@ class Files:
     in_database: Callable[[Path], Iterable[Path]] = lambda _: ()
 
 
-def _is_in_same_folder(transcript: Path, current: Path, folder: str | None) -> bool:
-    return transcript.parent == current.parent
-
-
 @dataclass(frozen=True)
 class Hooks:
     """The lifecycle hooks of a client.
@@ -117,10 +113,9 @@ class Hooks:
     which gives a part of a hand-off. `remark` is what the user has to know.
 
     Events: `after_tool` and `before_compaction` are the client's names for these two; `read_to_its_end` are the events
-    at which its transcript is read, `read_after` the seconds after which it is read again after a tool, None if never.
-    `after_compaction` is the event at which a compacted session can be given context, if that is not the start of a
-    session. `only_manual_is_sure` is true if the client also fires `before_compaction` when it then compacts nothing,
-    except if the user asked for it. `instructs_summary` is true if what a hook prints at
+    at which its transcript is read. `after_compaction` is the event at which a compacted session can be given context,
+    if that is not the start of a session. `only_manual_is_sure` is true if the client also fires `before_compaction`
+    when it then compacts nothing, except if the user asked for it. `instructs_summary` is true if what a hook prints at
     `before_compaction` is told to the model that writes the client's summary.
 
     Outputs: `text_paths` returns the places of the texts in a tool's response that the model would see, or none if the
@@ -136,8 +131,7 @@ class Hooks:
 
     Files: `own_folders` returns the folders, given the user's home, in which the client keeps its transcripts and such
     outputs: a hook reads no file outside of them. `compacted`, given the session's transcript and those of its
-    sub-agents, returns the one that was just compacted, None if that is unclear. `is_of_same_project` returns whether a
-    transcript is of the same project as the current one, given the project's folder.
+    sub-agents, returns the one that was just compacted, None if that is unclear.
     """
 
     events: tuple[str, ...]
@@ -156,7 +150,6 @@ class Hooks:
     after_compaction: str | None = None
     only_manual_is_sure: bool = False
     instructs_summary: bool = False
-    read_after: float | None = None
     script_ids: str | None = None
     # About 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000
@@ -166,7 +159,6 @@ class Hooks:
     persisted_output: Callable[[Any], str | None] = lambda _: None
     context_limit: int | None = None
     compacted: Callable[[Path, Sequence[Path]], Path | None] = lambda transcript, _: transcript
-    is_of_same_project: Callable[[Path, Path, str | None], bool] = _is_in_same_folder
 
     def limit(self, tool: str) -> int:
         """Characters of an output of this tool up to which the model sees the whole output."""
@@ -205,14 +197,13 @@ PROGRAM = 'const PROGRAM = ["contextstash"]\nconst OPTIONS = []\n'
 class Bundle:
     """A plugin with server, hooks and all, which a client loads from a folder of this package. It is installed by
     `values` at places in `file`, for the user alone; `database` is the place for the database that it uses, `traces`
-    are places in files in which the client then notes it. `gone` is the folder that it is loaded from, if that is not
-    there any more; `off` says why the client does not load all of it, None if it does."""
+    are places in files in which the client then notes it; `off` says why the client does not load all of it, None if it
+    does."""
 
     file: Callable[[Machine], Path]
     values: Mapping[tuple[str, ...], Any]
     database: tuple[str, ...]
     traces: Callable[[Machine], Sequence[tuple[Path, tuple[str, ...]]]]
-    gone: Callable[[Machine], Path | None]
     off: Callable[[Machine], str | None]
     does: str
 
@@ -267,8 +258,8 @@ class Requests:
 class WindowSetting:
     """The setting at which a client compacts its window; `name` is the client's own name. `value` is what it takes for
     a size in tokens, of at least `lowest` and at most `highest`; `keys` is its place in the `file` of the client's
-    configuration; below `models` each model may have the same key, which then counts instead; `for_run` adds it to a
-    process, if that is possible; `why` says why the value is another than the size, if it is."""
+    configuration; `for_run` adds it to a process, if that is possible; `why` says why the value is another than the
+    size, if it is."""
 
     name: str
     lowest: int
@@ -278,7 +269,6 @@ class WindowSetting:
     kind: Kind
     keys: tuple[str, ...]
     for_run: Callable[[Launch, float], Launch] | None = None
-    models: str = ""
     why: str = ""
 
     def nearest(self, tokens: int) -> int:

@@ -241,15 +241,6 @@ def _parents(head: Json) -> list[object]:
     return [head.get("source"), head.get("parent_thread_id"), head.get("forked_from_id")]
 
 
-def _is_of_same_project(transcript: Path, _: Path, folder: str | None) -> bool:
-    """Codex keeps a folder for each day, not for each project; a rollout's first line names its project's folder."""
-    return (
-        transcript.name.startswith("rollout-")
-        and folder is not None
-        and is_at(_head(transcript).get("cwd"), Path(folder))
-    )
-
-
 def text_paths(_: str, response: Any) -> list[TextPath]:
     """The paths of the texts in a response: a shell's output is a string, that of an MCP tool a result with blocks."""
     if isinstance(response, str):
@@ -363,8 +354,6 @@ CLIENTS = (
             after_tool="PostToolUse",
             before_compaction="PreCompact",
             read_to_its_end=("SessionEnd", "Stop", "SubagentStop"),
-            # Seconds. A turn can take an hour, and a killed one ends without an event; a reading delays the next step.
-            read_after=30,
             mcp_prefix="mcp__",
             text_paths=text_paths,
             replacement=replacement,
@@ -373,7 +362,6 @@ CLIENTS = (
             # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
             context_limit=9_800,
             own_folders=lambda home: [found := sessions_folder(home), found.with_name("archived_sessions")],
-            is_of_same_project=_is_of_same_project,
         ),
         window=WindowSetting(
             "Codex",

@@ -1,8 +1,8 @@
 """Gemini CLI: its files, its MCP entry, its hooks, its window, and its recordings as contents of Gemini's API.
 
 Formats as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
-`chats/session-*.json` is one object with `messages`; `chats/session-*.jsonl` has a head, a line for each message
-(repeated if it changed), `{"$set": …}` and `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls)
+`chats/session-*.jsonl` has a head, a line for each message (repeated if it changed), `{"$set": …}` and
+`{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls)
 hold a list of contents in the format of Gemini's API, which contextstash.clients.others reads. Hooks as in its
 reference of hooks, and as its version 0.61 handles their responses.
 """
@@ -14,7 +14,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,14 +47,11 @@ UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
 
 
 def _load(path: Path) -> list[Json]:
-    if path.suffix == ".jsonl":
-        return [line.record for line in split_lines(read_regular(path), at_end=True)[0]]
-    return objects([load_document(path)])
+    return [line.record for line in split_lines(read_regular(path), at_end=True)[0]]
 
 
 def _claims(head: Head) -> bool:
-    records = objects(head.document) or head.records
-    return any({"sessionId", "projectHash"} <= record.keys() for record in records[:3])
+    return any({"sessionId", "projectHash"} <= record.keys() for record in head.records[:3])
 
 
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
@@ -182,23 +178,19 @@ def home_folder(home: Path) -> Path:
 
 
 def _chats_folder(root: Path, project: Path) -> Path:
-    """The folder of a project's recordings, by packages/core/src/config/projectRegistry.ts: named after the project's
-    short name, in older versions after the hash of its path."""
+    """The folder of a project's recordings, named after the project's short name
+    (packages/core/src/config/projectRegistry.ts)."""
     registry = load_document(root / "projects.json") if (root / "projects.json").is_file() else None
-    hashes = []
-    for path in paths_of(project):
-        named = part(registry, "projects").get(path)
-        if isinstance(named, str) and re.fullmatch(r"[a-z0-9-]+", named):
-            return root / "tmp" / named / "chats"
-        hashes.append(root / "tmp" / sha256(path.encode("utf-8", "surrogatepass")).hexdigest() / "chats")
-    return next((folder for folder in hashes if folder.is_dir()), hashes[0])
+    names = [part(registry, "projects").get(path) for path in paths_of(project)]
+    named = next((each for each in names if isinstance(each, str) and re.fullmatch(r"[a-z0-9-]+", each)), "none")
+    return root / "tmp" / named / "chats"
 
 
 def current_recordings(folder: Path, project: Path | None) -> list[Path]:
     """The recording of this project that was written last (without a project: of this folder itself), then those of its
     sub-agents."""
     chats = folder if project is None else _chats_folder(folder, project)
-    found = newest_first([*chats.glob("session-*.json"), *chats.glob("session-*.jsonl")], chats)
+    found = newest_first(chats.glob("session-*.jsonl"), chats)
     if not found:
         return []
     session = _session_in(found[0])

@@ -56,9 +56,9 @@ COMPARED_CHARACTERS = 1_000
 
 OWN_SERVER = "contextstash"
 
-HANDED_OFF = ("compact", "clear", "resume")
-"""The sources of a session's start whose window may lack what the session is about. A resumed window holds what the
-client recorded, with the hand-off that it was given, so it usually needs none."""
+HANDED_OFF = ("compact", "clear")
+"""The sources of a session's start whose window lacks what the session is about. A resumed one holds what the client
+recorded, with the hand-off that it was given."""
 
 GIVEN_SECONDS = 60
 """How long after we gave a client its window the hooks at the start of that window are left out. They follow at once;
@@ -141,10 +141,7 @@ def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any]
     if part[0] > 1:
         return None  # the hook with the first part handles every other event
     if name == hooks.after_tool:
-        response = _after_tool(client, event)
-        if hooks.read_after is not None and _is_due(event, hooks.read_after):
-            _follow(client, event)
-        return response
+        return _after_tool(client, event)
     if name == hooks.after_compaction and event.get("session_id") and _marker("compacted", event).exists():
         return _run(_hand_off(client, event, part))
     if name in hooks.read_to_its_end or _compacts(hooks, event):
@@ -221,23 +218,6 @@ def _whole_texts(client: Client, response: Any, texts: Sequence[str], most: int)
     return [(whole, True), *((text, False) for text in texts[1:])]
 
 
-def _is_due(event: Event, seconds: float) -> bool:
-    """Whether the session's transcript was last read by a hook so many seconds ago, or never."""
-    import time
-
-    marker = _marker("read", event)
-    return not marker.exists() or time.time() - marker.stat().st_mtime >= seconds
-
-
-def _follow(client: Client, event: Event) -> None:
-    """Read the transcript in the middle of a turn. What fails is logged only: the hook's response to the tool's output
-    is the same, and the next reading begins at the same place."""
-    try:
-        _run(_read_transcripts(client, event))
-    except Exception as error:
-        note(client.name, f"{type(error).__name__}: {error}")
-
-
 def _is_configured(client: Client) -> bool:
     """Whether there are any settings, which may limit outputs more than the default does."""
     from contextstash.configuration.locations import has_settings
@@ -265,10 +245,6 @@ async def _read_transcripts(client: Client, event: Event) -> str | None:
             told = await stash.summary_instructions(session_id)
     if hooks.after_compaction is not None and name == hooks.before_compaction and any(sessions.values()):
         _mark("compacted", event)
-    if name == ENDS:
-        _marker("read", event).unlink(missing_ok=True)
-    elif hooks.read_after is not None:
-        _mark("read", event)
     return told
 
 
@@ -284,7 +260,7 @@ async def _hand_off(client: Client, event: Event, part: HookPart) -> dict[str, A
 
 def _marker(kind: str, event: Event) -> Path:
     """An empty file of a session: `compacted` exists as long as it awaits its hand-off, `given` and a hook's number
-    until that hook finds its new window made by us, `read` is as old as the last reading of its transcript."""
+    until that hook finds its new window made by us."""
     import hashlib
 
     from contextstash.configuration.locations import data_folder
@@ -377,28 +353,20 @@ async def hand_off(client: Client, stash: Stash, event: Event, given: tuple[int,
     if transcript is not None and event.get("source") == "compact":
         transcript = hooks.compacted(transcript, [*sessions][1:])
     session_id = None if transcript is None else sessions[transcript]
-    resumed = event.get("source") == "resume"
-    return None if session_id is None else await stash.hand_off(session_id, resumed=resumed, part=part)
+    return None if session_id is None else await stash.hand_off(session_id, part=part)
 
 
 async def _cleared_session(client: Client, stash: Stash, event: Event) -> str | None:
-    """The latest other session of the same project. Of one that the proxy records only the folder is known."""
+    """The client's latest other session in the same folder."""
     from contextstash.clients.transcripts import is_at
 
-    hooks = hooks_of(client)
-    named = str(event.get("transcript_path") or "")
-    current = resolved(Path(named))
-    folder = event.get("cwd") if isinstance(event.get("cwd"), str) else None
+    here = project_folder(os.environ, client.name)
     for line in (await stash.list_sessions(limit=MAX_SESSIONS_SEARCHED)).sessions:
         session = await stash.read_session(line.session_id)
-        if session.parent_session_id or session.session_id == event.get("session_id"):
+        if session.agent != client.name or session.parent_session_id or session.session_id == event.get("session_id"):
             continue
-        if session.source is not None:
-            is_same = hooks.is_of_same_project(Path(session.source), current, folder)
-        else:
-            [project] = await stash.projects_of([session])
-            is_same = session.agent == client.name and folder is not None and is_at(project, Path(folder))
-        if is_same:
+        [project] = await stash.projects_of([session])
+        if is_at(project, here):
             return session.session_id
     return None
 

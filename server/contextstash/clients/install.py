@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,29 +196,28 @@ def _hooks(client: Client, scope: Scope, machine: Machine, command: Sequence[str
 
 
 def _window(setting: WindowSetting, scope: Scope, machine: Machine, wanted: int) -> Piece:
-    """What sets where the client compacts, for all models and for those that have a value of their own. It is taken
-    back only where it still is as we set it: then the value of the backup is there again."""
+    """What sets where the client compacts. It is taken back only if it still is as we set it: then the value of the
+    backup is there again."""
     path, key = setting.file(machine, scope), ".".join(setting.keys)
     tokens = setting.nearest(wanted)
     value, ours = setting.value(tokens), _records().get(str(path), {}).get("window")
 
-    def places(data: MutableMapping[str, Any]) -> list[list[str]]:
-        models = value_at(data, [setting.models]) if setting.models else None
-        own = [[setting.models, name, setting.keys[-1]] for name in models or () if isinstance(models, Mapping)]
-        return [[*setting.keys], *(keys for keys in own if value_at(data, keys) is not None)]
-
-    def add(data: MutableMapping[str, Any]) -> None:
-        for keys in places(data):
-            put(data, keys, value)
-
     def take_back(data: MutableMapping[str, Any]) -> None:
         former = content(setting.kind, _decoded(_former(path) or b"", path), str(path))
-        for keys in places(data):
-            if ours is not None and value_at(data, keys) == ours:
-                put(data, keys, was) if (was := value_at(former, keys)) is not None else remove(data, keys)
+        if ours is not None and value_at(data, setting.keys) == ours:
+            was = value_at(former, setting.keys)
+            put(data, setting.keys, was) if was is not None else remove(data, setting.keys)
 
     adds = f"compaction at {tokens:,} tokens: {key} = {value}{setting.why}"
-    return Piece(path, setting.kind, add, adds, take_back, f"with the former {key}", value)
+    return Piece(
+        path,
+        setting.kind,
+        lambda data: put(data, setting.keys, value),
+        adds,
+        take_back,
+        f"with the former {key}",
+        value,
+    )
 
 
 def window_setting(client: Client) -> WindowSetting:

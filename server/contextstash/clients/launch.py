@@ -57,18 +57,13 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
     return known or OTHERS.get(without_version(upstream or ANTHROPIC), OTHER_AT_NAMED)
 
 
-def is_configured(client: Client, arguments: Sequence[str], machine: Machine) -> bool:
-    """Whether our server is configured in the client, by its files or by its arguments. True for unknown clients."""
-    if client.entry is None or any(_argument_names_us(argument) for argument in arguments):
-        return True
-    return client.has_plugin(machine) or any(
-        _names_us(client.entry.file(machine, each)) for each in client.entry.scopes
+def is_configured(client: Client, machine: Machine) -> bool:
+    """Whether our server is configured in the client, by its files. True for unknown clients."""
+    return (
+        client.entry is None
+        or client.has_plugin(machine)
+        or any(_names_us(client.entry.file(machine, each)) for each in client.entry.scopes)
     )
-
-
-def _argument_names_us(argument: str) -> bool:
-    """Whether an argument, or the file of servers that it names, holds our server."""
-    return "contextstash" in argument or (argument.endswith(".json") and _names_us(Path(argument)))
 
 
 def _names_us(path: Path) -> bool:

@@ -19,16 +19,13 @@ from typing import TYPE_CHECKING, Any
 from contextstash.base.files import open_regular
 from contextstash.clients.client import Client, Entry, Files, Plugin
 from contextstash.clients.transcripts import (
-    Head,
     Json,
     Line,
     Reader,
     Stamp,
     State,
     count_of,
-    file_stamp,
     is_at,
-    load_document,
     moment,
     newest_first,
     objects,
@@ -135,32 +132,12 @@ INTERRUPTED = "[Tool execution was interrupted]"
 """The result that OpenCode itself writes for a call whose tool did not finish."""
 
 
-def _claims(head: Head) -> bool:
-    if is_in_database(head.path):
-        return True
-    messages = head.document.get("messages") if isinstance(head.document, dict) else None
-    is_export = bool(part(head.document, "info").get("id")) and isinstance(messages, list)
-    return is_export and all("info" in item and "parts" in item for item in objects(messages))
-
-
-def _load(path: Path) -> Iterable[Json]:
-    """The session's own record, then each message with its parts."""
-    if is_in_database(path):
-        return load_from_database(path)
-    document = part({"": load_document(path)}, "")
-    return [part(document, "info"), *objects(document.get("messages"))]
-
-
-def _stamp(path: Path) -> Stamp:
-    return stamp_in_database(path) if is_in_database(path) else file_stamp(path)
-
-
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
     """The messages of a session: each step of a reply, then the results of its calls.
 
-    A reply is read when it is complete, or when another message follows it. Outputs that OpenCode pruned are recorded
-    whole, and cleared from the view at the message after the pruning. Not kept: snapshots, patches, agent and retry
-    parts, attachments of results, and the part that marks a compaction if the summary follows it.
+    A reply is read when it is complete, or when another message follows it. Not kept: which outputs OpenCode pruned,
+    snapshots, patches, agent and retry parts, attachments of results, and the part that marks a compaction if the
+    summary follows it.
     """
     head, *records = [line.record for line in lines] or [{}]
     state.update(
@@ -168,7 +145,6 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
     )
     first_keys: dict[str, str] = {}
     kept: dict[str, str | None] = {}
-    pruned: list[tuple[float, str]] = []
     for record in records:
         info, parts = part(record, "info"), objects(record.get("parts"))
         key, is_users = text_of(info.get("id")), info.get("role") == "user"
@@ -187,29 +163,16 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
             ]
         for message in found:
             first_keys.setdefault(key, str(message.key))
-            yield _with_pruned(message, pruned)
-        pruned += _pruned(parts)
+            yield message
 
 
-READER = Reader("opencode", "anthropic", _claims, _said, _load, _stamp)
+READER = Reader(
+    "opencode", "anthropic", lambda head: is_in_database(head.path), _said, load_from_database, stamp_in_database
+)
 
 
 def _is_complete(info: Json) -> bool:
     return bool(part(info, "time").get("completed") or info.get("error"))
-
-
-def _pruned(parts: list[Json]) -> list[tuple[float, str]]:
-    """The calls whose output OpenCode dropped, each with the time of the pruning."""
-    times = [(part(item, "state", "time").get("compacted"), item.get("callID")) for item in parts]
-    return [(when, call) for when, call in times if isinstance(when, int | float) and isinstance(call, str)]
-
-
-def _with_pruned(message: TranscriptMessage, pruned: list[tuple[float, str]]) -> TranscriptMessage:
-    now = message.created_at.timestamp() * 1000 if message.created_at else 0.0
-    done = [found for found in pruned if found[0] <= now]
-    for found in done:
-        pruned.remove(found)
-    return replace(message, cleared_call_ids=tuple(call for _, call in done)) if done else message
 
 
 def _user(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:

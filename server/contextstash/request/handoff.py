@@ -273,14 +273,12 @@ async def hand_off_once(
     *,
     max_tokens: int | None = None,
     to: str | None = None,
-    resumed: bool = False,
     part: Part = WHOLE,
 ) -> str | None:
-    """The hand-off, or a part of it, once for each window: for the session's own new window, or for the session `to`. A
-    resumed window is given one only if it began with a compaction by the client and has not had one. Logged as an
-    event. A further part is returned after the one before it was."""
+    """The hand-off, or a part of it, once for each window: for the session's own new window, or for the session `to`.
+    Logged as an event. A further part is returned after the one before it was."""
     reason = _reason(to, part.number, part.of)
-    if await _has_had_it(access, session_id, reason, resumed, same=to is None):
+    if await _has_had_it(access, session_id, reason, same=to is None):
         return None
     text = await hand_off(access, session_id, max_tokens, same=to is None, part=part)
     if text is not None:
@@ -309,26 +307,16 @@ async def _await_part(access: Access, session_id: str, reason: str, seq: int) ->
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _has_had_it(access: Access, session_id: str, reason: str, resumed: bool, *, same: bool) -> bool:
-    """Whether this window has had its hand-off, or needs none."""
+async def _has_had_it(access: Access, session_id: str, reason: str, *, same: bool) -> bool:
+    """Whether this window has had its hand-off."""
     events = await access.store.last_events(session_id, ("handoff",), MAX_PARTS)
     given = (reason, INSIDE) if same else (reason,)  # what a session's own window holds, a cleared one does not
     last = next((event for event in events if event.reason in given), None)
-    if resumed:
-        began = await _last_compaction(access, session_id)
-        return began is None or (last is not None and last.seq >= began)
     if last is None:
         return False
     # Without a reply in between it is the same window: the hook is installed twice, or the client repeats the event.
     since = await access.store.read_messages(session_id, first=last.seq, bodies=False)
     return not same or not any(message.role == "assistant" for message in since)
-
-
-async def _last_compaction(access: Access, session_id: str) -> int | None:
-    """The position of the summary with which the client's present window begins, None if it never compacted."""
-    edits = await access.store.read_edits(session_id)
-    by_client = [edit.seq for edit in edits if isinstance(edit, SummaryEdit) and edit.seq is not None]
-    return by_client[-1] if by_client else None
 
 
 def divided(text: str, characters: int) -> list[str]:

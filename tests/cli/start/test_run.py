@@ -112,10 +112,9 @@ def listed_in(database: Path) -> subprocess.CompletedProcess[str]:
 def test_a_client_without_our_server_is_noticed(tmp_path: Path) -> None:
     machine = Machine(tmp_path, tmp_path / "project", sys.platform, {})
     claude = launched_client("claude")
-    assert not is_configured(claude, [], machine)
-    assert is_configured(claude, ["--mcp-config", "contextstash.json"], machine)
+    assert not is_configured(claude, machine)
     (tmp_path / ".claude.json").write_text('{"mcpServers": {"contextstash": {}}}', "utf-8")
-    assert is_configured(claude, [], machine)
+    assert is_configured(claude, machine)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -38,12 +37,6 @@ def codex(home: Path, project: str, texts: list[str]) -> None:
 
 
 def gemini(home: Path, project: str, texts: list[str]) -> None:
-    folder = home / ".gemini" / "tmp" / hashlib.sha256(project.encode()).hexdigest() / "chats"
-    said = [{"id": f"u{n}", "timestamp": "t", "type": "user", "content": text} for n, text in enumerate(texts)]
-    write_json(folder / "session-1.json", {"sessionId": SESSION, "projectHash": "h", "messages": said})
-
-
-def gemini_named(home: Path, project: str, texts: list[str]) -> None:
     write_json(home / ".gemini" / "projects.json", {"projects": {project: "orchard-1"}})
     said = [{"id": f"u{n}", "timestamp": "t", "type": "user", "content": text} for n, text in enumerate(texts)]
     lines = [{"sessionId": SESSION, "projectHash": "h", "kind": "main"}, *said]
@@ -65,13 +58,13 @@ def pi(home: Path, project: str, texts: list[str]) -> None:
     write_lines(home / ".pi" / "agent" / "sessions" / name / "1.jsonl", [head, *said])
 
 
-WRITERS = {"codex": codex, "gemini": gemini, "gemini-named": gemini_named, "opencode": opencode, "pi": pi}
+WRITERS = {"codex": codex, "gemini": gemini, "opencode": opencode, "pi": pi}
 
 
 @pytest.mark.parametrize("host", WRITERS)
 async def test_the_session_of_the_current_folder_is_followed_as_it_grows(host: str, home: Path) -> None:
     async with stash_at(home.parent / "stash.db") as stash:
-        follower = Follower(stash, find_transcripts(host.removesuffix("-named")))
+        follower = Follower(stash, find_transcripts(host))
         assert await follower.catch_up() is None
         WRITERS[host](home, str(Path.cwd()), ["One"])
         assert await follower.catch_up() == SESSION
@@ -86,7 +79,7 @@ async def test_the_session_of_the_current_folder_is_followed_as_it_grows(host: s
 async def test_the_session_of_another_folder_is_not_followed(host: str, home: Path) -> None:
     WRITERS[host](home, str(home / "elsewhere"), ["One"])
     async with stash_at(home.parent / "stash.db") as stash:
-        assert await Follower(stash, find_transcripts(host.removesuffix("-named"))).catch_up() is None
+        assert await Follower(stash, find_transcripts(host)).catch_up() is None
 
 
 def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(

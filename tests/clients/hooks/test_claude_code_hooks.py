@@ -62,6 +62,7 @@ class Hooked:
             "uuid": f"00000000-0000-4000-8000-{self._number:012}",
             "parentUuid": f"00000000-0000-4000-8000-{self._number - 1:012}" if self._number > 1 else None,
             "sessionId": SESSION,
+            "cwd": str(self.command_line.folder),
             "timestamp": f"2026-11-20T10:{self._number // 60:02}:{self._number % 60:02}.000Z",
             "message": {"role": role, "content": content, **usage},
             **fields,

@@ -159,13 +159,6 @@ def test_the_log_is_not_written_through_a_link(contextstash: CommandLine) -> Non
     assert other.read_text() == ""
 
 
-def test_a_database_that_others_could_read_is_closed_to_them(contextstash: CommandLine) -> None:
-    contextstash.json("sessions")
-    contextstash.database.chmod(0o644)
-    contextstash.json("sessions")
-    assert mode(contextstash.database) == 0o600
-
-
 def test_an_export_is_its_owners_alone(contextstash: CommandLine) -> None:
     path = projects(contextstash) / f"{SESSION}.jsonl"
     write_transcript(path)

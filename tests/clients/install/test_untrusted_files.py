@@ -44,7 +44,7 @@ def test_a_file_that_is_no_regular_file_is_refused_at_once(machine: Machine, kin
         plan_install(CLAUDE, "project", machine, ["contextstash"])
     with pytest.raises(BadInputError, match=r"regular file|link out of the project"):
         plan_uninstall(CLAUDE, "project", machine)
-    assert not is_configured(launched_client("claude"), (), machine)
+    assert not is_configured(launched_client("claude"), machine)
 
 
 @pytest.mark.parametrize("linked", [".mcp.json", ".claude", ".claude/settings.json"])

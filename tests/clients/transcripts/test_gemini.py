@@ -1,4 +1,4 @@
-"""Gemini CLI's recordings, in both their shapes, and its checkpoints."""
+"""Gemini CLI's recordings, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ TALK = [
 ]
 
 
-def test_a_recording_of_one_document_is_read_with_calls_results_and_usage(tmp_path: Path) -> None:
-    path = write_json(tmp_path / "session-1.json", {**HEAD, "summary": "Reading a.py", "messages": TALK})
+def test_a_recording_is_read_with_calls_results_and_usage(tmp_path: Path) -> None:
+    changed = {key: value for key, value in TALK[2].items() if key != "toolCalls"}
+    lines = [HEAD, TALK[0], {"$set": {"summary": "Reading a.py"}}, TALK[1], changed, TALK[2], TALK[3]]
+    path = write_lines(tmp_path / "session-1.jsonl", lines)
     messages = read(path)
     assert roles(messages) == ["user", "model", "model", "user", "model", "user", "model"]
     thought = {"text": "**Reading**\nThe file first.", "thought": True}
@@ -57,13 +59,6 @@ def test_a_recording_of_one_document_is_read_with_calls_results_and_usage(tmp_pa
     assert all(message.usage is None for message in messages[2:])
     session = session_of(path)
     assert (session.session_id, session.agent, session.title) == (SESSION, "gemini", "Reading a.py")
-
-
-def test_the_newer_recording_of_lines_says_the_same(tmp_path: Path) -> None:
-    whole = read(write_json(tmp_path / "session-1.json", {**HEAD, "messages": TALK}))
-    changed = {key: value for key, value in TALK[2].items() if key != "toolCalls"}
-    lines = [HEAD, TALK[0], {"$set": {"lastUpdated": "t"}}, TALK[1], changed, TALK[2], TALK[3]]
-    assert read(write_lines(tmp_path / "session-1.jsonl", lines)) == whole
 
 
 def test_calls_that_come_after_their_reply_was_read_are_added_to_it(tmp_path: Path) -> None:
@@ -98,7 +93,7 @@ def test_a_history_rewritten_with_masked_results_keeps_the_originals(tmp_path: P
     masked = {**TALK[2], "toolCalls": [call("c1", "[masked]"), call("c2", "pass")]}
     lines = [HEAD, *TALK, {"$set": {"messages": [user("e1", "The context."), TALK[0], masked, TALK[3]]}}]
     messages = read(write_lines(tmp_path / "session-1.jsonl", lines))
-    assert messages == read(write_json(tmp_path / "session-1.json", {**HEAD, "messages": TALK}))
+    assert messages == read(write_lines(tmp_path / "session-2.jsonl", [HEAD, *TALK]))
 
 
 def test_a_sub_agents_recording_is_a_session_below_its_parents(tmp_path: Path) -> None:

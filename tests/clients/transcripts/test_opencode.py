@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from contextlib import closing
@@ -11,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.follow import ingest
 from contextstash.clients.opencode import current_sessions, sessions_in_database
 from contextstash.clients.transcripts import State
 from contextstash.outputs.shell_envelope import without_reminders
 from contextstash_storage.records import Usage
-from tests.support.host_files import keys, read, roles, session_of, write_json, write_opencode
-from tests.support.stashes import history, stash_at, valid_view
+from tests.support.host_files import keys, read, roles, session_of, write_opencode
 
 SESSION = "ses_01"
 TOKENS = {"input": 100, "output": 20, "reasoning": 5, "cache": {"read": 900, "write": 50}}
@@ -76,13 +73,6 @@ def test_each_step_of_a_reply_is_followed_by_the_results_of_its_calls(tmp_path: 
     assert (session.session_id, session.agent, session.title) == (SESSION, "opencode", "Reading")
 
 
-def test_database_and_export_say_the_same(tmp_path: Path) -> None:
-    stored = read(write_session(tmp_path, TALK))
-    assert sessions_in_database(tmp_path / "opencode.db") == [tmp_path / "opencode.db" / SESSION]
-    exported = {"info": {"id": SESSION}, "messages": [{"info": head, "parts": parts} for head, parts in TALK]}
-    assert read(write_json(tmp_path / "export.json", exported)) == stored
-
-
 def test_a_reply_that_is_still_being_made_is_read_once_it_is_done(tmp_path: Path) -> None:
     head, parts = TALK[1]
     unfinished = {**head, "time": {"created": 1}}
@@ -114,19 +104,6 @@ def test_a_compaction_covers_all_but_the_tail_it_kept(tmp_path: Path) -> None:
     messages = read(write_session(tmp_path, talk))
     assert keys(messages)[-3:] == ["msg_3", "msg_5", "msg_6"]
     assert (messages[-2].covers_before, messages[-2].covers_before_key) == (True, "msg_3")
-
-
-async def test_a_pruned_output_is_kept_whole_and_cleared_from_the_view(tmp_path: Path) -> None:
-    output = "a line of output " * 500
-    head, _ = TALK[1]
-    talk = [TALK[0], (head, [tool("call_1", output, compacted=1_750_000_005_000)])]
-    talk.append((info("msg_3", "user", 9), [text("Next")]))
-    async with stash_at(tmp_path / "stash.db") as stash:
-        path = write_session(tmp_path, talk)
-        assert (await ingest(stash, path)).recorded == 4
-        assert (await ingest(stash, path)).recorded == 0
-        assert output in json.dumps(await history(stash, SESSION))
-        assert output not in json.dumps(await valid_view(stash, "anthropic", SESSION))
 
 
 def test_the_current_session_is_the_projects_own_with_its_sub_agents(tmp_path: Path) -> None:
