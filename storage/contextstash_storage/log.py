@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
@@ -22,6 +23,7 @@ from contextstash_storage.records import (
     Event,
     EventKind,
     Part,
+    Record,
     Request,
     RestoreEdit,
     Session,
@@ -47,42 +49,71 @@ from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now,
 
 Logged = TypeVar("Logged", Event, Call, Request, DeclaredVersion)
 
-Name = Literal["edit", "event", "call", "request", "declared"]
+_RESTORES = "restores"
+"""The key of edits that undo others."""
 
-_KINDS: Mapping[type, tuple[Name, str]] = {
-    Event: ("event", "event_id"),
-    Call: ("call", "call_id"),
-    Request: ("request", "number"),
-    DeclaredVersion: ("declared", "version"),
+
+def _edit_key(edit: EditRecord) -> str | None:
+    return edit.summary_id if isinstance(edit, SummaryEdit) else _RESTORES if isinstance(edit, RestoreEdit) else None
+
+
+def _fingerprint(part: DeclaredVersion) -> str:
+    """What makes two declared parts the same."""
+    return hashlib.sha256(part.part.encode() + b"\0" + to_bytes(part.content)).hexdigest()[:32]
+
+
+class _Kind(NamedTuple):
+    """How a kind of record is stored: its name, the field that has its number, its JSON, that read back, and its key,
+    if it is found by one."""
+
+    name: str
+    number: str
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+    key: Callable[[Any], str | None] = lambda _: None
+
+
+_KINDS: Mapping[type, _Kind] = {
+    EditRecord: _Kind("edit", "edit_id", to_json, edit_of, _edit_key),
+    Event: _Kind("event", "event_id", to_json, partial(from_json, Event), lambda event: str(event.kind)),
+    Call: _Kind("call", "call_id", call_json, lambda text: Call.model_validate(call_fields(text))),
+    Request: _Kind("request", "number", to_json, partial(from_json, Request)),
+    DeclaredVersion: _Kind("declared", "version", to_json, partial(from_json, DeclaredVersion), _fingerprint),
 }
-"""The name of each kind of record, and the field that has its number."""
-
 
 _LONG_BYTES = 1_000
 """From this length on, an edit or a declared part is compressed. The words of a summary are in it twice."""
 
 
-def _put(tx: Tx, row: int, name: Name, rows: Sequence[tuple[int, str | None, str]]) -> None:
-    """Store rows (number, key, record), or replace those of these numbers."""
-    stored = [(number, key, _stored(name, record.encode())) for number, key, record in rows]
+def _put(tx: Tx, row: int, kind: type, records: Sequence[Record], key: str | None = None) -> None:
+    """Store records under their numbers, or replace those of these numbers; `key` is that of a call."""
+    name, field, write, _, key_of = _KINDS[kind]
+    rows = []
+    for record in records:
+        number, own = getattr(record, field), key_of(record) if key is None else key
+        stored = write(record.model_copy(update={field: 0})).encode()
+        if name in ("edit", "declared") and len(stored) >= _LONG_BYTES:
+            stored = compressed(stored)
+        rows.append((row, name, number, None if own is None else held(own), stored, checksum(name, number, stored)))
     tx.many(
         "INSERT INTO log (session, kind, number, key, record, checksum) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (session, kind, number) DO UPDATE SET record = excluded.record, checksum = excluded.checksum",
-        [
-            (row, name, number, None if key is None else held(key), record, checksum(name, number, record))
-            for number, key, record in stored
-        ],
+        rows,
     )
 
 
-def _stored(name: Name, record: bytes) -> bytes:
-    return compressed(record) if name in ("edit", "declared") and len(record) >= _LONG_BYTES else record
-
-
-def _rows(
-    tx: Tx, row: int, name: Name, condition: str, values: Sequence[object], limit: int, *, newest: bool
-) -> list[tuple[int, str]]:
-    """Numbers and records, oldest or newest first. Raises DamagedError if one is damaged."""
+def _read(
+    tx: Tx,
+    row: int,
+    kind: type,
+    condition: str = "number > 0",
+    *values: object,
+    limit: int = MAX_INTEGER,
+    newest: bool = False,
+) -> list[Any]:
+    """Records of a kind under their numbers, by default all, oldest or newest first. Raises DamagedError if one is
+    damaged."""
+    name, field, _, read, _ = _KINDS[kind]
     rows = tx.rows(
         f"SELECT number, record, checksum FROM log WHERE session = ? AND kind = ? AND {condition}"
         f" ORDER BY number {'DESC' if newest else ''} LIMIT ?",
@@ -91,24 +122,7 @@ def _rows(
     for number, record, noted in rows:
         if noted != checksum(name, number, record):
             raise damaged(f"{name} {number}")
-    return [(number, plain(record).decode()) for number, record, _ in rows]
-
-
-def _read(
-    tx: Tx,
-    row: int,
-    kind: type[Logged],
-    condition: str = "number > ?",
-    *values: object,
-    limit: int = MAX_INTEGER,
-    newest: bool = False,
-) -> list[Logged]:
-    """Records of a kind under their numbers, by default all."""
-    name, field = _KINDS[kind]
-    found = _rows(tx, row, name, condition, values or (0,), limit, newest=newest)
-    if kind is Call:
-        return [kind.model_validate({**call_fields(record), field: number}) for number, record in found]
-    return [from_json(kind, record).model_copy(update={field: number}) for number, record in found]
+    return [read(plain(record).decode()).model_copy(update={field: number}) for number, record, _ in rows]
 
 
 def check(tx: Tx, row: int) -> None:
@@ -118,12 +132,13 @@ def check(tx: Tx, row: int) -> None:
         _read(tx, row, kind)
 
 
-def _append(tx: Tx, row: int, record: Logged, key: str | None) -> None:
-    """Store a record under the next number of its kind, with the current time if it has none."""
-    name, _ = _KINDS[type(record)]
-    number = 1 + only(tx.rows("SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?", (row, name)))
-    stamped = _stamped(record)
-    _put(tx, row, name, [(number, key, call_json(stamped) if isinstance(stamped, Call) else to_json(stamped))])
+def _append(tx: Tx, row: int, record: Logged, key: str | None = None) -> int:
+    """Store a record under the next number of its kind, which is returned, with the current time if it has none."""
+    kind = _KINDS[type(record)]
+    text = "SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?"
+    number = 1 + int(only(tx.rows(text, (row, kind.name))))
+    _put(tx, row, type(record), [_stamped(record.model_copy(update={kind.number: number}))], key)
+    return number
 
 
 def _stamped(record: Logged) -> Logged:
@@ -140,10 +155,6 @@ def number_edits(edits: Sequence[Edit], before: int) -> list[EditRecord]:
         edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or moment})
         for number, edit in enumerate(edits, start=before + 1)
     ]
-
-
-_RESTORES = "restores"
-"""The key of edits that undo others."""
 
 
 def append_edits(
@@ -177,25 +188,16 @@ def change_counters(
     return store_counters(tx, row, session, change(session.counters))
 
 
-def _put_edits(tx: Tx, row: int, edits: Sequence[EditRecord]) -> None:
-    _put(tx, row, "edit", [(each.edit_id, _edit_key(each), to_json(each)) for each in edits])
-
-
-def _edit_key(edit: EditRecord) -> str | None:
-    return edit.summary_id if isinstance(edit, SummaryEdit) else _RESTORES if isinstance(edit, RestoreEdit) else None
-
-
 def insert_edits(
     tx: Tx, row: int, counters: Counters, edits: Sequence[EditRecord], delta: ViewDelta, *, own: bool
 ) -> Counters:
     """Store numbered edits, which change the view by so much; returns the counters after them. `own` edits count as
     `unsent`."""
-    _put_edits(tx, row, edits)
+    _put(tx, row, EditRecord, edits)
     counters = _counted(counters, edits, delta, own)
     if any(isinstance(each, RestoreEdit) for each in edits):
         # The index finds the few that matter: to read 10,000 edits here would keep the lock for 0.3 s.
-        known = _rows(tx, row, "edit", "key IS NOT NULL", (), MAX_INTEGER, newest=False)
-        covered = _last_covered(edit_of(record) for _, record in known)
+        covered = _last_covered(_read(tx, row, EditRecord, "key IS NOT NULL"))
         counters = counters.model_copy(update={"summary_seq": covered})
     return counters
 
@@ -239,11 +241,11 @@ def _last_covered(edits: Iterable[EditRecord]) -> int:
 
 def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[Edit]:
     """The edits behind number `after`, in order. Raises DamagedError if one is damaged or missing."""
-    found = _rows(tx, row, "edit", "number > ?", (after,), MAX_INTEGER, newest=False)
-    for expected, (number, _) in enumerate(found, start=after + 1):
-        if number != expected:
+    found: list[Edit] = _read(tx, row, EditRecord, "number > ?", after)
+    for expected, edit in enumerate(found, start=after + 1):
+        if edit.edit_id != expected:
             raise damaged(f"edit {expected} of the view")
-    return [edit_of(record) for _, record in found]
+    return found
 
 
 def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = None) -> str | None:
@@ -264,7 +266,7 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
 
 def insert_event(tx: Tx, row: int, event: Event) -> None:
     """Store an event, with the current time if it has none."""
-    _append(tx, row, event, event.kind)
+    _append(tx, row, event)
 
 
 def append_event(tx: Tx, row: int, session: Session, event: Event, level: str | None = None) -> None:
@@ -293,8 +295,7 @@ def insert_call(tx: Tx, row: int, call: Call, reply: str | None = None) -> None:
 def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
     """Whether a call with this reply is stored; its usage is replaced by the later report."""
     found = [] if reply is None else _read(tx, row, Call, "key = ?", held(reply))
-    changed = [(call.call_id, reply, call_json(call.model_copy(update=usage.model_dump()))) for call in found]
-    _put(tx, row, "call", changed)
+    _put(tx, row, Call, [call.model_copy(update=usage.model_dump()) for call in found], reply)
     return bool(found)
 
 
@@ -310,20 +311,16 @@ def append_request(tx: Tx, row: int, session: Session, request: Request) -> Requ
     """Store a request under the next number, and make it the one that the next reported usage belongs to."""
     number = session.counters.requests + 1
     placed = _stamped(request.model_copy(update={"number": number}))
-    _put_requests(tx, row, [placed])
+    _put(tx, row, Request, [placed])
     store_counters(tx, row, session, session.counters.model_copy(update={"requests": number, "request": placed.sent}))
     return placed
-
-
-def _put_requests(tx: Tx, row: int, placed: Sequence[Request]) -> None:
-    _put(tx, row, "request", [(each.number, None, to_json(each)) for each in placed])
 
 
 def book_usage(tx: Tx, row: int, number: int, usage: Usage) -> None:
     """Add the reported usage to a request, if it exists."""
     request = get_request(tx, row, number)
     if request is not None:
-        _put_requests(tx, row, [request.model_copy(update={"usage": usage})])
+        _put(tx, row, Request, [request.model_copy(update={"usage": usage})])
 
 
 def book_late_usage(
@@ -374,21 +371,7 @@ def declare(
 
 def _version(tx: Tx, row: int, part: DeclaredVersion) -> int:
     known = _read(tx, row, DeclaredVersion, "key = ?", _fingerprint(part))
-    if known:
-        return known[0].version
-    newest = _read(tx, row, DeclaredVersion, limit=1, newest=True)
-    number = newest[0].version + 1 if newest else 1
-    _put_declared(tx, row, _stamped(part.model_copy(update={"version": number})))
-    return number
-
-
-def _fingerprint(part: DeclaredVersion) -> str:
-    """What makes two declared parts the same."""
-    return hashlib.sha256(part.part.encode() + b"\0" + to_bytes(part.content)).hexdigest()[:32]
-
-
-def _put_declared(tx: Tx, row: int, part: DeclaredVersion) -> None:
-    _put(tx, row, "declared", [(part.version, _fingerprint(part), to_json(part))])
+    return int(known[0].version) if known else _append(tx, row, part)
 
 
 def read_declared(tx: Tx, row: int, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
@@ -400,16 +383,12 @@ def read_declared(tx: Tx, row: int, versions: Sequence[int] | None = None) -> li
 
 def copy_record(tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVersion | Request) -> None:
     """Store a record of another store under its own number."""
-    if isinstance(record, EditRecord):
-        _put_edits(tx, row, [record])
-    elif isinstance(record, Event):
+    if isinstance(record, Event):
         insert_event(tx, row, record)
-    elif isinstance(record, DeclaredVersion):
-        _put_declared(tx, row, record)
-    elif isinstance(record, Request):
-        _put_requests(tx, row, [record])
-    else:
+    elif isinstance(record, Call):
         # With its reply's id, so that a later report of it finds the call.
         text = "SELECT facts FROM messages WHERE session = ? AND seq = ?"
         facts = only(tx.rows(text, (row, record.request_seq + 1))) if record.purpose == "agent" else None
         insert_call(tx, row, record, None if facts is None else group_of(facts))
+    else:
+        _put(tx, row, EditRecord if isinstance(record, EditRecord) else type(record), [record])
