@@ -173,7 +173,6 @@ def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
     elif shared:
         rows = tx.rows("SELECT session, counters FROM sessions WHERE owner = ?", (owner,))
     messages = sum(parsed(counters).get("messages", 0) for _, counters in rows)
-    newest = only(tx.rows("SELECT max(message) FROM messages"))
     return Place(
         owner,
         None if where.session_ids is None else tuple(session for session, _ in rows),
@@ -181,7 +180,6 @@ def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
         where.kinds,
         messages,
         shared,
-        messages / max(1, newest or 0),
     )
 
 

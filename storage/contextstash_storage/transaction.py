@@ -27,8 +27,8 @@ VERSION = 18
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a query searches: in `sessions`, or in all of the owner if it is None, and only rows with all of `marks`
-    and one of `kinds`. `messages` is how many messages the sessions have, `share` what part of the database that is;
-    both are 0 if all sessions of its only owner are searched."""
+    and one of `kinds`. `messages` is how many messages the sessions have, 0 if all of the only owner are
+    searched."""
 
     owner: str
     sessions: tuple[int, ...] | None
@@ -36,7 +36,6 @@ class Place:
     kinds: tuple[int, ...]
     messages: int
     is_database_shared: bool
-    share: float
 
     def holds(self, session: int, owner: str, kind: int) -> bool:
         """Whether a row that has the marks is searched."""

@@ -143,19 +143,6 @@ async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: Sessio
     assert await store.search("needle") == []
 
 
-async def test_a_session_is_searched_alike_whether_it_is_most_of_the_database_or_little_of_it(
-    store: SessionStore,
-) -> None:
-    await record(store, *[says(f"parser {'tokenizer ' * (number % 3)}number{number}") for number in range(12)])
-    alone = await found(store, "parser tokenizer", session_ids=[SESSION])
-    await new_session(store, "other")
-    await record(store, *[says(f"weather and mountains {number}") for number in range(60)], session_id="other")
-    assert await found(store, "parser tokenizer", session_ids=[SESSION]) == alone
-    assert alone[0] in {2, 5, 8, 11}
-    assert await found(store, "parser", session_ids=["other"]) == []
-    assert len(await found(store, "mountains", session_ids=["other"])) == 10
-
-
 @pytest.mark.parametrize("scope", ["all", "outputs", "messages"])
 async def test_matches_of_other_sessions_that_rank_better_do_not_hide_those_of_a_large_one(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch, scope: str

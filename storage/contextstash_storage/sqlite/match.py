@@ -16,17 +16,6 @@ SCHEMA = (
 ENTRIES_A_MESSAGE = 2
 """Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
 
-LARGE_SHARE = 0.5
-"""From this share of the database's messages on, the matches of the sessions that are searched are sifted out of the
-best of all sessions: for each word of a query that names where to search, FTS5 counts the rows, and that takes longer
-than the ranking itself."""
-
-SIFTED = 1.2
-"""How many times as many of the best of all sessions are looked through as are expected to hold those of these."""
-
-SIFTED_KINDS = 2.5
-"""The same if only outputs, or only messages, are searched: about half of the rows are of that kind."""
-
 _BM25 = f"bm25(words, 1.0, {CALL_WEIGHT}, 0.0)"
 """Of the columns text, call and place."""
 
@@ -52,16 +41,15 @@ def _mark(session: int) -> str:
 
 def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
     """What matches any of the terms, found in the quickest way first, until there is enough."""
-    marks = [_marked([mark]) for mark in place.marks]
-    kinds = [_marked([kind_mark(kind) for kind in place.kinds])] if place.kinds else []
-    sessions = [_marked([_mark(each) for each in place.sessions])] if place.sessions else []
+    places = [_marked([mark]) for mark in place.marks]
+    if place.kinds:
+        places.append(_marked([kind_mark(kind) for kind in place.kinds]))
+    if place.sessions:
+        places.append(_marked([_mark(each) for each in place.sessions]))
     if place.is_database_shared:
-        yield Found(*_own_entries(tx, place, wanted, [*sessions, *kinds, *marks]), is_complete=True)
+        yield Found(*_own_entries(tx, place, wanted, places), is_complete=True)
         return
-    most, places = ranks, [*sessions, *kinds, *marks]
-    if place.sessions is not None and place.share >= LARGE_SHARE:
-        most, places = round((SIFTED_KINDS if kinds else SIFTED) * ranks / place.share), marks
-    for count in (most, max(most, MORE_MATCHES)):
+    for count in (ranks, MORE_MATCHES):
         scores = _best_entries(tx, _expression(wanted, "OR", places), count)
         # Those with all terms, whatever their rank, since one term of a call outweighs many of a text.
         whole = _best_entries(tx, _expression(wanted, "AND", places), count) if len(wanted) > 1 else {}
