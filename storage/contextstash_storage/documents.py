@@ -61,11 +61,6 @@ class Document:
     piece: int = 0
 
     @property
-    def marks(self) -> list[str]:
-        """The words by which it is filtered."""
-        return [kind_mark(self.kind), *([tool_mark(self.tool)] if self.tool else [])]
-
-    @property
     def words(self) -> int:
         """How many words the arguments of a call have in the index; 0 of other texts."""
         return len(_LETTERS.findall(indexed(self.text))) if self.kind is Kind.CALL else 0
@@ -167,11 +162,6 @@ def _end(text: str, start: int) -> int:
 def kind_mark(kind: int) -> str:
     """A kind as one word of the index."""
     return f"k{int(kind)}"
-
-
-def tool_mark(tool: str) -> str:
-    """A tool's name as one word of the index."""
-    return "t" + "".join(_LETTERS.findall(tool.lower()))
 
 
 def indexed(text: str) -> str:
@@ -322,7 +312,7 @@ def _pair(text: NewText, piece: Document, calls: Mapping[str, int]) -> int:
 
 def _indexed(entry: int, owner: str, session: int, message: int, piece: Document, pair: int) -> IndexedPiece:
     call, text = piece.fields(call_is_recorded=pair != own_pair(message, piece.block))
-    return IndexedPiece(entry, owner, session, piece.marks, call, text)
+    return IndexedPiece(entry, owner, session, kind_mark(piece.kind), call, text)
 
 
 def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, list[Document]]:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal, get_args
 
-from contextstash_storage.documents import Document, Kind, call_of_pair, pieces, read_documents, tool_mark
+from contextstash_storage.documents import Document, Kind, call_of_pair, pieces, read_documents
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.ranking import (
     CALL_CHARACTERS,
@@ -24,7 +24,7 @@ from contextstash_storage.ranking import (
 from contextstash_storage.records import SearchHit
 from contextstash_storage.rows import fields_of, parsed
 from contextstash_storage.sessions import DELETED_OWNER, named
-from contextstash_storage.transaction import Found, Place, Tx, listed, only, storable, text_of, time_of
+from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable, text_of, time_of
 
 MAX_TERMS = 64
 """Of a longer query, such as a step that an agent is about to do, names and paths come first. Of 48 to 256, with 64 one
@@ -55,15 +55,13 @@ _KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT
 
 @dataclass(frozen=True, slots=True)
 class SearchFilter:
-    """Where to search: only in `session_ids`, and in messages from `after` on and before `before`. The scope is `all`,
-    `outputs` (tool outputs with their calls) or `messages` (all others); `tool`: only calls of this tool. Raises
-    BadInputError if the scope is unknown."""
+    """Where to search: only in `session_ids`, and in messages from `after` on, by default in UTC. The scope is `all`,
+    `outputs` (tool outputs with their calls) or `messages` (all others). Raises BadInputError if the scope is
+    unknown."""
 
     session_ids: Sequence[str] | None = None
     scope: str = "all"
-    tool: str | None = None
     after: datetime | None = None
-    before: datetime | None = None
 
     def __post_init__(self) -> None:
         if self.scope not in get_args(Scope):
@@ -74,26 +72,12 @@ class SearchFilter:
         """The kinds of documents that the scope has; empty for all."""
         return _KINDS[self.scope]
 
-    @property
-    def any_time(self) -> bool:
-        """Whether messages of any time are searched."""
-        return self.after is None and self.before is None
-
     def admits(self, created: int) -> bool:
-        """Whether a message of this time, as it is stored, is searched. A time without a zone is in UTC."""
-        if self.any_time:
-            return True
-        time = _with_zone(time_of(created))
-        return (self.after is None or time >= _with_zone(self.after)) and (
-            self.before is None or time < _with_zone(self.before)
-        )
+        """Whether a message of this time, as it is stored, is searched."""
+        return self.after is None or created >= microseconds(self.after)
 
 
 EVERYWHERE = SearchFilter()
-
-
-def _with_zone(time: datetime) -> datetime:
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def terms(query: str) -> list[str]:
@@ -176,7 +160,6 @@ def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
     return Place(
         owner,
         None if where.session_ids is None else tuple(session for session, _ in rows),
-        () if where.tool is None else (tool_mark(where.tool),),
         where.kinds,
         messages,
         shared,

@@ -26,19 +26,18 @@ VERSION = 18
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a query searches: in `sessions`, or in all of the owner if it is None, and only rows with all of `marks`
-    and one of `kinds`. `messages` is how many messages the sessions have, 0 if all of the only owner are
+    """Where a query searches: in `sessions`, or in all of the owner if it is None, and only rows of
+    `kinds`, if there are some. `messages` is how many messages the sessions have, 0 if all of the only owner are
     searched."""
 
     owner: str
     sessions: tuple[int, ...] | None
-    marks: tuple[str, ...]
     kinds: tuple[int, ...]
     messages: int
     is_database_shared: bool
 
     def holds(self, session: int, owner: str, kind: int) -> bool:
-        """Whether a row that has the marks is searched."""
+        """Whether a row is searched."""
         if owner != self.owner or (self.kinds and kind not in self.kinds):
             return False
         return self.sessions is None or session in self.sessions
@@ -55,12 +54,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class IndexedPiece:
-    """A row of the index: the words of a call, the words of a text, and the marks by which it is filtered."""
+    """A row of the index: the words of a call, the words of a text, and the word by which its kind is found."""
 
     entry: int
     owner: str
     session: int
-    marks: Sequence[str]
+    mark: str
     call: str
     text: str
 

@@ -39,11 +39,9 @@ SCOPES = click.Choice(["session", "outputs", "messages", "project", "everywhere"
     type=SCOPES,
     help="`project`: the sessions of clients that ran in this folder or below it; with --session, in that session's.",
 )
-@click.option("--tool", help="Only calls of this tool, by its whole name.")
 @click.option(
     "--since", type=moment, metavar="TIME", help="Only from then on, such as 7d, 2026-05-31 or 2026-05-31T14:00."
 )
-@click.option("--until", type=moment, metavar="TIME", help="Only up to then, included.")
 @click.option("--limit", type=click.IntRange(1, 50), metavar="N", default=10, show_default=True)
 async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
@@ -56,7 +54,7 @@ async def search(stash: Stash, words: tuple[str, ...], session: str | None, **fi
         **filters,
     )
     origins = [await _origin(stash, hit) for hit in found.hits]
-    note = await _note(stash, found, words, [name for name in ("scope", "tool", "since", "until") if filters[name]])
+    note = await _note(stash, found, words, [name for name in ("scope", "since") if filters[name]])
     return found, lambda: _print_hits(found.hits, origins, words, note)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 import anyio.to_thread
@@ -158,17 +158,15 @@ async def search_history(
     session_id: str | None = None,
     limit: int | None = None,
     scope: str | None = None,
-    tool: str | None = None,
     since: str | None = None,
-    until: str | None = None,
     project: str | None = None,
     unseen_first: bool = True,
     line_breaks: bool = False,
 ) -> SearchResult:
     """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), `project`
     (the sessions of clients that ran in the folder `project`, by default in the session's), or `everywhere` (all of the
-    owner's sessions; also the scope if no session is named or followed). `tool`: only calls of this tool; `since` and
-    `until`: only messages of this time, each a date or a time in ISO format, included. With `unseen_first` what the
+    owner's sessions; also the scope if no session is named or followed). `since`: only messages from
+    then on, a date or a time in ISO format. With `unseen_first` what the
     session's view shows counts less; with `line_breaks` snippets have the lines of the text, for a person:
     without the quotation marks by which a model is kept from taking a line for a speaker's."""
     if not query.strip():
@@ -183,9 +181,7 @@ async def search_history(
     where = SearchFilter(
         session_ids=None if sessions is None else _with_outputs(sessions),
         scope=scope if scope in ("outputs", "messages") else "all",
-        tool=tool,
-        after=_time(since, "since"),
-        before=_time(until, "until", included=True),
+        after=None if since is None else _time(since),
     )
     weigh = None if own is None else await _unseen_first(access, own)
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
@@ -221,17 +217,14 @@ def _with_outputs(sessions: Sequence[str]) -> list[str]:
     return found
 
 
-def _time(text: str | None, name: str, *, included: bool = False) -> datetime | None:
-    """The time that an argument names, or with `included` the end of it. Raises BadInputError."""
-    if text is None:
-        return None
-    last = timedelta(days=1) if len(text.strip()) <= len("2026-05-31") else timedelta(seconds=1)
+def _time(text: str) -> datetime:
+    """The time that `since` names. Raises BadInputError."""
     try:
-        time = datetime.fromisoformat(text.strip()) + (last if included else timedelta())
+        time = datetime.fromisoformat(text.strip())
         time.astimezone(UTC)  # raises OverflowError at either end of the calendar
     except (ValueError, OverflowError) as error:
         raise BadInputError(
-            f"{name} is a date or a time such as 2026-05-31 or 2026-05-31T14:00, not '{text}'."
+            f"since is a date or a time such as 2026-05-31 or 2026-05-31T14:00, not '{text}'."
         ) from error
     return time
 

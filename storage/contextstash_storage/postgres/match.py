@@ -95,7 +95,7 @@ def insert(tx: Tx, pieces: Sequence[IndexedPiece]) -> int:
     rows = []
     for each in pieces:
         call, text = plain_words(each.call), plain_words(each.text)
-        marks = [_owner_mark(each.owner), f"/s{each.session}", *(f"/{mark}" for mark in each.marks)]
+        marks = [_owner_mark(each.owner), f"/s{each.session}", f"/{each.mark}"]
         rows.append((each.entry, len(call.split()) + len(text.split()), marks, call, text))
     tx.many(_INSERT, rows)
     return sum(count for _, count, *_ in rows)
@@ -137,5 +137,4 @@ def _marks(place: Place) -> str:
         marks.append([f"/s{session}" for session in place.sessions])
     if place.kinds:
         marks.append([f"/{kind_mark(kind)}" for kind in place.kinds])
-    marks += [[f"/{mark}"] for mark in place.marks]
     return " & ".join("(" + " | ".join(f"'{mark}'" for mark in some) + ")" for some in marks)

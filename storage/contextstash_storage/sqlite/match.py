@@ -29,7 +29,7 @@ WHERE words MATCH ? AND sessions.owner = ?
 
 def insert(tx: Tx, pieces: Sequence[IndexedPiece]) -> int:
     """Store the words of these. How many they are FTS5 knows itself."""
-    rows = [(each.entry, " ".join([_mark(each.session), *each.marks]), each.call, each.text) for each in pieces]
+    rows = [(each.entry, f"{_mark(each.session)} {each.mark}", each.call, each.text) for each in pieces]
     tx.many("INSERT INTO words (rowid, place, call, text) VALUES (?, ?, ?, ?)", rows)
     return 0
 
@@ -41,7 +41,7 @@ def _mark(session: int) -> str:
 
 def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
     """What matches any of the terms, found in the quickest way first, until there is enough."""
-    places = [_marked([mark]) for mark in place.marks]
+    places: list[str] = []
     if place.kinds:
         places.append(_marked([kind_mark(kind) for kind in place.kinds]))
     if place.sessions:

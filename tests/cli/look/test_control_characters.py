@@ -57,7 +57,7 @@ def commands(line: CommandLine) -> list[tuple[str, ...]]:
         ("show", session, "--message", "0"), ("show", session, "--message", "1"), ("show", session, "--message", "2"),
     ]  # fmt: skip
     others = [("sessions",), ("status",), ("status", "--events"), ("status", "--calls")]
-    searches = [("search", "plum"), ("search", "plum", "--tool", "none")]
+    searches = [("search", "plum"), ("search", "plum", "--since", "2999-01-01")]
     changes = [("pin", handle, "--session", session), ("compact", session, "--strategy", "extractive")]
     as_json = ((*each, "--json") for each in (shows[0], shows[3], searches[0]))
     return [*shows, *others, *searches, *as_json, *changes, ("status", "--events")]
