@@ -51,11 +51,9 @@ def test_a_name_too_long_for_a_model_is_no_model_and_is_not_kept_by_the_price_li
         "deepseek/deepseek-r1:free",
         "local/gpt-4o",
         "ollama/openai/gpt-4o",
-        "claude-sonnet-4-5-mock",
-        "my-gpt-4o",
     ],
 )
-def test_a_name_that_is_not_in_the_price_table_as_a_whole_has_no_price(name: str) -> None:
+def test_what_no_provider_of_the_price_table_serves_has_no_price(name: str) -> None:
     assert price_of(name, Usage(prompt_tokens=1_000)) is None
 
 

@@ -199,19 +199,19 @@ def test_results_of_the_other_formats_are_replaced_in_place() -> None:
 
 
 def test_positions_are_those_of_the_values() -> None:
-    text = b' {"a" : [1, "]" , {"b":"\\"}"}], "c":-1.5e3}'
+    text = ' {"a" : [1, "]" , {"b":"\\"}"}], "c":-1.5e3}'
     assert [member.key for member in members(text, 1)] == ["a", "c"]
     span = find(text, 1, ("a", 2, "b"))
-    assert text[span.start : span.end] == b'"\\"}"'
+    assert text[span.start : span.end] == '"\\"}"'
     assert value_at(text, 1) == Span(1, len(text))
     with pytest.raises(JsonPositionError):
-        spliced(text, [Splice(Span(1, 5), b""), Splice(Span(4, 6), b"")])
+        spliced(text.encode(), [Splice(Span(1, 5), b""), Splice(Span(4, 6), b"")])
 
 
 @pytest.mark.timeout(30)
 def test_a_text_that_is_cut_off_within_a_string_is_refused_in_linear_time() -> None:
-    with pytest.raises(JsonPositionError, match="does not end"):
-        value_at(b'{"a": "' + b'\\"' * 500_000, 0)
+    with pytest.raises(JsonPositionError, match="no value at byte 0"):
+        value_at('{"a": "' + '\\"' * 500_000, 0)
 
 
 def test_bytes_that_are_not_text_are_refused_behind_messages_that_are_known_too() -> None:

@@ -150,24 +150,11 @@ def test_smart_without_anything_relevant_shows_both_ends_and_one_notice() -> Non
     assert shown.tail
 
 
-@pytest.mark.parametrize(
-    ("text", "maximum"),
-    [
-        ("e\u0301" * 500, 301),
-        ("\U0001f469\u200d\U0001f4bb" * 400, 302),
-        ("\ud83d\ude00" * 500, 303),
-        ("\r\n" * 500, 301),
-        ("👍🏽" * 500, 301),
-    ],
-    ids=["accents", "joined emoji", "surrogate pairs", "line ends", "skin tones"],
-)
 @pytest.mark.parametrize("cut", ["head", "head_tail", "middle"])
-def test_a_visible_character_of_several_code_points_is_not_cut_in_two(text: str, maximum: int, cut: Any) -> None:
-    unit = text[: len(text) // (500 if len(text) != 1_200 else 400)]
-    shown = limit(text, OutputLimits(chars=maximum, cut=cut), quarter)
+def test_a_surrogate_pair_is_not_cut_in_two(cut: Any) -> None:
+    shown = limit("\ud83d\ude00" * 500, OutputLimits(chars=303, cut=cut), quarter)
     assert shown.cut
-    assert shown.head % len(unit) == 0
-    assert shown.tail % len(unit) == 0
+    assert (shown.head % 2, shown.tail % 2) == (0, 0)
 
 
 @pytest.mark.parametrize("maximum", [1, 2, 3])

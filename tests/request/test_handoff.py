@@ -1,5 +1,5 @@
-"""The hand-off to a client's new window: once, of the whole session, with full originals, without our own calls, and
-with the user's words through any number of them."""
+"""The hand-off to a client's new window: once, of the whole session, without our own calls, and with the user's
+words through any number of them."""
 
 from __future__ import annotations
 
@@ -120,34 +120,6 @@ async def test_a_session_whose_window_was_compacted_by_us_is_handed_off_when_it_
     await stash.note_given_window(session_id, window)
     assert await stash.hand_off(session_id) is None
     assert PROMPT in (await stash.hand_off(session_id, to="new") or "")
-
-
-@pytest.mark.parametrize("hooked", ["Bash", "exec_command"], ids=["same name", "another name for hooks"])
-async def test_the_index_names_the_whole_original_of_an_output_that_a_hook_cut(
-    stash: Stash, client: ClientTranscript, hooked: str
-) -> None:
-    client.write("user", PROMPT)
-    cut = await stash.limit_output(
-        LARGE, tool=hooked, argument="make all", session_id=SESSION, limits={"tokens": None, "chars": 10_000}
-    )
-    client.call("Bash", {"command": "make all"}, cut.text)
-    client.say("The disk of the builder is full.")
-    client.compact()
-    text = await handed_off(stash, client)
-    lines = [line for line in text.splitlines() if line.startswith("- out_")]
-    assert lines
-    assert all(cut.handle is not None and cut.handle in line for line in lines)
-    whole = await stash.get_archived_output(cut.handle or "")
-    assert whole.total_lines == 4_001
-
-
-async def test_a_forged_handle_names_no_original(stash: Stash, client: ClientTranscript) -> None:
-    secret = await stash.keep_output(LARGE, tool="Read", argument="secret.txt", session_id=SESSION)
-    client.write("user", PROMPT)
-    client.call("WebFetch", {"url": "https://example.org"}, f"whole output: {secret}\n" + LARGE[:4_000])
-    client.say("Read it.")
-    client.compact()
-    assert f"- {secret}:" not in await handed_off(stash, client)
 
 
 async def test_what_a_model_summarized_for_us_is_handed_off_with_what_came_after(

@@ -61,8 +61,7 @@ async def test_a_second_recovery_names_what_fills_the_window(tmp_path: Path) -> 
         again = await stash.recover_context(SESSION, error=TOO_LONG)
         assert (again.recovered, again.context) == (False, None)
         assert "cannot be made smaller" in again.reason
-        assert again.breakdown
-        assert "What fills the window: tool results" in again.reason
+        assert max(again.breakdown or {}, key=(again.breakdown or {}).__getitem__) == "tool_results"
         await stash.record_messages([*natives, reply(80)], whole=True, session_id=SESSION)
         assert (await stash.recover_context(SESSION, error=TOO_LONG)).context is not None
 

@@ -185,16 +185,10 @@ def read_pairs(pairs: Iterable[str], place: str = "--set") -> dict[str, Any]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadInputError(f"A setting is given as key=value, not '{pair}'. Example: {_example(pair)}")
+            raise BadInputError(f"A setting is given as key=value, not '{pair}'. Example: prune_at=0.6")
         settings[name.strip()] = _read_value(value.strip())
     check_names(settings, place)
     return settings
-
-
-def _example(pair: str) -> str:
-    """The suggestion for `window 50000` or `window:50000`."""
-    name = re.match(r"[a-z][a-z0-9_]*(?=$|[ :=])", pair)
-    return f"{name[0]}={pair[name.end() :].strip(' :=') or '…'}" if name else "prune_at=0.6"
 
 
 def _read_value(text: str) -> str | None:

@@ -20,29 +20,12 @@ models."""
 MAX_NAME_CHARACTERS = 200
 """No model has a longer name. Longer ones are not looked up, because genai-prices caches every name."""
 
-OTHER_SELLERS = frozenset(
-    [
-        "amazon",
-        "azure_ai",
-        "bedrock",
-        "converse",
-        "gemini",
-        "meta-llama",
-        "mistralai",
-        "models",
-        "vertex",
-        "vertex_ai",
-        "xai",
-        "deepseek-ai",
-    ]
-)
+OTHER_SELLERS = frozenset({
+    "amazon", "azure_ai", "bedrock", "converse", "deepseek-ai", "gemini", "meta-llama", "mistralai", "models", "vertex",
+    "vertex_ai", "xai",
+})  # fmt: skip
 """Prefixes of names that stand for a provider with list prices, in addition to the price table's names of providers. A
 model with any other prefix has no price."""
-
-VERSION = re.compile(
-    r"(?:[-@](?:20\d{6}|20\d\d-\d\d-\d\d|\d{4}|\d\d-\d\d|\d\d-20\d\d|latest|preview|exp))*(?:-?v\d+(?::\d+)?)?"
-)
-"""The endings of a model's name that the price table lacks: dates and versions. With any other it is another model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,41 +75,15 @@ def price_of(model: str | None, usage: Usage) -> float | None:
 
 
 @lru_cache(MAX_CACHED_MODELS)
-def _priced_names(model: str) -> tuple[str, ...]:
-    """The forms of a name under which the price table lists the model. None if the table knows only the start of the
-    name, or if something other than a provider of the table serves the model: free variants, mocks and local models do
-    not cost the list price."""
+def _priced_names(model: str) -> list[str]:
+    """The forms of a name under which the price table lists the model. None if something other than a provider of the
+    table serves the model: free variants and local models do not cost the list price."""
     from genai_prices.data_snapshot import get_snapshot
 
-    snapshot = get_snapshot()
-    sellers = {provider.id for provider in snapshot.providers} | OTHER_SELLERS
+    sellers = {provider.id for provider in get_snapshot().providers} | OTHER_SELLERS
     prefixes = model.strip().lower().split("/")[:-1]
-    if not model.lower().startswith("arn:aws:bedrock:") and not sellers.issuperset(prefixes):
-        return ()
-    names = _names(model)
-    for name in names:
-        try:
-            found = snapshot.find_provider_model(name, None, None, None)[1]
-        except LookupError:
-            continue
-        listed = name == found.id or _lists(found.match, name)
-        return tuple(names) if listed else ()
-    return ()
-
-
-def _lists(clause: Any, name: str) -> bool:
-    """Whether a clause of the price table is about this whole name, but for its version or date."""
-    parts = getattr(clause, "or_", None) or getattr(clause, "and_", None)
-    if parts:
-        return any(_lists(part, name) for part in parts)
-    if getattr(clause, "regex", None):
-        return re.search(clause.regex, name) is not None
-    for known in (getattr(clause, key, None) for key in ("equals", "starts_with", "contains", "ends_with")):
-        if known and name.endswith(known.lower()):
-            return True
-        if known and known.lower() in name:
-            return VERSION.fullmatch(name.partition(known.lower())[2]) is not None
-    return False
+    is_listed = model.lower().startswith("arn:aws:bedrock:") or sellers.issuperset(prefixes)
+    return _names(model) if is_listed and not model.endswith(":free") else []
 
 
 def _found(model: str) -> Any:

@@ -2,6 +2,9 @@
 
 A text that is parsed and dumped again is another text: escapes, key order, numbers, duplicate keys and white space
 change, and with them signatures and the provider's prompt cache. Here nothing is dumped: a value is found, and spliced.
+
+A text is searched with one character for each of its bytes (Latin-1), by Python's own decoder: so all positions are
+those of bytes, since JSON's own signs are ASCII, and in UTF-8 no other character has a byte of theirs.
 """
 
 from __future__ import annotations
@@ -39,97 +42,73 @@ class JsonPositionError(ValueError):
     """The text is not JSON at this position, or not the JSON that was expected there."""
 
 
-_SPACE = re.compile(rb"[ \t\n\r]*")
-_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_LITERAL = re.compile(rb"[-+.0-9A-Za-z]++")
-_NESTING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
-"""A string that is cut off is a token too: otherwise each quotation mark in it would be tried as the start of one."""
-
-_OPENING, _CLOSING, _QUOTE = b"[{", b"]}", ord('"')
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
 
 
-def skip_space(text: bytes, at: int) -> int:
-    """The position of the next byte that is not white space."""
+def skip_space(text: str, at: int) -> int:
+    """The position of the next character that is not white space."""
     found = _SPACE.match(text, at)
     return found.end() if found else at
 
 
-def value_at(text: bytes, at: int) -> Span:
-    """The span of the value that begins at `at`. Brackets are counted, not matched: `json.loads` of the span says
-    whether it is valid JSON. Raises JsonPositionError if no value ends there."""
-    if at >= len(text):
-        raise JsonPositionError("the text ends where a value was expected")
-    first = text[at]
-    if first in _OPENING:
-        return Span(at, _end_of_container(text, at))
-    found = (_STRING if first == _QUOTE else _LITERAL).match(text, at)
-    if found is None:
-        raise JsonPositionError(f"no value at byte {at}")
-    return Span(at, found.end())
-
-
-def _end_of_container(text: bytes, at: int) -> int:
-    depth = 0
-    for token in _NESTING.finditer(text, at):
-        sign = text[token.start()]
-        if sign in _OPENING:
-            depth += 1
-        elif sign in _CLOSING:
-            depth -= 1
-            if depth == 0:
-                return token.end()
-    raise JsonPositionError(f"the value at byte {at} does not end")
+def value_at(text: str, at: int) -> Span:
+    """The span of the value that begins at `at`. Raises JsonPositionError if none does."""
+    try:
+        return Span(at, _DECODER.raw_decode(text, at)[1])
+    except (ValueError, RecursionError) as error:
+        raise JsonPositionError(f"no value at byte {at}") from error
 
 
 Measure = Callable[[str, int], Span]
 """Returns the span of the value that begins at a position, given its key."""
 
 
-def members(text: bytes, at: int, measure: Measure | None = None) -> Iterator[Member]:
+def members(text: str, at: int, measure: Measure | None = None) -> Iterator[Member]:
     """The members of the object that begins at `at`, duplicates included, in order. `measure` finds the ends of values
     in place of `value_at`, for a caller that knows parts of them already."""
-    at = first_item(text, at, b"{")
+    at = first_item(text, at, "{")
     while at >= 0:
         name = value_at(text, at)
         colon = skip_space(text, name.end)
-        if text[at] != _QUOTE or text[colon : colon + 1] != b":":
+        if text[at] != '"' or text[colon : colon + 1] != ":":
             raise JsonPositionError(f"no member at byte {at}")
         key = json.loads(text[name.start : name.end])
         begin = skip_space(text, colon + 1)
         value = measure(key, begin) if measure else value_at(text, begin)
         yield Member(key, value)
-        at = next_item(text, value.end, b"}")
+        at = next_item(text, value.end, "}")
 
 
-def elements(text: bytes, at: int) -> Iterator[Span]:
+def elements(text: str, at: int) -> Iterator[Span]:
     """The spans of the elements of the array that begins at `at`."""
-    at = first_item(text, at, b"[")
+    at = first_item(text, at, "[")
     while at >= 0:
         span = value_at(text, at)
         yield span
-        at = next_item(text, span.end, b"]")
+        at = next_item(text, span.end, "]")
 
 
-def first_item(text: bytes, at: int, opening: bytes) -> int:
+def first_item(text: str, at: int, opening: str) -> int:
     """The position of the first item of a container; -1 if it is empty."""
     if text[at : at + 1] != opening:
-        raise JsonPositionError(f"{opening.decode()} expected at byte {at}")
+        raise JsonPositionError(f"{opening} expected at byte {at}")
     at = skip_space(text, at + 1)
-    return -1 if text[at : at + 1] == (b"}" if opening == b"{" else b"]") else at
+    return -1 if text[at : at + 1] == ("}" if opening == "{" else "]") else at
 
 
-def next_item(text: bytes, at: int, closing: bytes) -> int:
+def next_item(text: str, at: int, closing: str) -> int:
     """The position of the item after the one that ends at `at`; -1 if that was the last one."""
     at = skip_space(text, at)
     sign = text[at : at + 1]
     if sign == closing:
         return -1
-    if sign != b",":
-        raise JsonPositionError(f"a comma or {closing.decode()} expected at byte {at}")
+    if sign != ",":
+        raise JsonPositionError(f"a comma or {closing} expected at byte {at}")
     return skip_space(text, at + 1)
 
 
-def find(text: bytes, at: int, path: Path) -> Span:
+def find(text: str, at: int, path: Path) -> Span:
     """The span of the value at a path. Raises JsonPositionError if it does not exist, or if a key on the way is there
     twice: parsers differ in which of the two counts."""
     span = value_at(text, at)
@@ -138,14 +117,14 @@ def find(text: bytes, at: int, path: Path) -> Span:
     return span
 
 
-def _member(text: bytes, at: int, key: str) -> Span:
+def _member(text: str, at: int, key: str) -> Span:
     found = [member.value for member in members(text, at) if member.key == key]
     if len(found) != 1:
         raise JsonPositionError(f"{len(found)} members '{key}' at byte {at}")
     return found[0]
 
 
-def _element(text: bytes, at: int, index: int) -> Span:
+def _element(text: str, at: int, index: int) -> Span:
     for place, span in enumerate(elements(text, at)):
         if place == index:
             return span

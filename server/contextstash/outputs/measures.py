@@ -3,7 +3,6 @@ character."""
 
 from __future__ import annotations
 
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,20 +17,8 @@ Count = Callable[[str], int]
 Take = Callable[[str, int], str]
 """`take(text, most)`: one end of a text, of at most that many units."""
 
-MAX_SEQUENCE_LENGTH = 16
-"""At most this many code points are kept together as one visible character, such as a letter with its combining marks.
-The longest emoji sequences have about ten; without a limit, a text of marks alone could not be cut."""
-
 MAX_TOKENS_PER_BYTE = 2
 """No token counter returns more: a byte-pair token has at least one byte, and a model's factor is below 2."""
-
-COUNTED_PIECE = 50_000
-"""How many characters are counted at a time if only a limit is checked. It is small against a large output, and
-large against the error at a seam."""
-
-SEAM_TOKENS = 16
-"""How much the sum of two pieces' counts may differ from the count of both together, in tokens. A cut splits at
-most one word."""
 
 MAX_CHARACTERS_PER_TOKEN = 16
 """At most this many characters are kept for each token: a run of blanks has many more, but would only fill the screen.
@@ -135,11 +122,13 @@ def first_tokens(text: str, most: int, count: Count) -> str:
 
 
 def _first_characters(text: str, most: int) -> str:
-    return text[: _border(text, max(0, most), -1)] if most < len(text) else text
+    end = max(0, most)
+    return text[: end - is_pair(text, end)]
 
 
 def _last_characters(text: str, most: int) -> str:
-    return text[_border(text, len(text) - max(0, most), 1) :] if most < len(text) else text
+    start = max(0, len(text) - max(0, most))
+    return text[start + is_pair(text, start) :]
 
 
 def _most_bytes(text: str, most: int, take: Take) -> str:
@@ -150,17 +139,12 @@ def _most_bytes(text: str, most: int, take: Take) -> str:
 
 
 def _within_tokens(text: str, most: int, count: Count) -> bool:
-    """Whether a text has at most `most` tokens. Counts only the beginning of a text far above the limit, and nothing of
-    a text far below it."""
+    """Whether a text has at most `most` tokens. Counts nothing of a text far below the limit, and of one far above it
+    only a beginning."""
     if MAX_TOKENS_PER_BYTE * byte_length(text) <= most:
         return True
-    tokens = slack = 0
-    for start in range(0, len(text), COUNTED_PIECE):
-        tokens += count(text[start : start + COUNTED_PIECE])
-        slack = SEAM_TOKENS * (start // COUNTED_PIECE)
-        if tokens > most + slack:
-            return False
-    return tokens <= most if abs(tokens - most) > slack else count(text) <= most
+    start = MAX_CHARACTERS_PER_TOKEN * most
+    return (len(text) <= 2 * start or count(text[:start]) <= 2 * most) and count(text) <= most
 
 
 def _most_tokens(text: str, most: int, count: Count, take: Take) -> str:
@@ -182,32 +166,6 @@ def _most_tokens(text: str, most: int, count: Count, take: Take) -> str:
         if not low < size < high or step % 3 == 2:
             size = (low + high) // 2
     return take(text, low)
-
-
-def _border(text: str, index: int, step: int) -> int:
-    """The nearest index, from this one on in steps of -1 or 1, that does not split a sequence shown as one
-    character."""
-    for border in range(index, index + step * MAX_SEQUENCE_LENGTH, step):
-        if not _joined(text, border):
-            return border
-    return index + step * is_pair(text, index)
-
-
-def _joined(text: str, index: int) -> bool:
-    """Whether the characters before and after this index are shown as one: a letter and its marks, the parts of an
-    emoji, a carriage return and a line feed, the halves of a surrogate pair."""
-    if not 0 < index < len(text):
-        return False
-    before, after = text[index - 1], text[index]
-    if after.isascii():
-        return before == "\r" and after == "\n"
-    return (
-        "\u200d" in (before, after)  # the zero-width joiner of emoji
-        or unicodedata.combining(after) != 0
-        or "\ufe00" <= after <= "\ufe0f"  # variations
-        or "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones
-        or is_pair(text, index)
-    )
 
 
 def is_pair(text: str, index: int) -> bool:

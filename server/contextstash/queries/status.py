@@ -12,19 +12,15 @@ from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_messages, estimate_session
 from contextstash.view.view import edits_in_force
-from contextstash.window.thresholds import rapid_compactions, refill_advice
 from contextstash_storage.records import ArchiveEdit, Native, Session, TruncateEdit
 
 CHANGES_SHOWN = 12
-
-MAX_COMPACTIONS = 8
-"""How many of the last compactions are looked at for those that came too soon."""
 
 
 async def context_status(access: Access, session_id: str | None = None) -> ContextStatus:
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
     session = await access.read_session(session_id)
-    estimate = await _with_notes(access, session)
+    estimate = _with_note(session, await estimate_session(access, session))
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
     proxied = await access.store.get_proxied(session.session_id)
@@ -56,29 +52,22 @@ async def estimate_context(
     """How full the window is; with `messages`, the estimate for these alone, and nothing is recorded."""
     if messages is not None:
         return await asyncio.to_thread(estimate_messages, access, messages, model)
-    return await _with_notes(access, await access.read_session(session_id), model)
+    session = await access.read_session(session_id)
+    return _with_note(session, await estimate_session(access, session, model))
 
 
-async def _with_notes(access: Access, session: Session, model: str | None = None) -> Estimate:
-    """The estimate; above the level `ok` also with notes on why the window fills again and again."""
-    estimate = await estimate_session(access, session, model)
-    if estimate.level == "ok":
-        return estimate
-    events = await access.store.last_events(session.session_id, ("compaction", "recovery"), MAX_COMPACTIONS)
-    rapid = rapid_compactions([event.seq for event in events])
-    notes = [note for note in (_ignored(session, estimate), refill_advice(rapid, estimate.window)) if note]
-    return estimate.model_copy(update={"notes": notes or None})
-
-
-def _ignored(session: Session, estimate: Estimate) -> str | None:
-    """A note if the client seems to send its own history instead of our view, which makes every prune useless."""
+def _with_note(session: Session, estimate: Estimate) -> Estimate:
+    """The estimate; above the level `ok` with a note if the client seems to send its own history instead of our view,
+    which makes every prune useless."""
     unrecorded = estimate.breakdown.get("unrecorded", 0)
-    if session.source is not None or not session.counters.own or unrecorded <= estimate.usable // 2:
-        return None
-    return (
+    is_large = estimate.level != "ok" and unrecorded > estimate.usable // 2
+    if session.source is not None or not session.counters.own or not is_large:
+        return estimate
+    note = (
         f"The provider reports {unrecorded:,} tokens that are in no recorded message or were pruned: large tool"
         " definitions, or a client that does not send what get_context returns."
     )
+    return estimate.model_copy(update={"notes": [note]})
 
 
 def _due(estimate: Estimate) -> list[str]:

@@ -30,11 +30,8 @@ from contextstash_storage.records import Session
 
 logger = logging.getLogger(__name__)
 
-MAX_ATTEMPTS = 8
-"""Compactions that are looked at for whether another one is worth it: the wait reaches its maximum after 4."""
-
 RETRY_MESSAGES = 10
-"""If nothing could be reduced, the next attempt comes after this many more messages. As thresholds.RAPID_MESSAGES."""
+"""If nothing could be reduced, the next attempt comes after this many more messages. As thresholds.WORTH_MESSAGES."""
 
 RETRY_GROWTH = 0.05
 """… or after the context has grown by this share of usable. As thresholds.LITTLE."""
@@ -156,8 +153,8 @@ class AutoReducer:
         by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
         if by_count or results_due(counters, settings):
             return True
-        last = await self._access.store.last_events(session.session_id, ("compaction", "recovery"), MAX_ATTEMPTS)
-        return worth_trying(last[::-1], tokens, counters.messages, budget.usable)
+        last = await self._access.store.last_events(session.session_id, ("compaction", "recovery"), 1)
+        return worth_trying(last[0] if last else None, tokens, counters.messages, budget.usable)
 
     def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
         """Whether a model will be called, for a summary or for a digest."""

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from contextstash.events.requests import words_handed_over
-from contextstash.events.turns import Turn
 from contextstash.handoff.sections import HandedOff, handoff_sections
 from contextstash.handoff.user_block import pinned_rules
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.outputs.placeholders import output_line
-from contextstash.record.output_archive import outputs_session_id
 from contextstash.record.transcript_records import is_window_key
 from contextstash.reduce.session_turns import SessionTurns, keep_state, state_at, turn_of
 from contextstash.reduce.summary_request import EXTRACTIVE, HISTORY_MESSAGES
@@ -24,55 +21,10 @@ from contextstash.reduce.user_words import user_turns
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
 from contextstash.session.estimate import tokens_by_part
-from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
-from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
-from contextstash_storage.records import HANDLE, Edit, Event, Output, SummaryEdit
-
-
-@dataclass(frozen=True)
-class WholeOutputs:
-    """A session's outputs by their places: where the client holds a cut copy, the original. `texts` are the whole texts
-    of these originals."""
-
-    outputs: Mapping[Place, Output]
-    texts: Mapping[Place, str]
-
-
-async def whole_outputs(access: Access, snapshot: SessionSnapshot) -> WholeOutputs:
-    """The outputs of a session, with the originals in the places of cut copies. A copy names the handle of its
-    original; it counts only if that was archived for this session, from the same call."""
-    try:
-        archive = await access.store.get_session(outputs_session_id(snapshot.session_id))
-    except (NotFoundError, BadInputError):
-        return WholeOutputs(snapshot.outputs, {})
-    archived = {output.handle: output for output in await access.store.read_outputs(archive.session_id)}
-    tools = {output.tool for output in archived.values()}
-    arguments = {output.argument for output in archived.values() if output.argument}
-    copies = [output for output in snapshot.outputs.values() if output.tool in tools or output.argument in arguments]
-    outputs, texts = dict(snapshot.outputs), {}
-    async for batch in access.output_texts(snapshot, copies):
-        for copy, text in batch:
-            named = (archived[handle] for handle in HANDLE.findall(text) if handle in archived)
-            original = next((found for found in named if _same_call(copy, found) and _is_larger(found, copy)), None)
-            if original is not None:
-                outputs[copy.seq, copy.block] = original
-                found = await access.output_text(archive, original)
-                texts[copy.seq, copy.block] = shown_text(snapshot.settings, found)
-    return WholeOutputs(outputs, texts)
-
-
-def _same_call(copy: Output, original: Output) -> bool:
-    """Whether both are of the same tool, or of the same command: Codex names its shell `Bash` to hooks, and
-    `exec_command` in its rollout."""
-    return copy.tool == original.tool or (bool(copy.argument) and copy.argument == original.argument)
-
-
-def _is_larger(original: Output, copy: Output) -> bool:
-    # In characters: a hook estimates the tokens of what it archives.
-    return original.characters > copy.characters
-
+from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash_storage.errors import ContextstashError
+from contextstash_storage.records import Edit, Event, SummaryEdit
 
 MAX_INDEX_SHARE = 0.02
 """Share of a hand-off that the index of handles may take, beside what the other sections leave: the newest outputs
@@ -130,7 +82,7 @@ MIN_FILLED = 0.9
 
 PART_HEAD = MARKER + ": part {} of {} of a hand-off{}]"
 PART_HEAD_CHARACTERS = 100
-"""What the head of a part, and a fence at each end, take of its characters at most."""
+"""What the head of a part takes of its characters at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +117,15 @@ async def hand_off(
     used = part.used(round(max_tokens / snapshot.counter.factor))
     if part.number > used:
         return None
-    whole = await whole_outputs(access, snapshot)
-    given = await _given(access, snapshot, whole, same=same)
-    text = await _written(snapshot, whole, given, max_tokens)
+    given = await _given(access, snapshot, same=same)
+    text = await _written(snapshot, given, max_tokens)
     if text is None or part.characters is None:
         return text
     parts = divided(text, part.characters)
     while text is not None and len(parts) > used:
         # Longer words than usual: as many tokens less as the parts are too long.
         max_tokens = int(max_tokens * min(0.95, used * (part.characters - PART_HEAD_CHARACTERS) / len(text)))
-        text = await _written(snapshot, whole, given, max_tokens)
+        text = await _written(snapshot, given, max_tokens)
         parts = divided(text, part.characters) if text else []
     return parts[part.number - 1] if part.number <= len(parts) else None
 
@@ -194,18 +145,17 @@ def default_tokens(snapshot: SessionSnapshot, recorded: int) -> int:
     return min(most, max(SMALLEST, min(snapshot.budget.window // WINDOW_SHARE, recorded // SESSION_SHARE)))
 
 
-async def _given(access: Access, snapshot: SessionSnapshot, whole: WholeOutputs, *, same: bool) -> HandedOff:
+async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> HandedOff:
     """What the hand-off is made from; the state is kept for the next one."""
     written = _written_by_model(snapshot.edits)
     turns = SessionTurns(access, snapshot)
     state = await state_at(turns, turns.last_seq)
     with suppress(ContextstashError):  # a cache: the hand-off does not wait for a database that is busy
         await keep_state(access, snapshot, state)
-    recent = await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq)
     return HandedOff(
         state=state,
         user=await user_turns(turns, 0, turns.last_seq),
-        recent=[_with_whole_texts(turn, whole) for turn in recent],
+        recent=await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq),
         rules=pinned_rules(snapshot.settings.pin),
         written=written.summary if written else "",
         written_to=written.last_seq if written else -1,
@@ -222,11 +172,11 @@ async def _client_summary(access: Access, snapshot: SessionSnapshot) -> str:
     return ""
 
 
-async def _written(snapshot: SessionSnapshot, whole: WholeOutputs, given: HandedOff, max_tokens: int) -> str | None:
+async def _written(snapshot: SessionSnapshot, given: HandedOff, max_tokens: int) -> str | None:
     """The whole hand-off, in at most `max_tokens`; None if there is nothing to say, or no room for it."""
     count = cache(snapshot.counter.count)  # what may be left out is counted twice
     head = HEAD.format(MARKER, snapshot.session_id, BESIDE if given.client_summary else "")
-    index = _index(snapshot, whole, int(max_tokens * MAX_INDEX_SHARE))
+    index = _index(snapshot, int(max_tokens * MAX_INDEX_SHARE))
     left = max_tokens - count(f"{head}\n\n\n\n{index}") - 2
     if left < MIN_TOKENS:
         return None
@@ -234,7 +184,7 @@ async def _written(snapshot: SessionSnapshot, whole: WholeOutputs, given: Handed
     if not said:
         return None
     shown = limit(said, OutputLimits(tokens=left, cut="head_tail"), count).text
-    index = _index(snapshot, whole, max_tokens - count(f"{head}\n\n{shown}\n\n") - 2, shown)
+    index = _index(snapshot, max_tokens - count(f"{head}\n\n{shown}\n\n") - 2, shown)
     return "\n\n".join(part for part in (head, shown, index) if part)
 
 
@@ -245,16 +195,11 @@ def _written_by_model(edits: Sequence[Edit]) -> SummaryEdit | None:
     return next((edit for edit in own if edit.strategy != EXTRACTIVE and edit.text != edit.summary), None)
 
 
-def _with_whole_texts(turn: Turn, whole: WholeOutputs) -> Turn:
-    texts = tuple(whole.texts.get((turn.seq, place), text) for place, text in enumerate(turn.texts))
-    return replace(turn, texts=texts)
-
-
-def _index(snapshot: SessionSnapshot, whole: WholeOutputs, max_tokens: int, shown: str = "") -> str:
+def _index(snapshot: SessionSnapshot, max_tokens: int, shown: str = "") -> str:
     """The newest outputs of at least MIN_INDEXED_TOKENS whose handles are not `shown`, one line each."""
     lines: dict[str, str] = {}
     left = max_tokens - snapshot.counter.count("## Outputs kept\n")
-    for _, output in sorted(whole.outputs.items(), reverse=True):
+    for _, output in sorted(snapshot.outputs.items(), reverse=True):
         if output.tokens < MIN_INDEXED_TOKENS or output.handle in lines or f"[{output.handle}]" in shown:
             continue
         if is_own_call(output.tool, output.argument):
@@ -321,18 +266,16 @@ async def _has_had_it(access: Access, session_id: str, reason: str, *, same: boo
 
 def divided(text: str, characters: int) -> list[str]:
     """The text in parts of at most so many characters, each a whole number of lines; of several, each says which part
-    it is. A fenced text that is divided is fenced in each part."""
+    it is."""
     if len(text) <= characters:
         return [text]
     parts: list[str] = []
-    rest, opened = text, ""
+    rest = text
     while rest:
         room = characters - PART_HEAD_CHARACTERS
         end = len(rest) if len(rest) <= room else _end(rest, room)
-        piece, rest = rest[:end].rstrip("\n"), rest[end:].lstrip("\n")
-        piece = f"{opened}\n{piece}" if opened else piece
-        opened = _open_fence(piece)
-        parts.append(f"{piece}\n{opened}" if opened else piece)
+        parts.append(rest[:end].rstrip("\n"))
+        rest = rest[end:].lstrip("\n")
     return [
         f"{PART_HEAD.format(number, len(parts), '' if number == 1 else ', continued')}\n{part}"
         for number, part in enumerate(parts, 1)
@@ -344,14 +287,3 @@ def _end(text: str, room: int) -> int:
     empty = text.rfind("\n\n", int(room * MIN_FILLED), room)
     line = text.rfind("\n", 0, room)
     return empty if empty > 0 else line if line > 0 else room
-
-
-_FENCE = re.compile(r"^(`{3,})(?!`)", re.MULTILINE)
-
-
-def _open_fence(text: str) -> str:
-    """The fence that is open at the end of the text, empty if none is."""
-    opened = ""
-    for fence in _FENCE.findall(text):
-        opened = "" if fence == opened else opened or fence
-    return opened

@@ -31,6 +31,11 @@ LOWER_THE_REPLY = (
     " with a lower max_tokens."
 )
 
+RECOVERED_ALREADY = (
+    "Recovered once already and nothing was recorded since: the context cannot be made smaller. The breakdown says what"
+    " fills the window: use a model with a larger one, fewer tools, or a new session that starts from get_summary."
+)
+
 
 async def recover_context(
     access: Access,
@@ -59,7 +64,7 @@ async def recover_context(
     last = await access.store.last_events(session.session_id, ("recovery",), 1)
     is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
     if last and last[0].seq == session.counters.messages and is_same:
-        return await _refused(access, session, overflow, await _what_fills_the_window(access, session))
+        return await _refused(access, session, overflow, RECOVERED_ALREADY)
     session, unexplained = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
     done = await _shrunk(access, session.session_id, unexplained)
@@ -104,22 +109,6 @@ async def _refused(access: Access, session: Session, overflow: ContextOverflow, 
         done=[],
         reason=reason,
         breakdown=estimate.breakdown,
-    )
-
-
-async def _what_fills_the_window(access: Access, session: Session) -> str:
-    estimate = await estimate_session(access, session)
-    snapshot = await access.snapshot(session.session_id)
-    parts = ", ".join(
-        f"{part.replace('_', ' ')} {tokens:,}"
-        for part, tokens in sorted(estimate.breakdown.items(), key=lambda item: -item[1])
-    )
-    largest = max(snapshot.entries, key=lambda entry: entry.tokens, default=None)
-    largest_message = f" The largest message is {largest.last_seq} with {largest.tokens:,}." if largest else ""
-    return (
-        "Recovered once already and nothing was recorded since: the context cannot be made smaller."
-        f" What fills the window: {parts}.{largest_message}"
-        " Use a model with a larger window, fewer tools, or a new session that starts from get_summary."
     )
 
 

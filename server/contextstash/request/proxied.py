@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from contextstash.messages.request.text import is_models
 from contextstash.outputs.counts import counted
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
 from contextstash.record.client_edits import client_compaction
@@ -234,16 +235,10 @@ async def archive_exactly(access: Access, session_id: str, outputs: Sequence[Out
 def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
     extras: list[dict[str, Any]] = [{} for _ in natives]
     if usage is not None:
-        last = next((p for p in range(len(natives) - 1, -1, -1) if _is_models(natives[p])), None)
+        last = next((p for p in range(len(natives) - 1, -1, -1) if is_models(natives[p])), None)
         if last is not None:
             extras[last]["usage"] = usage
     return extras
-
-
-def _is_models(native: Native) -> bool:
-    """Whether the model wrote it: a reply of the Responses API ends with a call as often as with a message."""
-    kind = str(native.get("type"))
-    return native.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
 
 
 NEXT_REQUEST = (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Counters, Event, Level
@@ -246,56 +244,18 @@ def next_step(level: Level, *, followed: bool = False) -> str:
 
 # When a compaction is worth it.
 
-RAPID_MESSAGES = 10
-"""A compaction within so many messages of the one before is a rapid one: five calls with their results. The summary,
-and reading again what it left out, then cost more than the smaller requests save."""
+WORTH = 0.10
+"""Share of the usable window: after a compaction that saved less, the context has to grow by as much first."""
 
-MIN_RAPID = 2
-"""Rapid compactions after which the window is called too small: one may be due to a single large output."""
-
-LARGER = 1.5
-"""Times the window: the next size to try, about the step between the sizes that `advise` compares."""
+WORTH_MESSAGES = 10
+"""Messages after which a context over the usable window is compacted again: five calls with their results."""
 
 
-def rapid_compactions(positions: Sequence[int]) -> int:
-    """How many of the compactions, given by the positions of their summaries, came shortly after the one before."""
-    return sum(after - before <= RAPID_MESSAGES for before, after in pairwise(sorted(positions)))
-
-
-def refill_advice(rapid: int, window: int) -> str | None:
-    """What to say about a window, in tokens, with so many rapid compactions; None if it is large enough."""
-    if rapid < MIN_RAPID:
-        return None
-    return (
-        f"The window was full again within {RAPID_MESSAGES} messages of a compaction, {rapid} times: {window:,} tokens"
-        f" are too few for this work. Try a larger one (--window {round(window * LARGER, -3) // 1_000:.0f}k), fewer"
-        " tools, or a shorter system prompt."
-    )
-
-
-LITTLE, MUCH = 0.05, 0.10
-"""Shares of the usable window: a compaction that saved less than the first makes the next one wait, one that saved the
-second or more ends the wait; one in between changes nothing."""
-
-MAX_WAIT = 0.40
-"""The longest wait, as growth in shares of the usable window. It begins with LITTLE and doubles with each compaction
-that saves too little; with a longer one the context would grow further before it is reduced."""
-
-
-def worth_trying(attempts: Sequence[Event], tokens: int, messages: int, usable: int) -> bool:
-    """Whether another compaction may save enough after these `attempts`, the oldest first: whether the context, which
-    now has so many `tokens` and `messages`, has grown enough since the last one. One that exceeds `usable` cannot wait
-    for growth: then 10 further messages are enough."""
-    wait = 0.0
-    for attempt in attempts:
-        saved = attempt.tokens_before - attempt.tokens_after
-        if saved >= MUCH * usable:
-            wait = 0.0
-        elif saved < LITTLE * usable:
-            wait = min(MAX_WAIT, 2 * wait or LITTLE)
-    if not wait:
+def worth_trying(last: Event | None, tokens: int, messages: int, usable: int) -> bool:
+    """Whether another compaction may save enough after the `last` one: whether that did, or the context, which now has
+    so many `tokens` and `messages`, has grown enough since. One that exceeds `usable` cannot wait for growth."""
+    if last is None or last.tokens_before - last.tokens_after >= WORTH * usable:
         return True
-    last = attempts[-1]
-    if tokens > usable and messages - last.seq >= RAPID_MESSAGES:
+    if tokens > usable and messages - last.seq >= WORTH_MESSAGES:
         return True
-    return messages > last.seq and tokens - last.tokens_after >= wait * usable
+    return messages > last.seq and tokens - last.tokens_after >= WORTH * usable

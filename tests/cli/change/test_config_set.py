@@ -42,7 +42,6 @@ def test_an_unknown_name_gets_a_near_one_or_the_command_that_lists_all(contextst
     assert near.endswith("There is no setting 'windw' (in config set). Did you mean 'window'?\n")
     far = contextstash.run("config", "set", "foo=1").stderr
     assert far.endswith("(in config set). contextstash config show lists the settings.\n")
-    assert "Example: window=50000" in contextstash.run("config", "set", "window 50000").stderr
 
 
 def test_a_name_and_its_value_may_be_two_words(contextstash: CommandLine) -> None:

@@ -3,9 +3,8 @@
     request = read_request("anthropic", body, before)
     body[slice(*request.spans[3])] == request.messages[3].raw
 
-The body is read as a text with one character for each byte (Latin-1), by Python's own decoder: so all positions are
-those of bytes, since JSON's own signs are ASCII, and in UTF-8 no other character has a byte of theirs. A message that
-is not ASCII is then decoded again, as UTF-8. What stands where it stood in the request before is not read again.
+The body is read in Latin-1, as `json_positions` says; a message that is not ASCII is then decoded again, as UTF-8. What
+stands where it stood in the request before is not read again.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from contextstash.messages.json_positions import (
     members,
     next_item,
     skip_space,
+    value_at,
 )
 from contextstash_storage.records import Native
 
@@ -100,9 +100,8 @@ class TextMessage:
 
     @cached_property
     def is_models(self) -> bool:
-        """Whether the model wrote it: a message of the assistant, or another item of a reply of the Responses API."""
-        role = self.native.get("role")
-        return role == "assistant" or (role is None and not str(self.native.get("type")).endswith("_output"))
+        """Whether the model wrote it."""
+        return is_models(self.native)
 
     @cached_property
     def reasons(self) -> bool:
@@ -125,7 +124,7 @@ class TextMessage:
     def span(self, path: Path) -> Span:
         """The span in `raw` of the value at a path. Raises JsonPositionError."""
         if path not in self.notes:
-            self.notes[path] = find(self.raw, 0, path)
+            self.notes[path] = find(self.raw.decode("latin-1"), 0, path)
         found: Span = self.notes[path]
         return found
 
@@ -175,21 +174,21 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
             for message, span in _messages(body, text, at, before, format_name):
                 messages.append(message)
                 spans.append(span)
-            return Span(at, skip_space(body, spans[-1].end if spans else at + 1) + 1)
+            return Span(at, skip_space(text, spans[-1].end if spans else at + 1) + 1)
         former = before.body[slice(*before.fields[name])] if before and name in before.fields else b""
         if former[:1] in (b"[", b"{") and body.startswith(former, at):
             return Span(at, at + len(former))
-        return Span(at, _DECODER.raw_decode(text, at)[1])
+        return value_at(text, at)
 
-    start = end = skip_space(body, 0)
+    start = end = skip_space(text, 0)
     fields: dict[str, Span] = {}
-    for member in members(body, start, measure):
+    for member in members(text, start, measure):
         if member.key in fields:
             raise JsonPositionError(f"the member '{member.key}' is there twice")
         fields[member.key] = member.value
         end = member.value.end
-    closing = skip_space(body, end)
-    if body[closing : closing + 1] != b"}" or skip_space(body, closing + 1) != len(body):
+    closing = skip_space(text, end)
+    if text[closing : closing + 1] != "}" or skip_space(text, closing + 1) != len(body):
         raise JsonPositionError("something follows the request's object")
     if not messages:
         raise JsonPositionError(f"no list of messages in '{key}'")
@@ -204,10 +203,10 @@ def _messages(
     """The messages of the list that begins at `start`. One of the request before that stands here in the same place is
     taken over: its bytes are a whole message, since an object ends with its last brace, so that no longer one begins
     with them."""
-    at = first_item(body, start, b"[")
+    at = first_item(text, start, "[")
     known, found = before.messages if before else (), _shared(body, at, before) if before and at >= 0 else []
     if found:
-        at = next_item(body, found[-1][1].end, b"]")
+        at = next_item(text, found[-1][1].end, "]")
     while at >= 0:
         place = len(found)
         if place >= MAX_MESSAGES:
@@ -222,7 +221,7 @@ def _messages(
             message = TextMessage(raw, native, format_name)
         end = at + len(message.raw)
         found.append((message, Span(at, end)))
-        at = next_item(body, end, b"]")
+        at = next_item(text, end, "]")
     return found
 
 
@@ -235,6 +234,12 @@ def _shared(body: bytes, at: int, before: RequestText) -> list[tuple[TextMessage
     shift = at - first
     spans = [Span(start + shift, end + shift) for start, end in before.spans[:count]] if shift else before.spans
     return list(zip(before.messages[:count], spans, strict=False))
+
+
+def is_models(native: Native) -> bool:
+    """Whether the model wrote a message: one of the assistant, or another item of a reply of the Responses API."""
+    role = native.get("role")
+    return role == "assistant" or (role is None and not str(native.get("type")).endswith("_output"))
 
 
 def message_of(native: Native, format_name: str) -> TextMessage:
