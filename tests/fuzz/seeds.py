@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from contextstash_storage.records import Native
-from tests.support.traces import TRACES, trace_files, trace_natives
+from tests.support.traces import TRACES
 
 MESSAGES = 6
 """Messages or records of a seed: a short input is tried more often, and shows more with each change."""
-
-SEEDS_EACH = 12
 
 CHAT: list[Native] = [
     {"role": "system", "content": "Be brief."},
@@ -38,7 +35,6 @@ GEMINI = [
     {"role": "user", "parts": [{"functionResponse": {"id": "1", "name": "ls", "response": {"output": "a.py"}}}]},
 ]  # fmt: skip
 SHORT = {"openai-chat": CHAT, "anthropic": ANTHROPIC, "openai-responses": RESPONSES, "gemini": GEMINI}
-LISTS = {"openai-chat": "messages", "anthropic": "messages", "openai-responses": "input"}
 
 STREAMS = (
     'event: message_start\ndata: {"type":"message_start","message":{"id":"m","usage":{"input_tokens":5,"cache_read_input_tokens":3}}}\n\nevent: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":9}}\n\n',
@@ -67,14 +63,9 @@ def seeds_of(name: str) -> list[bytes]:
 
 
 def _short(name: str) -> Iterator[str]:
-    kind, _, rest = name.partition("-")
+    kind = name.partition("-")[0]
     if name == "uri":
         yield from URIS
-    elif kind == "format":
-        yield json.dumps(SHORT[rest])
-    elif kind == "request":
-        fields: dict[str, Any] = {"model": "m", LISTS[rest]: SHORT[rest], "tools": [{"name": "t"}], "stream": True}
-        yield json.dumps(fields)
     elif name == "reply":
         yield from STREAMS
     elif kind in ("reader", "transcript"):
@@ -83,11 +74,7 @@ def _short(name: str) -> Iterator[str]:
 
 
 def _recorded(name: str) -> Iterator[str]:
-    kind, _, rest = name.partition("-")
-    for format_name, path in trace_files()[:SEEDS_EACH]:
-        if kind in ("format", "request") and rest == format_name:
-            natives = trace_natives(format_name, path)[:400:40][:MESSAGES]
-            yield json.dumps(natives if kind == "format" else {LISTS[rest]: natives, "model": "m"})
+    kind = name.partition("-")[0]
     if kind in ("reader", "transcript"):
         for path in sorted(TRACES.glob("*/*.jsonl")):
             if kind == "transcript" or path.parent.name.replace("_", "-") in name:

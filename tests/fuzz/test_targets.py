@@ -12,11 +12,6 @@ from tests.fuzz.targets import TARGETS
 from tests.support.effort import examples
 
 FINDINGS = (
-    ("format-gemini", '[{"role":"model","parts":[{"functionCall":{"name":"ls"}}]},'
-     '{"role":"user","parts":[{"functionResponse":{"name":"ls"}}]}]'),
-    ("format-gemini", '[{"role":"user","parts":[{"other":' + "[" * 500 + "]" * 500 + "}]}]"),
-    ("format-openai-responses", '[{"type":"other_output","call_id":"c","output":[[null],"x"]}]'),
-    ("format-openai-chat", '[{"role": "assistant"}]'),
     ("reader-1-codex", '{"type":"response_item","payload":{"type":[]}}\n'),
     ("reader-3-opencode", '[{"id":"ses_1"},{"info":{"role":"assistant","time":{"completed":2}},"parts":[{"type":"text",'
      '"text":"x"}]}]'),

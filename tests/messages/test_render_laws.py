@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from contextstash.messages import FORMATS, detect_format, get_format
@@ -119,6 +119,9 @@ def test_detecting_arbitrary_json_gives_a_format_or_a_clear_error(natives: list[
 
 @formats
 @settings(max_examples=examples(300))
+@example([{"role": "model", "parts": [{"functionCall": {"name": "ls"}}]}])
+@example([{"type": "other_output", "call_id": "c", "output": [[None], "x"]}])
+@example([{"role": "assistant"}])
 @given(natives=st.lists(json_objects, max_size=4))
 def test_every_readable_list_can_be_rendered_and_validated(name: str, natives: list[dict[str, Any]]) -> None:
     readable = [native for native in natives if _is_readable(name, native)]
@@ -133,6 +136,13 @@ def _is_readable(name: str, native: dict[str, Any]) -> bool:
     except BadMessageError:
         return False
     return True
+
+
+def test_a_deeply_nested_part_is_read_or_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(500):
+        deep = [deep]
+    _is_readable("gemini", {"role": "user", "parts": [{"other": deep}]})
 
 
 def test_responses_to_calls_of_one_id_stay_with_the_names_of_their_calls() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, secrets_of, shown
+from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, shown
 from tests.support.effort import examples
 from tests.support.planted_secrets import ALNUM, KINDS, PUBLISHED, planted, readable
 from tests.support.traces import trace_files, trace_natives
@@ -317,7 +317,6 @@ def test_no_field_of_a_call_s_input_is_opaque_and_data_are_only_if_they_are_byte
             found = masked_value({"content": [message]}, bound=bound)
             assert GITHUB[4:20] not in json.dumps(found)
             assert len(json.dumps(found).split('": ')) == len(json.dumps({"content": [message]}).split('": '))
-        assert set(secrets_of(message)) == {"GitHub token"}
     for data in (
         {"type": "base64", "media_type": "image/png", "data": GITHUB},
         {"type": "redacted_thinking", "data": GITHUB},
@@ -325,7 +324,6 @@ def test_no_field_of_a_call_s_input_is_opaque_and_data_are_only_if_they_are_byte
         {"type": "input_audio", "input_audio": {"format": "wav", "data": GITHUB}},
     ):
         assert masked_value(data) is data
-        assert not list(secrets_of(data))
 
 
 def test_a_value_is_secret_by_the_name_of_its_field_too() -> None:

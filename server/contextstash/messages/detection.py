@@ -87,12 +87,7 @@ def shown_format(
     """The name of the format. Messages of plain text fit several; then tools, system prompt and model decide. Raises
     BadMessageError if the messages fit none."""
     blocks = "anthropic" if _has_blocks(system) else None
-    return fitting_format(natives, format_of_tools(tools or ()), blocks, format_of_model(model))
-
-
-def fitting_format(natives: Sequence[Native], *hints: str | None) -> str:
-    """The first of these formats that all messages fit, or else the one that they show. Raises BadMessageError."""
-    for hint in hints:
+    for hint in (format_of_tools(tools or ()), blocks, format_of_model(model)):
         if hint is not None and all(get_format(hint).matches(native) > 0 for native in natives):
             return hint
     return detect_format(natives)

@@ -36,20 +36,14 @@ _COMMAND = re.compile(r"\s*contextstash (?:show|search)\b[^|;&<>\n]*")
 _DISTINCT = ("estimate_context", "get_archived_output", "prune_tool_outputs", "restore_outputs")
 """Names that no other server is known to use; the others count only if the name of our server precedes them."""
 
-_LIKELY = (*_DISTINCT, "compact_session", "context_status", "search_history")
-"""Names that are ours in a client that names tools without their servers: it has our server, and others are unlikely to
-use them."""
-
 _TOOL = (
     rf"(?:.*[._/:-])?(?:{'|'.join(_DISTINCT)})"
-    rf"|c[\w-]{{5}}0mcp0(?:{'|'.join(_LIKELY)})"
     rf"|(?:.*[._/:-])?contextstash(?:[._-]?(?:gateway|server|mcp))?[._/:-]*(?:{'|'.join(sorted(OWN_TOOLS))})"
 )
 """Clients write `mcp__contextstash__search_history` (Claude Code, Codex), `mcp__plugin_contextstash_contextstash__…`
 (its plugins), `contextstash_search_history` (OpenCode), `mcp_contextstash_search_history` (VS Code, Cursor),
-`contextstash.search_history` and the like; Roo Code `mcp--contextstash--search_history`; Cline a random key of six
-characters, `cAb3dE0mcp0search_history`. Nothing else may stand between
-the server's name and the tool's: our gateway offers the tools of other servers as `contextstash__github_get_summary`.
+`contextstash.search_history` and the like. Nothing else may stand between the server's name and the tool's: our gateway
+offers the tools of other servers as `contextstash__github_get_summary`.
 """
 
 

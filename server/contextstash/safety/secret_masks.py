@@ -312,16 +312,3 @@ def _masked_string(text: str, name: str) -> str:
     """A string is also secret by the name of its field, as the value of an assignment is."""
     named = masked(f'{name}="{text}"')[len(name) + 2 : -1] if name and len(text) < PART_CHARACTERS else text
     return masked(text) if named == text else named
-
-
-def secrets_of(value: Any, *, name: str = "", free: bool = False) -> Iterator[str]:
-    """The kinds of the secrets in the strings and keys of a JSON value."""
-    if isinstance(value, str):
-        yield from (each.kind for each in secrets_in(value))
-    elif isinstance(value, dict):
-        free = free or name in FREE_FIELDS
-        for key, each in value.items():
-            yield from (found.kind for found in secrets_in(key))
-            yield from () if not free and _is_opaque(value, key) else secrets_of(each, name=key, free=free)
-    elif isinstance(value, list):
-        yield from (kind for each in value for kind in secrets_of(each, free=free))

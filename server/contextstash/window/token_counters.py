@@ -27,8 +27,9 @@ The provider's report corrects it."""
 class Family:
     """How a family of models counts: the vocabulary, a factor, and the tokens of a tool result in addition to its text.
 
-    `factor` and `result_overhead` were measured on recorded sessions: the growth of the prompt
-    that the provider reported, compared with the count of the tool results just added. A family that `quotes_results`
+    `factor` and `result_overhead` were measured on recorded sessions: the growth of the prompt that the provider
+    reported, compared with the count of the tool results just added. `image_tokens` is what each image takes, if that
+    does not depend on its size: https://ai.google.dev/gemini-api/docs/media-resolution. A family that `quotes_results`
     takes them as JSON objects, and it is not documented if it counts a line break in one as the two characters of JSON.
     """
 
@@ -36,6 +37,7 @@ class Family:
     vocabulary: str = "o200k_base"
     factor: float = 1.0
     result_overhead: int = 4
+    image_tokens: int | None = None
     quotes_results: bool = False
 
 
@@ -51,7 +53,7 @@ FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
     ),
     (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10)),
     (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
-    (re.compile("gemini|google"), Family("gemini", factor=1.05, quotes_results=True)),
+    (re.compile("gemini|google"), Family("gemini", factor=1.05, image_tokens=1_120, quotes_results=True)),
 )
 UNKNOWN = Family("unknown")
 
@@ -78,6 +80,7 @@ class Counter:
     in_tokens: Callable[[int], int] | None = None
     rounds_up: bool = False
     raw_all: Callable[[Sequence[str]], list[int]] | None = None
+    image_tokens: int | None = None
     quotes_results: bool = False
 
     @property
@@ -138,6 +141,7 @@ def counter_for(
         family.factor,
         family.result_overhead,
         raw_all=encode_all and partial(encode_all, family.vocabulary),
+        image_tokens=family.image_tokens,
         quotes_results=family.quotes_results,
     )
 
@@ -171,7 +175,7 @@ def _rounded_once(
 
 def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings) -> int:
     if block.type in ("image", "document"):
-        return settings.image_tokens
+        return counter.image_tokens if counter.image_tokens and block.type == "image" else settings.image_tokens
     if block.type == "tool_call":
         return counter.tokens(counter.raw(block.tool or "") + counter.raw(text))
     if block.type == "tool_result":
