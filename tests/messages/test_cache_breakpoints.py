@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
-
 from contextstash.messages import get_format
-from contextstash.messages.breakpoints import count_breakpoints, first_edited, sent_breakpoints
+from contextstash.messages.breakpoints import count_breakpoints
 from contextstash.messages.repair import render
 from contextstash_storage.records import Native
 from tests.support.provider_rules import violations
@@ -42,37 +40,6 @@ def test_two_are_reserved_for_the_tools_and_the_system_prompt() -> None:
     before = copy.deepcopy(natives)
     assert marked_texts(render(ANTHROPIC, natives)) == ["question 4", "question 5"]
     assert natives == before
-
-
-def test_the_last_breakpoint_before_an_edit_stays_because_the_cache_is_valid_up_to_it() -> None:
-    assert marked_texts(render(ANTHROPIC, conversation(6), changed=5)) == ["question 2", "question 5"]
-    assert marked_texts(render(ANTHROPIC, conversation(6), changed=0)) == ["question 4", "question 5"]
-
-
-@pytest.mark.parametrize(
-    ("places", "most", "changed", "sent"),
-    [
-        ([], 2, None, []),
-        ([0, 2, 4], 2, None, [1, 2]),
-        ([0, 2, 4], 2, 2, [0, 2]),
-        ([0, 2, 4], 2, 3, [1, 2]),
-        ([0, 2, 4], 2, 9, [1, 2]),
-        ([0, 2, 4], 1, 2, [2]),
-        ([0, 2, 4], 3, 2, [0, 1, 2]),
-        ([0, 0, 0, 4, 6], 3, 1, [2, 3, 4]),
-        ([0, 0, 4, 6, 8], 3, 1, [1, 3, 4]),
-    ],
-)
-def test_the_newest_are_kept_and_the_newest_before_an_edit(
-    places: list[int], most: int, changed: int | None, sent: list[int]
-) -> None:
-    assert sent_breakpoints(places, most, changed) == sent
-
-
-def test_a_message_that_is_not_the_recorded_object_counts_as_edited() -> None:
-    natives = conversation(2)
-    assert first_edited(natives, natives) is None
-    assert first_edited([natives[0], dict(natives[1]), natives[2]], natives) == 1
 
 
 def test_breakpoints_inside_a_tool_result_count_and_are_removed_too() -> None:

@@ -96,15 +96,8 @@ def test_outside_the_edited_values_the_bytes_are_equal_and_the_result_means_the_
 
 
 def _expect(block: dict[str, Any], text: str) -> None:
-    """The block with its content replaced; a breakpoint inside the content moves to the block."""
-    content = block["content"]
-    if isinstance(content, list):
-        marks = [part["cache_control"] for part in content if part.get("cache_control") is not None]
-        block["content"] = [{"type": "text", "text": text}]
-        if marks and "cache_control" not in block:
-            block["cache_control"] = marks[-1]
-    else:
-        block["content"] = text
+    """The block with its content replaced."""
+    block["content"] = [{"type": "text", "text": text}] if isinstance(block["content"], list) else text
 
 
 @settings(max_examples=examples(200))

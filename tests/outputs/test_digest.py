@@ -46,8 +46,6 @@ GO_FIRST = f"=== RUN   TestLend\n{GO_LOG}--- FAIL: TestLend (0.00s)\n=== RUN   T
          "lines 40–42; defines Loans, lend"),
         ("Bash", "python x.py", TRACEBACK, "KeyError: 'due'"),
         ("Bash", "grep -rn lend src", GREP, "3 matches in 2 files: a.py:3, b.py"),
-        ("get_order", "7", '{"id": 7, "state": "open", "of": [1, 2]}', "JSON: id=7, state=open, of (2)"),
-        ("list", "", '[{"id": 1}, {"id": 2}]', "JSON list of 2 items, each with id"),
         ("Bash", "git log", "3f2a9bc Fix fines\n91bb01d Lend\n", "3f2a9bc Fix fines … 91bb01d Lend"),
         ("Bash", "./build", f"start\n{'step ' * 9}\nbuilt in 3 s\n", "start … built in 3 s (3 lines)"),
         ("Bash", "true", "", "no output"),

@@ -11,8 +11,7 @@ from contextstash.messages.breakpoints import (
     BREAKPOINT_KEY,
     content_of,
     count_breakpoints,
-    keep_breakpoints,
-    sent_breakpoints,
+    without_breakpoints,
 )
 from contextstash.messages.parts import (
     Piece,
@@ -91,16 +90,14 @@ class AnthropicFormat(Format):
             return native
         return {**native, "content": rest} if rest else None
 
-    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
+    def limit_breakpoints(self, natives: Sequence[Native], most: int) -> Sequence[Native]:
         counts = [count_breakpoints(content_of(native)) for native in natives]
-        if sum(counts) <= most:
+        if (spare := sum(counts) - most) <= 0:
             return natives
-        places = [place for place, count in enumerate(counts) for _ in range(count)]
-        sent = set(sent_breakpoints(places, most, changed))
-        firsts = accumulate(counts, initial=0)
+        befores = accumulate(counts, initial=0)
         return [
-            keep_breakpoints(native, {number - first for number in sent}) if count else native
-            for native, count, first in zip(natives, counts, firsts, strict=False)
+            without_breakpoints(native, spare - before) if count and before < spare else native
+            for native, count, before in zip(natives, counts, befores, strict=False)
         ]
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:

@@ -112,9 +112,9 @@ class Format(ABC):
         """A system message for the start of the list; None if the provider takes the system prompt in another field."""
         return None
 
-    def limit_breakpoints(self, natives: Sequence[Native], most: int, changed: int | None) -> Sequence[Native]:
-        """The natives with at most `most` cache breakpoints, the most useful ones. `changed` is the index of the first
-        native that differs from the recorded one. Unchanged if the format has no breakpoints in messages."""
+    def limit_breakpoints(self, natives: Sequence[Native], most: int) -> Sequence[Native]:
+        """The natives with at most `most` cache breakpoints, the newest ones. Unchanged if the format has no
+        breakpoints in messages."""
         return natives
 
     @abstractmethod

@@ -44,7 +44,7 @@ class _Turn:
     answered: bool = False
 
 
-def render(fmt: Format, natives: Sequence[Native], *, changed: int | None = None) -> list[Native]:
+def render(fmt: Format, natives: Sequence[Native]) -> list[Native]:
     """The messages to send: repaired and assembled, so that they break none of the provider's rules.
 
     Results without their call become text of the user, calls without a result get one that says that they were
@@ -52,10 +52,9 @@ def render(fmt: Format, natives: Sequence[Native], *, changed: int | None = None
     unchanged, including key order. Deterministic and idempotent. The result shares values with `natives` but never
     changes them.
 
-    Cache breakpoints are left out if there are too many for a request with `BREAKPOINTS_ELSEWHERE`. `changed` is the
-    index of the first native that differs from the recorded one.
+    Cache breakpoints are left out if there are too many for a request with `BREAKPOINTS_ELSEWHERE`.
     """
-    return repaired(fmt, fmt.limit_breakpoints(natives, MAX_BREAKPOINTS - BREAKPOINTS_ELSEWHERE, changed))
+    return repaired(fmt, fmt.limit_breakpoints(natives, MAX_BREAKPOINTS - BREAKPOINTS_ELSEWHERE))
 
 
 def repaired(fmt: Format, natives: Sequence[Native]) -> list[Native]:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,6 @@ MAX_SCANNED = 2_000_000
 
 MAX_HEAD = 40_000
 """Characters at the start of an output, in whole lines, that most kinds are recognized by; it bounds the time."""
-
-MAX_JSON = 400_000
-"""Longer JSON is not parsed but described by its beginning: parsing is the most expensive step here."""
 
 MIN_TENTHS = 8
 """How many tenths of the lines must match before an output counts as a search result or a listing. An output that is
@@ -136,32 +132,6 @@ def _search(output: _Output) -> str | None:
     return None
 
 
-def _json(output: _Output) -> str | None:
-    if output.head.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        value = json.loads(output.text) if len(output.text) <= MAX_JSON else None
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, list):
-        each = f", each with {_names([*map(str, value[0])], 6)}" if value and isinstance(value[0], dict) else ""
-        return f"JSON list of {_plural(len(value), 'item')}{each}"
-    if not isinstance(value, dict):
-        keys = [*dict.fromkeys(re.findall(r'"([\w.-]{1,60})"\s*:', output.head[:4_000]))]
-        return f"JSON, {len(output.text):,} characters, keys: {_names(keys, 6)}" if keys else None
-    told = (
-        f"JSON, {name}: {value[name]}" for name in ("error", "message", "detail") if isinstance(value.get(name), str)
-    )
-    return next(told, f"JSON: {_names([_member(str(key), each) for key, each in value.items()], 8)}")
-
-
-def _member(key: str, item: object) -> str:
-    shown = json.dumps(item, ensure_ascii=False) if not isinstance(item, str) else item
-    if isinstance(item, (list, dict)):
-        return f"{key} ({len(item)})"
-    return f"{key}={shown}" if len(shown) <= 24 else key
-
-
 _READING = re.compile(
     r"(?:^|[\s/|;&(])(?:read|view|open|cat(?! *>)|sed|head|tail|nl|bat|less|get_file|fetch_file)\w*",
     re.IGNORECASE,
@@ -206,6 +176,6 @@ def _ends(output: _Output) -> str:
     return f"{clip(first, 80)} … {last}{count}"
 
 
-_KINDS: tuple[Callable[[_Output], str | None], ...] = (_outcome, _diff, _search, _json, _file)
+_KINDS: tuple[Callable[[_Output], str | None], ...] = (_outcome, _diff, _search, _file)
 """In the order in which they are tried; the first that matches describes the output. Results of runs come first: they
 matter more than the files or matches that the same command prints."""

@@ -50,8 +50,6 @@ _CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTIL
 _CARGO_FIRST = re.compile(r"^test (\S{1,200}) \.\.\. FAILED", re.MULTILINE)
 _JEST = re.compile(r"^[ \t]*Tests:?[ \t]+(?=[\d])([^\n]{1,120})$", re.MULTILINE)
 _JEST_FIRST = re.compile(r"^[ \t]*(?:● |✕ |× |FAIL[ \t]+)(\S[^\n]{0,200})", re.MULTILINE)
-_MOCHA = re.compile(r"^[ \t]*(\d+) passing\b", re.MULTILINE)
-_MOCHA_FAILED = re.compile(r"^[ \t]*(\d+) failing\b", re.MULTILINE)
 _GO_FAIL = re.compile(r"^[ \t]*--- FAIL: (\S{1,200})", re.MULTILINE)
 _GO_PASS = re.compile(r"^[ \t]*--- PASS: ", re.MULTILINE)
 _GO_PACKAGE = re.compile(r"^(ok|FAIL)[ \t]+(\S{1,200})", re.MULTILINE)
@@ -67,7 +65,7 @@ def has_any(text: str, words: Sequence[str]) -> bool:
 
 
 def find_test_run(text: str) -> TestRun | None:
-    """The run of pytest, unittest, go test, cargo, jest, vitest or mocha in an output; None if there is none."""
+    """The run of pytest, unittest, go test, cargo, jest or vitest in an output; None if there is none."""
     text = ends_of(text)
     for words, reader in _READERS:
         run = reader(text) if has_any(text, words) else None
@@ -155,20 +153,12 @@ def _jest(text: str) -> TestRun | None:
     return _run(*_counted(found[-1]), _JEST_FIRST, text)
 
 
-def _mocha(text: str) -> TestRun | None:
-    passing, failing = _MOCHA.search(text), _MOCHA_FAILED.search(text)
-    if not passing:
-        return None
-    return TestRun(int(failing.group(1)) if failing else 0, int(passing.group(1)))
-
-
 _READERS: tuple[tuple[tuple[str, ...], Callable[[str], TestRun | None]], ...] = (
     ((" in ",), _pytest),
     (("FAIL", "ok ", "ok\t"), _go),
     (("test result: ",), _cargo),
     (("Ran ",), _unittest),
     (("Tests",), _jest),
-    ((" passing",), _mocha),
 )
 """Each with words of which one is in everything that it matches: to find a word takes a hundredth of the time of a
 regular expression, and most outputs are of no test run."""

@@ -12,7 +12,6 @@ from operator import attrgetter
 
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
-from contextstash.messages.breakpoints import first_edited
 from contextstash.messages.repair import render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
@@ -369,7 +368,7 @@ def _result(sources: _Sources, plan: _Plan) -> ContextResult:
     natives = with_system(fmt, _natives(sources, plan), sources.system)
     recorded_system = "" if fmt.system_message("") else _system_text(sources)
     fits = plan.excess == 0 or tokens <= sources.tokens
-    messages = render(fmt, natives, changed=first_edited(natives, sources.bodies.values()))
+    messages = render(fmt, natives)
     return ContextResult(
         session_id=snapshot.session_id,
         format=fmt.name,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from contextstash.messages.base import Path
-from contextstash.messages.breakpoints import BREAKPOINT_KEY, content_of
+from contextstash.messages.breakpoints import content_of
 from contextstash.messages.detection import get_format
 from contextstash.messages.json_positions import Span, Splice, dumped, spliced
 from contextstash.messages.request.text import RequestText, TextMessage, ToolResult
@@ -67,26 +65,12 @@ def _message(message: TextMessage, texts: Mapping[Path, str]) -> list[Splice]:
     known: tuple[Mapping[Path, str], list[Splice]] | None = message.notes.get("splices")
     if known is None or known[0] != texts:
         replaced = [each for each in message.results if each.path in texts]
-        splices = [splice for each in replaced for splice in _replaced(message, each, texts[each.path])]
+        splices = [_replaced(message, each, texts[each.path]) for each in replaced]
         known = message.notes["splices"] = texts, splices
     return known[1]
 
 
-def _replaced(message: TextMessage, result: ToolResult, text: str) -> list[Splice]:
-    """The result's content as this text, in the shape that it had. A breakpoint inside the content goes to the result
-    itself, where the prompt cache ends at the same place; one that is on the result stays."""
+def _replaced(message: TextMessage, result: ToolResult, text: str) -> Splice:
+    """The result's content as this text, in the shape that it had."""
     new = get_format(message.format).in_place_of(message.native, text, result.content)
-    splices = [Splice(message.span(result.path), dumped(new))]
-    moved = _inner_breakpoint(result.content)
-    if message.format == "anthropic" and moved is not None:
-        block = message.span(result.path[:-1])
-        if BREAKPOINT_KEY not in json.loads(message.raw[slice(*block)]):
-            end = Span(block.end - 1, block.end - 1)
-            splices.append(Splice(end, b"," + dumped(BREAKPOINT_KEY) + b":" + dumped(moved)))
-    return splices
-
-
-def _inner_breakpoint(content: Any) -> Any:
-    parts = content if isinstance(content, list) else ()
-    marks = [part[BREAKPOINT_KEY] for part in parts if isinstance(part, dict) and part.get(BREAKPOINT_KEY) is not None]
-    return marks[-1] if marks else None
+    return Splice(message.span(result.path), dumped(new))
