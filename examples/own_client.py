@@ -27,7 +27,7 @@ def said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcrip
         yield TranscriptMessage(body, key=record["id"], created_at=moment(record.get("at")))
 
 
-def newest(folder: Path, project: Path | None) -> list[Path]:
+def newest(folder: Path, project: Path) -> list[Path]:
     """The transcript that was written last."""
     return newest_first(folder.glob("*.notes"), folder)[:1]
 

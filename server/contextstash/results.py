@@ -617,7 +617,6 @@ class SessionLine(Result):
     updated_at: Moment = Field(description="Last change, ISO 8601")
     last_message_at: Moment | None = Field(default=None, description="When the newest message was recorded, ISO 8601")
     project: str | None = Field(default=None, description="The folder in which the client ran")
-    deleted_by: str | None = Field(default=None, description="Day by which the client had deleted its transcript")
     parent_session_id: str | None = Field(default=None, description="The session that this is a part or fork of")
 
 

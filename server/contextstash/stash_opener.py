@@ -27,14 +27,13 @@ T = TypeVar("T")
 class StashOpener:
     """A database, None for the user's default one, and the settings of what opens it.
 
-    `follow` names the client whose transcripts are read (`claude-code`), `follow_path` their folder or file. A process
-    that `serves`, so runs for long, deletes what is older than the user wants to keep.
+    `follow` names the client whose transcripts are read (`claude-code`). A process that `serves`, so runs for long,
+    deletes what is older than the user wants to keep.
     """
 
     database: Location | None = None
     settings: Configuration = field(default_factory=Configuration)
     follow: str | None = None
-    follow_path: Path | None = None
     serves: bool = False
 
     @property
@@ -73,7 +72,7 @@ class StashOpener:
             if self.follow is not None:
                 from contextstash.clients.follow import Follower, find_transcripts
 
-                follower = Follower(stash, find_transcripts(self.follow, self.follow_path))
+                follower = Follower(stash, find_transcripts(self.follow))
             if self.serves:
                 from contextstash.automatic_retention import begin_retention
 

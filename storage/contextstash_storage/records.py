@@ -580,19 +580,17 @@ class ProxiedSession(ProxiedTotals):
     """What the proxy knows of a session, across restarts, and totals over its requests.
 
     `project` is the folder in which its client was started, if that is known. `client_session` is the client's own id
-    of the conversation, `sender` a hash of the credentials that its last request had; `heads` are hashes of the
-    first messages that it had, the newest last; `surroundings` is a hash of its system prompt. `mark` is
-    a hash of the `length` messages of its last request, empty if the model had not spoken yet. `last_at` is when the
-    last reply ended, in seconds since 1970, and `cache_seconds` how long the provider keeps the cache of that request,
-    which took `prompt` tokens; unedited it would have taken `direct_prompt`. `tokens_per_byte` is by the provider's
-    count. `left_alone` is why nothing is edited any more. `days` are the totals at the start of each day (UTC) with
-    requests, the newest last.
+    of the conversation, `sender` a hash of the credentials that its last request had; `surroundings` is a hash of its
+    system prompt. `mark` is a hash of the `length` messages of its last request, empty if the model had not spoken yet.
+    `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how long the provider keeps the
+    cache of that request, which took `prompt` tokens; unedited it would have taken `direct_prompt`. `tokens_per_byte`
+    is by the provider's count. `left_alone` is why nothing is edited any more. `days` are the totals at the start of
+    each day (UTC) with requests, the newest last.
     """
 
     project: str | None = None
     client_session: str | None = None
     sender: str | None = None
-    heads: tuple[str, ...] = ()
     surroundings: str = ""
     mark: str = ""
     length: int = 0

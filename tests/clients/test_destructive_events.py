@@ -176,15 +176,3 @@ def check_every_output_is_found(client: Any, ours: CommandLine, event: Callable[
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
 def test_after_it_every_output_of_the_session_is_found_here(client: Client, event: Callable[[Client], None]) -> None:
     check_every_output_is_found(client, client.ours, event)
-
-
-def test_a_session_that_the_sweep_deleted_is_said_to_be_kept_here(client: Client) -> None:
-    client.work()
-    name = client.transcripts()[0].stem
-    sweep(client)
-    today = time.strftime("%Y-%m-%d")
-    listed = client.ours.run("sessions")
-    assert f"deleted by the client by {today}, kept here" in listed.stderr
-    [found] = [each for each in client.ours.json("sessions")["sessions"] if each["session_id"] == name]
-    assert found["deleted_by"].startswith(today)
-    assert f"1 session deleted by the client by {today}, kept here whole" in client.ours.run("doctor").stdout

@@ -37,13 +37,16 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-async def test_its_current_transcript_is_followed(installed: Path, tmp_path: Path) -> None:
+async def test_its_current_transcript_is_followed(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert client("notebook").name in [each.name for each in clients()]
-    write_lines(tmp_path / "notes" / "a.notes", LINES[:1])
+    write_lines(tmp_path / ".notebook" / "a.notes", LINES[:1])
     async with stash_at(tmp_path / "s.db") as stash:
-        follower = Follower(stash, find_transcripts("notebook", tmp_path / "notes"))
+        follower = Follower(stash, find_transcripts("notebook"))
         assert await follower.catch_up() == "n1"
-        write_lines(tmp_path / "notes" / "a.notes", LINES)
+        write_lines(tmp_path / ".notebook" / "a.notes", LINES)
         assert await follower.catch_up() == "n1"
         said = [message["content"] for message in await history(stash, "n1")]
     assert said == ["Count the trees.", "Seven."]

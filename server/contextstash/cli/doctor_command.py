@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,7 +124,6 @@ def _database(location: Location | None) -> Findings:
         yield Finding("sessions", "note", f"all others are whole: {whole:,} of {health.sessions:,}")
     yield Finding("version", "ok", f"the database has this program's format, number {health.version}")
     yield from _encryption(health.encrypted)
-    yield from _deleted(health.sources)
     if said := news(path, is_read=sys.stdout.isatty()):
         yield Finding("retention", "note", said.removeprefix("Retention: "))
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -144,18 +143,6 @@ def _encryption(encrypted: bool) -> Findings:
     elif source is not None:
         says = f"the database can be read without a key, though encryption_key is set ({shown(source)})"
         yield Finding("encryption", "wrong", says, "End all clients, then: contextstash encrypt")
-
-
-def _deleted(sources: Sequence[tuple[str, str, str]]) -> Findings:
-    """Sessions whose transcripts their clients have deleted: they exist here alone."""
-    from contextstash.clients.projects import deleted_by
-
-    gone = [(session, changed, day) for source, session, changed in sources if (day := deleted_by(source))]
-    if gone:
-        session, changed, _ = gone[0]
-        last = max(day for *_, day in gone)
-        says = f"{counted(len(gone), 'session')} deleted by the client by {last}, kept here whole"
-        yield Finding("transcripts", "ok", f"{says}; the newest: {session}, last recorded on {changed[:10]}")
 
 
 def _vocabulary(_: Location | None) -> Findings:

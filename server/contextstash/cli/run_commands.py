@@ -28,7 +28,7 @@ from contextstash.cli.options import (
     tokens,
 )
 from contextstash.clients.client import client as client_of
-from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, continued, first_message, run_client
+from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, first_message, run_client
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -256,7 +256,8 @@ def continue_(
         return 0
     place = folder or _folder_of(start)
     _note_if_not_installed(found)
-    command = continued(found, program, start.message)
+    assert found.continued is not None
+    command = found.continued(program, start.message)
     os.chdir(place)
     return run_client(command, os.environ)
 

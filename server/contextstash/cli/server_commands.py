@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     metavar="CLIENT",
     help="Record this client's own transcripts from disk: claude-code, codex, gemini, opencode, pi, or one of yours.",
 )
-@click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
 @click.option("--http", type=address, metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
 @click.option("--public-url", metavar="URL", help="With --http: the https:// address that clients use.")
@@ -50,18 +49,12 @@ def serve(
     opener: StashOpener,
     tools: Literal["agent", "all"],
     follow: str | None,
-    path: Path | None,
     verbose: bool,
     http: tuple[str, int] | None,
     public_url: str | None,
     oauth_issuer: str | None,
 ) -> None:
-    """Serve MCP over stdin and stdout, or over HTTP to clients that send a token (contextstash token).
-
-    PATH, with --follow, is the folder or file of the transcripts. [default: the client's own folder]
-    """
-    if path is not None and follow is None:
-        raise BadInputError("PATH is the folder of transcripts: pass --follow too.")
+    """Serve MCP over stdin and stdout, or over HTTP to clients that send a token (contextstash token)."""
     if follow is not None:
         from contextstash.clients.client import client
 
@@ -72,7 +65,7 @@ def serve(
         raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
     if verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)
-    serving = replace(opener, serves=True, follow=follow, follow_path=path)
+    serving = replace(opener, serves=True, follow=follow)
     if http is None:
         from contextstash.mcp.stdio import serve_stdio
 

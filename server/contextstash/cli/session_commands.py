@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,7 +12,6 @@ from click.core import ParameterSource
 
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, say, shortened, tell, when
 from contextstash.cli.options import find_session, session_option, stash_command
-from contextstash.clients.projects import deleted_by
 from contextstash.display.template_filters import project_name
 from contextstash.display.visible_text import readable_arguments
 from contextstash.outputs.counts import before_and_after, counted
@@ -54,9 +52,7 @@ async def sessions(stash: Stash, everything: bool, limit: int, **parts: str | No
     cursor: str | None = None
     while len(lines) <= limit and (page := await stash.recent_sessions(limit=min(PAGE, limit + 1), cursor=cursor)):
         for session, project in zip(page, await stash.projects_of(page), strict=True):
-            day = await asyncio.to_thread(deleted_by, session.source)
-            also = {"project": project, "deleted_by": day and day.isoformat()}
-            line = (await stash.line_of(session)).model_copy(update=also)
+            line = (await stash.line_of(session)).model_copy(update={"project": project})
             lines += [line] * is_wanted(line)
         cursor = page[-1].session_id
     more, lines = len(lines) > limit, lines[:limit]
@@ -74,9 +70,6 @@ def _print_sessions(lines: Sequence[SessionLine], names: Sequence[str], none: st
         click.echo(none)
     else:
         print_table(["session", "last", "full", "client", "project", "title"], map(_session_row, lines, names))
-    if deleted := [line.deleted_by for line in lines if line.deleted_by]:
-        what = f"{counted(len(deleted), 'session')} deleted by the client by {max(deleted)}"
-        click.echo(f"Marked †: {what}, kept here whole.", err=True)
     if limit:
         click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
     database = click.get_current_context().params["db"]
@@ -95,7 +88,7 @@ def _session_row(line: SessionLine, name: str) -> tuple[object, ...]:
         f"{line.percent:.0f} %",
         line.agent or "-",
         shortened(project_name(line.project), MAX_PROJECT) if line.project else "-",
-        f"{'† ' if line.deleted_by else ''}{line.title or '-'}",
+        line.title or "-",
     )
 
 

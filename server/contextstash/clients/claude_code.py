@@ -76,12 +76,11 @@ def agent_transcripts(transcript: Path) -> list[Path]:
     return sorted(newest_first(folder.glob("agent-*.jsonl"), transcript.parent))
 
 
-def current_files(folder: Path, project: Path | None) -> list[Path]:
-    """The transcript of this project that was written last (without a project: in this folder itself), then those of
-    its sub-agents."""
+def current_files(folder: Path, project: Path) -> list[Path]:
+    """The transcript of this project that was written last, then those of its sub-agents."""
     from contextstash.clients.transcripts import paths_of
 
-    of_project = [_project_folder(path, folder) for path in paths_of(project)] if project else [folder]
+    of_project = [_project_folder(path, folder) for path in paths_of(project)]
     found = next(filter(None, map(newest_transcript, of_project)), None)
     return [] if found is None else [found, *agent_transcripts(found)]
 

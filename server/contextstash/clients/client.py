@@ -94,11 +94,11 @@ class Entry:
 @dataclass(frozen=True)
 class Files:
     """Where a client keeps its transcripts: `folder`, given the user's home, None if there is none; `current` are the
-    newest transcript of a project, or without a project of the folder itself, and those of its sub-agents. A client
-    that keeps them in `databases`, a pattern of names, lists the sessions in one as paths below it (`in_database`)."""
+    newest transcript of a project and those of its sub-agents. A client that keeps them in `databases`, a pattern of
+    names, lists the sessions in one as paths below it (`in_database`)."""
 
     folder: Callable[[Path], Path | None]
-    current: Callable[[Path, Path | None], list[Path]]
+    current: Callable[[Path, Path], list[Path]]
     sub_agents: Callable[[Path], list[Path]] = lambda _: []
     databases: str = ""
     in_database: Callable[[Path], Iterable[Path]] = lambda _: ()

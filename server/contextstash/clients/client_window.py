@@ -5,8 +5,7 @@ Asked, one object on standard input:
     {"do": "compact", "session": "…", "transcript": "/…", "agent": "…", "messages": […], "tokens": 20000}
 
 `do` is what to do. `transcript`, the client's own file, is read to its end first; then `session` may be left out.
-`agent` is the sub-agent whose window it is, if it is one's; `seconds` is how long the plugin waits, 10 if it does not
-say. A message of the list, in the order of the client's next
+`agent` is the sub-agent whose window it is, if it is one's. A message of the list, in the order of the client's next
 request, is
 
     {"id": "…", "role": "user", "text": "…", "calls": [{"id", "tool", "input"}], "results": [{"id", "text", "error"}]}
@@ -35,14 +34,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
-from contextstash.clients.follow import find_transcripts, ingest
+from contextstash.clients.follow import ingest_session
 from contextstash.clients.hooks import hook_stash, mark_given, note, own_file
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.errors import BadInputError
@@ -54,14 +52,6 @@ if TYPE_CHECKING:
 MAX_BYTES = 64 * 1024 * 1024
 """The largest request that is read: ten windows of a million tokens."""
 
-STARTED = time.monotonic()
-
-SECONDS = 10.0
-"""How long a plugin waits for the process that runs this, if it does not say so."""
-
-SPARE_SECONDS = 1.0
-"""Of that for the start of the process and for its end."""
-
 
 def run(client: str) -> int:
     """Handle one request of a client's plugin; returns the exit code."""
@@ -69,9 +59,7 @@ def run(client: str) -> int:
         asked = lenient_value(sys.stdin.buffer.read(MAX_BYTES))
         if not isinstance(asked, dict):
             raise BadInputError("Expected a JSON object on standard input; see contextstash window --help.")
-        given = asked.get("seconds")
-        waits = given if isinstance(given, int | float) and given > 0 else SECONDS
-        asyncio.run(asyncio.wait_for(_answer(client, asked), waits - SPARE_SECONDS - (time.monotonic() - STARTED)))
+        asyncio.run(_answer(client, asked))
     except Exception as error:  # whatever fails, the client goes on without us
         said = f"{type(error).__name__}: {error}"
         note(client, said)
@@ -81,7 +69,8 @@ def run(client: str) -> int:
 
 
 async def _answer(client: str, asked: Mapping[str, Any]) -> None:
-    """Write the answer. Only what the plugin has taken counts as given: if it is late, the client compacts itself."""
+    """Write the answer. Only what the plugin has taken counts as given: if it is late, the plugin has ended this
+    process, and the client compacts itself."""
     work = asked.get("do")
     if work not in ("compact", "view", "record"):
         raise BadInputError("'do' is one of compact, view, record.")
@@ -114,13 +103,11 @@ def _write(answer: Mapping[str, Any]) -> None:
 async def _recorded(client: str, stash: Stash, asked: Mapping[str, Any]) -> tuple[str | None, int]:
     """The session, and how many messages were new in its transcript."""
     session_id, named, agent = (asked.get(name) for name in ("session", "transcript", "agent"))
-    recorded = 0
-    if isinstance(named, str) and named:
-        files = client_of(client).files
-        folder = None if files is None else files.folder(Path.home())
-        path = None if folder is None else await asyncio.to_thread(own_file, named, client, [folder])
-        for file in find_transcripts(client, path)() if path else ():
-            report = await ingest(stash, file, reduce=None)
+    recorded, files = 0, client_of(client).files
+    folder = files and files.folder(Path.home())
+    path = await asyncio.to_thread(own_file, named, client, [folder]) if isinstance(named, str) and folder else None
+    if path is not None:
+        for file, report in (await ingest_session(stash, files, path, reduce=None)).items():
             recorded += report.recorded
             if file.stem == f"agent-{agent}" if agent else file == path:
                 session_id = report.session_id

@@ -211,8 +211,8 @@ def sessions_folder(home: Path) -> Path:
     return _home(os.environ, home) / "sessions"
 
 
-def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
-    """The rollout of this project (of any if none is named) that was written last, then those of its sub-agents.
+def current_rollouts(folder: Path, project: Path) -> list[Path]:
+    """The rollout of this project that was written last, then those of its sub-agents.
 
     A rollout's first line names its folder, and for a sub-agent its parent.
     """
@@ -222,7 +222,7 @@ def current_rollouts(folder: Path, project: Path | None) -> list[Path]:
         head = _head(file)
         if "subagent" in part(head, "source") or text_of(head.get("parent_thread_id")):
             agents.append((file, head))
-        elif project is None or is_at(head.get("cwd"), project):
+        elif is_at(head.get("cwd"), project):
             own = text_of(head.get("id"))
             return [file, *(agent for agent, parent in agents if own and own in json.dumps(_parents(parent)))]
     return []

@@ -41,6 +41,7 @@ from contextstash_storage.errors import BadInputError, SessionDeletedError
 from contextstash_storage.records import Cursor
 
 if TYPE_CHECKING:
+    from contextstash.clients.client import Files
     from contextstash.stash import Stash
 
 _log = logging.getLogger(__name__)
@@ -204,6 +205,15 @@ async def ingest(
     return report
 
 
+async def ingest_session(
+    stash: Stash, files: Files | None, transcript: Path, *, reduce: bool | None = True
+) -> dict[Path, IngestReport]:
+    """Record what is new in a session's transcript and in those of its sub-agents; by file, its own first."""
+    reader = await asyncio.to_thread(recognize, transcript)
+    found = [transcript, *(files.sub_agents(transcript) if files else [])]
+    return {file: await ingest(stash, file, reader=reader, reduce=reduce) for file in found}
+
+
 async def _chunks(path: Path, reader: Reader, cursor: Cursor) -> AsyncGenerator[_Chunk, None]:
     """The chunks of a file. Each is read while the one before it is recorded."""
     reading = asyncio.create_task(asyncio.to_thread(_read, path, reader, cursor))
@@ -331,24 +341,15 @@ Find = Callable[[], list[Path]]
 """The current transcript first, then those of its sub-agents; none if there is no transcript yet."""
 
 
-def find_transcripts(follow: str, follow_path: Path | None = None, project: Path | None = None) -> Find:
-    """A function that finds the current session's transcripts of a client.
-
-    `follow_path` is the transcript itself or the folder it is in; without it, the client's own folder is searched
-    for the latest session in `project` (by default the one that the client started this process for).
-    Raises BadInputError if there is no such client.
-    """
+def find_transcripts(follow: str, project: Path | None = None) -> Find:
+    """A function that finds the transcripts of a client's latest session in `project` (by default the one that the
+    client started this process for). Raises BadInputError if there is no such client."""
     files = client(follow).files
     if files is None:
         raise BadInputError(f"{follow} keeps no transcripts that can be followed. Known: {', '.join(followed())}.")
     reported: set[Path] = set()
 
     def find() -> list[Path]:
-        if follow_path is not None and follow_path.is_dir():
-            return _within(files.current(follow_path, None), follow_path, reported)
-        if follow_path is not None:
-            is_there = follow_path.exists() or follow_path.parent.is_file()
-            return [follow_path, *files.sub_agents(follow_path)] if is_there else []
         folder = files.folder(Path.home())
         if folder is None:
             return []

@@ -186,10 +186,9 @@ def _chats_folder(root: Path, project: Path) -> Path:
     return root / "tmp" / named / "chats"
 
 
-def current_recordings(folder: Path, project: Path | None) -> list[Path]:
-    """The recording of this project that was written last (without a project: of this folder itself), then those of its
-    sub-agents."""
-    chats = folder if project is None else _chats_folder(folder, project)
+def current_recordings(folder: Path, project: Path) -> list[Path]:
+    """The recording of this project that was written last, then those of its sub-agents."""
+    chats = _chats_folder(folder, project)
     found = newest_first(chats.glob("session-*.jsonl"), chats)
     if not found:
         return []

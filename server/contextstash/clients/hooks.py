@@ -321,7 +321,7 @@ async def hook_stash(client: Client) -> AsyncIterator[Stash]:
 async def read_transcripts(client: Client, stash: Stash, event: Event) -> dict[Path, str | None]:
     """Record what is new in the event's transcript and in those of its sub-agents. Returns the session of each file,
     the event's own first. Raises BadInputError if that file is not one of the client's own."""
-    from contextstash.clients.follow import NOT_RECORDED, ingest, recognize
+    from contextstash.clients.follow import NOT_RECORDED, ingest_session
 
     named = event.get("transcript_path")
     if not isinstance(named, str) or not named:
@@ -329,9 +329,7 @@ async def read_transcripts(client: Client, stash: Stash, event: Event) -> dict[P
     path = own_file(named, client.name, hooks_of(client).own_folders(Path.home()))
     if path is None:
         return {}
-    reader = recognize(path)
-    files = [path, *(client.files.sub_agents(path) if client.files else [])]
-    reports = {file: await ingest(stash, file, reader=reader) for file in files}
+    reports = await ingest_session(stash, client.files, path)
     if reports[path].deleted:
         note(client.name, NOT_RECORDED % (path.name, path), once=True)
     return {file: report.session_id for file, report in reports.items()}

@@ -81,13 +81,6 @@ MAX_ARGUMENT_BYTES = 120_000
 """Of one argument of a program: Linux takes 131,072."""
 
 
-def continued(client: Client, program: str, message: str) -> tuple[str, ...]:
-    """The command that starts a client with a first message. Raises ValueError if there is none."""
-    if client.continued is None:
-        raise ValueError(f"{client.name} takes no first message")
-    return client.continued(program, message)
-
-
 def first_message(hand_off: str, session_id: str, agent: str | None) -> str:
     """The first message for the client: the hand-off, and how to read the rest of the session, of this agent."""
     return (

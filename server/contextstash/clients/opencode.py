@@ -53,11 +53,18 @@ def data_folder(home: Path) -> Path:
     return folder / os.environ.get("OPENCODE_DB", "")
 
 
-def current_sessions(folder: Path, project: Path | None) -> list[Path]:
-    """The session of this project that was changed last (of any project if none is named), then those of its
-    sub-agents."""
+def current_sessions(folder: Path, project: Path) -> list[Path]:
+    """The session of this project that was changed last, then those of its sub-agents. Raises OSError."""
     databases = [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)
-    return current_in_database(databases[0], project) if databases else []
+    if not databases:
+        return []
+    file = databases[0]
+    with _open(file) as database:
+        rows = database.execute("SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC").fetchall()
+    own = [row[0] for row in rows if row[1] is None and is_at(row[2], project)]
+    if not own:
+        return []
+    return [file / str(own[0]), *(file / str(row[0]) for row in rows if row[1] == own[0])]
 
 
 def is_in_database(path: Path) -> bool:
@@ -115,17 +122,6 @@ def sessions_in_database(file: Path) -> list[Path]:
     with _open(file) as database:
         rows = database.execute("SELECT id FROM session ORDER BY time_created, id").fetchall()
     return [file / str(session) for (session,) in rows]
-
-
-def current_in_database(file: Path, project: Path | None) -> list[Path]:
-    """The session of this project that was changed last (of any project if none is named), then those of its
-    sub-agents. Raises OSError."""
-    with _open(file) as database:
-        rows = database.execute("SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC").fetchall()
-    own = [row[0] for row in rows if row[1] is None and (project is None or is_at(row[2], project))]
-    if not own:
-        return []
-    return [file / str(own[0]), *(file / str(row[0]) for row in rows if row[1] == own[0])]
 
 
 INTERRUPTED = "[Tool execution was interrupted]"

@@ -169,11 +169,10 @@ def sessions_folder(home: Path) -> Path:
     return agent_folder(home) / "sessions"
 
 
-def current_sessions(folder: Path, project: Path | None) -> list[Path]:
-    """The session of this project that was written last; without a project: of this folder itself."""
-    for path in paths_of(project) if project else [""]:
-        name = f"--{path.lstrip('/').translate(str.maketrans('/:', '--'))}--"
-        place = folder / name if project else folder
+def current_sessions(folder: Path, project: Path) -> list[Path]:
+    """The session of this project that was written last."""
+    for path in paths_of(project):
+        place = folder / f"--{path.lstrip('/').translate(str.maketrans('/:', '--'))}--"
         if found := newest_first(place.glob("*.jsonl"), place):
             return found[:1]
     return []

@@ -1,9 +1,8 @@
-"""What is known of a session from its client: its project, and whether the client has deleted its transcript."""
+"""The project of a session, as its client names it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +44,3 @@ def project_folder(environment: Mapping[str, str], client: str | None = None) ->
     names = [name for each, name in PROJECT_VARIABLES.items() if client in (each, None)]
     named = next((found for name in names if (found := environment.get(name))), None)
     return Path(named) if named else Path.cwd()
-
-
-def deleted_by(source: str | None) -> date | None:
-    """The day by which the file that a session was read from was deleted; None if it is there. That is the last day on
-    which something was added to its folder or removed. Only files of lines count: other sources name a part of a
-    database or of a folder."""
-    if source is None or not source.endswith(".jsonl"):
-        return None
-    path = Path(source)
-    if not path.is_absolute() or path.exists():
-        return None
-    folder = next((parent for parent in path.parents if parent.exists()), None)
-    return date.today() if folder is None else date.fromtimestamp(folder.stat().st_mtime)

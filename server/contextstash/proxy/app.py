@@ -52,7 +52,7 @@ HOP_BY_HOP = frozenset(
 """Headers about one connection, which a proxy must not pass on (RFC 9110, section 7.6.1)."""
 
 MAX_BODY_BYTES = 48 << 20
-"""Larger bodies are passed on unread. Anthropic refuses requests over 32 MB."""
+"""A compressed body that unpacks to more is passed on unread. Anthropic refuses requests over 32 MB."""
 
 MAX_ERROR_BYTES = 1 << 20
 """A refusal is read up to this size before it is passed on. Providers' are below 10 KB."""
@@ -212,11 +212,7 @@ class Exchange:
             await send_error(self._send, 502, "api_error", "the model API could not be reached.")  # clients try again
 
     async def _pass_read(self, format_name: str) -> None:
-        read, rest = await self._read_body()
-        if rest is not None:
-            await self._pass_on(rest)
-            return
-        self._original = read
+        read = self._original = b"".join([chunk async for chunk in self._body()])
         body = read if self._encoding is None else unpacked(read, self._encoding)
         prepared = await self._engine.prepare(format_name, self._headers, body)
         if isinstance(prepared, Prepared):
@@ -325,17 +321,6 @@ class Exchange:
             if not message.get("more_body"):
                 return
 
-    async def _read_body(self) -> tuple[bytes, AsyncIterator[bytes] | None]:
-        """The whole body; or all of it as a stream, if it is too large to be read."""
-        chunks: list[bytes] = []
-        size, body = 0, self._body()
-        async for chunk in body:
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > MAX_BODY_BYTES:
-                return b"", _joined(chunks, body)
-        return b"".join(chunks), None
-
 
 def check_upstream(url: str) -> str:
     """The address without a slash at its end. Raises BadInputError if requests, which hold credentials, would leave
@@ -400,13 +385,6 @@ async def send_error(send: Send, status: int, kind: str, text: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-async def _joined(chunks: list[bytes], rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    while chunks:
-        yield chunks.pop(0)
-    async for chunk in rest:
-        yield chunk
 
 
 def _is_object(data: bytes) -> bool:

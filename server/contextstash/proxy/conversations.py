@@ -31,7 +31,7 @@ from contextstash.proxy.request_lines import (
     line_mark,
     prefix_marks,
 )
-from contextstash.request.proxied import Catalog, ProxiedEdits, RecordedList, positions_of, state_of
+from contextstash.request.proxied import Catalog, ProxiedEdits, RecordedList, state_of
 from contextstash.session.access import Access
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Native, ProxiedSession, Usage
@@ -43,10 +43,6 @@ _BILLING = "billing-header"
 
 MAX_CONVERSATIONS = 64
 """Conversations whose last request is kept in memory, some MB each; those of further ones are read again."""
-
-MAX_HEADS = 8
-"""First messages by which a conversation is recognized; each compaction by the client makes a new one. A conversation
-that is not recognized gets a new session."""
 
 DEFAULT_TOKENS_PER_BYTE = 1 / 3.4
 """Tokens of a byte of a request until the provider has reported usage: measured on recorded sessions of Claude Code."""
@@ -252,8 +248,6 @@ class Conversation:
 
     def advance(self, asked: AskedRequest) -> None:
         """Take over a request that got its reply, so that the next one is recognized."""
-        heads = (*(known for known in self.state.heads if known != asked.head), asked.head)[-MAX_HEADS:]
-        self.change(heads=heads)
         self.compacting = asked.summarizes
         if self.compacting:
             self.summarized = self.state.prompt
@@ -384,7 +378,7 @@ class Conversations:
         """The client's main conversation, or one beside it: a sub-agent begins with another message and has another
         system prompt. After a compaction of the main one only its first message is another."""
         name, main = client.session_id, stored.get(client.session_id)
-        if main is not None and await self._is_main(name, main, asked):
+        if main is not None and _is_main(main, asked):
             return Conversation(name, asked.request.format, main)
         if main is None and not await self._is_taken(name):
             return _new(name, asked, name, client.parent)
@@ -392,22 +386,6 @@ class Conversations:
         if await self._is_taken(beside):
             beside = f"{beside}-{secrets.token_hex(3)}"
         return _new(beside, asked, name, name)
-
-    async def _is_main(self, name: str, state: ProxiedSession, asked: AskedRequest) -> bool:
-        """Whether a request that is no continuation of a stored session belongs to it all the same. In a loop of calls
-        people do not go back: what differs there is of another agent, unless the client records the session itself,
-        with other messages than it sends."""
-        request = asked.request
-        if state.surroundings != asked.surroundings and asked.head not in state.heads:
-            return False
-        if not request.latest.results or not state.mark or continues_summary(request.messages[0].native):
-            return True
-        assert self._access is not None
-        session = await self._access.find(name)
-        if session is None or session.source is not None:
-            return True
-        common = len(await positions_of(self._access, name, [message.plain for message in request.messages]))
-        return common < len(request.messages) and not request.messages[common].is_models and common > 0
 
     async def _is_taken(self, session_id: str) -> bool:
         """Whether a session of this id belongs to another conversation."""
@@ -419,3 +397,12 @@ class Conversations:
 def _new(session_id: str, asked: AskedRequest, client: str | None, parent: str | None = None) -> Conversation:
     state = ProxiedSession(client_session=client, surroundings=asked.surroundings)
     return Conversation(session_id, asked.request.format, state, parent=parent)
+
+
+def _is_main(state: ProxiedSession, asked: AskedRequest) -> bool:
+    """Whether a request that is no continuation of a stored session belongs to it all the same. In a loop of calls
+    people do not go back: what differs there is of another agent."""
+    request = asked.request
+    if state.surroundings != asked.surroundings:
+        return False
+    return not request.latest.results or not state.mark or continues_summary(request.messages[0].native)

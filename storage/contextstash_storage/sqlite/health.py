@@ -12,7 +12,7 @@ from contextstash_storage.messages import messages_between, read_outputs
 from contextstash_storage.sessions import IS_SEEN, read_session
 from contextstash_storage.sqlite.database_file import DriverError, FindKey, is_encrypted, no_key, open_file, store_error
 from contextstash_storage.sqlite.store import SqliteTx, read_version
-from contextstash_storage.transaction import check_version, time_of
+from contextstash_storage.transaction import check_version
 
 READ_AT_ONCE = 500
 """Messages that are in memory at a time."""
@@ -21,14 +21,12 @@ READ_AT_ONCE = 500
 @dataclass(frozen=True, slots=True)
 class Health:
     """The state of a database file. `check` is `ok` or SQLite's first complaint. `damaged` are the sessions of which
-    something cannot be read, and what; all others are whole. `sources` are the files that sessions were read from, each
-    with the session and the time of its last change here."""
+    something cannot be read, and what; all others are whole."""
 
     sessions: int
     version: int
     check: str
     damaged: tuple[tuple[str, str], ...] = ()
-    sources: tuple[tuple[str, str, str], ...] = ()
     encrypted: bool = False
 
 
@@ -42,23 +40,15 @@ def look_at(path: Path, find_key: FindKey = no_key) -> Health:
             check_version(version)
             tx = SqliteTx(db)
             try:
-                sessions = tx.rows(f"SELECT session_id, owner, source, updated_at FROM sessions WHERE {IS_SEEN}")
+                sessions = tx.rows(f"SELECT session_id, owner FROM sessions WHERE {IS_SEEN}")
             except DriverError:
                 if check == "ok":
                     raise
                 sessions = []
-            damaged = tuple((name, why) for name, owner, *_ in sessions if (why := _damage(tx, owner, name)))
+            damaged = tuple((name, why) for name, owner in sessions if (why := _damage(tx, owner, name)))
     except (DriverError, UnicodeDecodeError) as error:
         raise store_error(error) from error
-    read = sorted((row for row in sessions if row[2] is not None), key=lambda row: -row[3])
-    return Health(
-        len(sessions),
-        version,
-        str(check),
-        damaged,
-        tuple((source, name, time_of(updated).isoformat()) for name, _, source, updated in read),
-        encrypted,
-    )
+    return Health(len(sessions), version, str(check), damaged, encrypted)
 
 
 def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:

@@ -53,6 +53,18 @@ async def stash(tmp_path: Path) -> AsyncIterator[Stash]:
     await opened.close()
 
 
+PROJECT = Path("/srv/app")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the project's transcripts."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    made = tmp_path / "projects" / "-srv-app"
+    made.mkdir(parents=True)
+    return made
+
+
 async def texts(stash: Stash, session_id: str = SESSION) -> list[Any]:
     page = await stash.read_messages(session_id)
     return [message.message["content"] for message in page.messages]
@@ -111,10 +123,8 @@ async def test_records_run_together_on_one_line_are_both_recorded(stash: Stash, 
     assert len(await texts(stash)) == 3
 
 
-async def test_the_follower_records_what_is_new_at_each_call(stash: Stash, tmp_path: Path) -> None:
-    folder = tmp_path / "transcripts"
-    folder.mkdir()
-    follower = Follower(stash, find_transcripts("claude-code", folder))
+async def test_the_follower_records_what_is_new_at_each_call(stash: Stash, folder: Path) -> None:
+    follower = Follower(stash, find_transcripts("claude-code", PROJECT))
     assert await follower.catch_up() is None
     transcript = folder / f"{SESSION}.jsonl"
     transcript.write_bytes(lines(TALK[:2]))
@@ -125,26 +135,23 @@ async def test_the_follower_records_what_is_new_at_each_call(stash: Stash, tmp_p
     assert len(await texts(stash)) == 3
 
 
-async def test_the_follower_records_sub_agents_as_sessions_of_their_own(stash: Stash, tmp_path: Path) -> None:
-    folder = tmp_path / "transcripts"
+async def test_the_follower_records_sub_agents_as_sessions_of_their_own(stash: Stash, folder: Path) -> None:
     (folder / SESSION / "subagents").mkdir(parents=True)
     (folder / f"{SESSION}.jsonl").write_bytes(lines(TALK))
     side = record("s", None, "Look into it", isSidechain=True, agentId="a1b2c3")
     (folder / SESSION / "subagents" / "agent-a1b2c3.jsonl").write_bytes(lines([side]))
-    assert await Follower(stash, find_transcripts("claude-code", folder)).catch_up() == SESSION
+    assert await Follower(stash, find_transcripts("claude-code", PROJECT)).catch_up() == SESSION
     assert await texts(stash, f"{SESSION}.a1b2c3") == ["Look into it"]
     assert len(await texts(stash)) == 3
 
 
-async def test_the_transcript_written_to_last_is_the_current_one(stash: Stash, tmp_path: Path) -> None:
-    folder = tmp_path / "transcripts"
-    folder.mkdir()
+async def test_the_transcript_written_to_last_is_the_current_one(stash: Stash, folder: Path) -> None:
     other = SESSION.replace("1", "9")
     for place, session_id in enumerate((SESSION, other)):
         path = folder / f"{session_id}.jsonl"
         path.write_bytes(lines([{**item, "sessionId": session_id} for item in TALK]))
         os.utime(path, (1000 + place, 1000 + place))
-    follower = Follower(stash, find_transcripts("claude-code", folder))
+    follower = Follower(stash, find_transcripts("claude-code", PROJECT))
     assert await follower.catch_up() == other
     os.utime(folder / f"{SESSION}.jsonl", (2000, 2000))
     assert await follower.catch_up() == SESSION

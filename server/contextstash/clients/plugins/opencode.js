@@ -23,7 +23,7 @@ const ask = (request) => new Promise((settle, reject) => {
   const timer = setTimeout(late, SECONDS * 1000)
   child.on("exit", () => clearTimeout(timer))
   child.stdin?.on("error", () => {}) // the program ended before it read all: its exit code says so
-  child.stdin?.end(JSON.stringify({ ...request, seconds: SECONDS }))
+  child.stdin?.end(JSON.stringify(request))
 }).then(JSON.parse)
 
 const DATA = process.env.XDG_DATA_HOME || join(homedir(), ".local", "share")

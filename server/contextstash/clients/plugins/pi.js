@@ -17,7 +17,7 @@ const ask = (request, signal) => new Promise((resolve, reject) => {
   const timer = setTimeout(late, SECONDS * 1000)
   child.on("exit", () => clearTimeout(timer))
   child.stdin?.on("error", () => {}) // the program ended before it read all: its exit code says so
-  child.stdin?.end(JSON.stringify({ ...request, seconds: SECONDS }))
+  child.stdin?.end(JSON.stringify(request))
 }).then(JSON.parse)
 
 const textOf = (content) => {

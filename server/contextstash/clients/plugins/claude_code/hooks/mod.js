@@ -9,7 +9,7 @@ const ask = async ($, request) => {
   if (!root) throw new Error('the plugin does not know its own folder')
   const program = `${root}/bin/contextstash`
   const done = await $.process.run([program, 'window', 'claude-code'], {
-    cwd: root, stdin: JSON.stringify({ ...request, seconds: SECONDS }), timeoutMs: SECONDS * 1000,
+    cwd: root, stdin: JSON.stringify(request), timeoutMs: SECONDS * 1000,
   }).catch((error) => {
     throw /still running/.test(error?.message) ? new Error(`no answer in ${SECONDS} seconds`) : error
   })
