@@ -418,15 +418,6 @@ class PruneResult(ViewChange):
         return self._with_scale(f"{self.reason} {change} tokens." if self.tokens_saved else self.reason)
 
 
-class AuditResult(Result):
-    """Which facts of the summarized messages the summary contains, judged without a model."""
-
-    facts: int = Field(description="Facts that matter among the messages")
-    held: int = Field(description="How many of them the summary holds")
-    pointers: int = Field(description="Missing ones appended as pointers into the archive")
-    missing: list[str] = Field(description="The most important missing ones")
-
-
 class CompactResult(ViewChange):
     compacted: bool = Field(description="Whether messages were replaced by a summary")
     summary_id: SummaryId | None = None
@@ -440,7 +431,6 @@ class CompactResult(ViewChange):
     tokens_after: TokensAfter
     tokens_saved: int = Field(description="Tokens removed from the view")
     reason: Reason
-    audit: AuditResult | None = Field(default=None, description="Which facts of the messages the summary contains")
     thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
     cost: float | None = Field(default=None, description="US dollars")
     dry_run: bool | None = Field(default=None, description="True if nothing was changed")

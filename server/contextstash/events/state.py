@@ -1,4 +1,4 @@
-"""The state of a session: the fold of its messages. Summaries, hand-offs and audits are queries on it.
+"""The state of a session: the fold of its messages. Summaries and hand-offs are queries on it.
 
 state = fold(turns)                    # of a whole session
 state = fold(newer_turns, state)       # the same as of all turns at once, and costs what is new

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from contextstash.events.state import State
 from contextstash.events.turns import Turn
-from contextstash.handoff.audit import letters_of
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
 from contextstash.handoff.fill import Count
 from contextstash.handoff.summary import Beside, summary_of
@@ -95,3 +94,8 @@ def _without_held(turn: Turn, held: str) -> Turn:
     known = [len(letters := letters_of(text)) >= MIN_HELD and letters in held for text in turn.texts]
     texts = ("" if holds else text for text, holds in zip(turn.texts, known, strict=True))
     return replace(turn, texts=tuple(texts)) if any(known) else turn
+
+
+def letters_of(text: str) -> str:
+    """The letters and digits of a text, by which it is found whatever stands between them."""
+    return "".join(character for character in text.casefold() if character.isalnum())

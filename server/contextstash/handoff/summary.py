@@ -94,6 +94,8 @@ class Beside:
 
 ALONE = Beside()
 
+DECISIONS = "Decisions and constraints"
+
 
 def summary_of(
     state: State,
@@ -114,7 +116,7 @@ def summary_of(
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
     of_user = [
         Section("Task", 0.22, 2, write.task),
-        Section("Decisions and constraints", 0.14, 3, write.decisions),
+        Section(DECISIONS, 0.14, 3, write.decisions),
     ]
     task, decisions = ([], []) if beside.words else (of_user[:1], of_user[1:])
     sections = [
@@ -134,10 +136,17 @@ def summary_of(
     kept = int(max_tokens * NAMES_SHARE) if max_names is None else max_names
     write.told = fill(sections, max_tokens - kept, count)
     room = max_tokens - cost(write.told)
-    names = fill([Section("Names in use", 1.0, 0, write.names)], min(room, max_names or room), count)
+    room = room if max_names is None else min(room, max_names)
+    names = fill([Section("Names in use", 1.0, 0, write.names)], room, count)
     write.listed |= {*names_of(names)}
     told = fill(sections, max_tokens - cost(names), count)
     return "\n\n".join(part for part in (told, names) if part)
+
+
+def decisions_of(state: State, max_tokens: int, count: Count) -> str:
+    """The section with what the user decided, in at most `max_tokens`; empty if there is nothing."""
+    write = _Writer(state, 0, ALONE, "", "", count)
+    return fill([Section(DECISIONS, 1.0, 0, write.decisions)], max_tokens, count)
 
 
 class _Writer:

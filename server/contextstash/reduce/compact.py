@@ -18,14 +18,14 @@ from contextstash.reduce.prune import archive_outputs, view_change
 from contextstash.reduce.session_turns import SessionTurns, keep_state, state_at
 from contextstash.reduce.summary_request import (
     Writers,
-    audited,
+    completed,
     covered_turns,
     files_in_use,
     shown_turns,
     summary_request,
     written,
 )
-from contextstash.reduce.user_words import words_with
+from contextstash.reduce.user_words import words_edit, words_with
 from contextstash.results import CompactResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after
@@ -135,12 +135,12 @@ class _Compaction:
         in_use = await files_in_use(turns, shown, files_room(snapshot, plan, keep))
         summary = await self._written(turns, plan, state, shown, in_use)
         words = await words_with(turns, plan.last_seq, plan.tokens)
-        text, audit = await audited(snapshot, state, summary, plan.tokens, words.told)
+        text = await completed(snapshot, plan, state, summary)
         pinned = await pinned_within(access, snapshot, *span)
         made = await asyncio.to_thread(
             summary_edit, snapshot, text, *span, strategy=summary.strategy, pinned=pinned, files=in_use
         )
-        said = words.edits(snapshot, made.summary_id)
+        said = words_edit(snapshot, words, made.summary_id)
         tokens = made.tokens + sum(each.tokens for each in said)
         if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
             sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
@@ -165,7 +165,7 @@ class _Compaction:
                 dry_run=self.dry_run or None,
                 note=notes or None,
             )
-            more = {"messages_summarized": plan.messages, "audit": audit, "thinking": stripping.result}
+            more = {"messages_summarized": plan.messages, "thinking": stripping.result}
             return found.model_copy(update=more)
 
         edits = [*await _edits(access, snapshot, plan, made, archived, stripping), *said]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from contextstash.events.state import State
 from contextstash.events.turns import Turn
-from contextstash.handoff.audit import append_pointers, audit_summary
 from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
-from contextstash.handoff.summary import Beside, summary_of
+from contextstash.handoff.summary import Beside, decisions_of, summary_of
 from contextstash.reduce.session_turns import MAX_READ, OPENING, SessionTurns
 from contextstash.reduce.user_words import keeps_words
 from contextstash.reduce.writer_calls import log_calls, writer_settings
-from contextstash.results import AuditResult
 from contextstash.safety.sanitize import MARKER, unforged
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
@@ -176,30 +175,28 @@ async def files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) ->
     )
 
 
-MAX_LISTED = 10
-"""Missing facts that a result lists, so that it stays small; the most important ones come first."""
+RECORDED = "## From the record of this session"
 
-AUDIT_TOKENS = 300
-"""Maximum length of the list of facts that a summary lacks, in tokens: some twenty paths or identifiers; further ones
-are only counted."""
+RECORDED_TOKENS = 400
+"""Tokens of what is added to a summary that a model or the host wrote: the paths of some twenty changed files, and a
+line each for open tasks, failed runs and the newest calls."""
 
-MAX_POINTER_SHARE = 10
-"""The pointers take at most one part in so many of the tokens that the summary replaces, so that it stays short."""
+MAX_RECORDED_SHARE = 10
+"""It takes at most one part in so many of the tokens that the summary replaces, so that it stays short."""
 
 
-async def audited(
-    snapshot: SessionSnapshot, state: State, summary: WrittenSummary, tokens: int, words: str
-) -> tuple[str, AuditResult | None]:
-    """Compare a summary that a model or the host wrote with the state of the session; it replaces so many `tokens`.
-    What the user's `words` in addition to it hold, it does not lack. Returns it with pointers to what it lacks;
-    unchanged, without a result, if it was made of the state, or if there is no room for any."""
-    max_tokens = min(AUDIT_TOKENS, tokens // MAX_POINTER_SHARE)
-    if not max_tokens or summary.strategy == EXTRACTIVE:
-        return summary.text, None
-    audit = await asyncio.to_thread(audit_summary, state, f"{words}\n\n{summary.text}")
-    text, pointers = await asyncio.to_thread(
-        append_pointers, summary.text, audit.missing, max_tokens=max_tokens, count=snapshot.counter.count
-    )
-    missing = [fact.text for fact in audit.missing[:MAX_LISTED]]
-    facts = len(audit.held) + len(audit.missing)
-    return text, AuditResult(facts=facts, held=len(audit.held), pointers=pointers, missing=missing)
+async def completed(snapshot: SessionSnapshot, plan: CompactPlan, state: State, summary: WrittenSummary) -> str:
+    """A summary that a model or the host wrote, with what the session's state says and it may lack: changed files, open
+    tasks, failed runs; or the user's rules, if no messages hold the user's words beside it. Unchanged if it was made of
+    the state, or if there is no room."""
+    room, count = min(RECORDED_TOKENS, plan.tokens // MAX_RECORDED_SHARE), snapshot.counter.count
+    if not room or summary.strategy == EXTRACTIVE:
+        return summary.text
+    if keeps_words(snapshot.settings):
+        beside, since = Beside(words=True, texts=[summary.text]), plan.first_seq
+        state = replace(state, earlier=None)
+        write = partial(summary_of, state, since=since, beside=beside, max_names=0, max_tokens=room, count=count)
+    else:
+        write = partial(decisions_of, state, room, count)
+    added = await asyncio.to_thread(write)
+    return f"{summary.text}\n\n{RECORDED}\n{added}" if added else summary.text

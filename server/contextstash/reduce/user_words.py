@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 from contextstash.events.calls import is_dialog
 from contextstash.events.turns import Turn
@@ -44,35 +43,28 @@ def rules_edit(snapshot: SessionSnapshot) -> DigestEdit | None:
     return digest_edit(snapshot, anchor, text, (PINNED,)) if text and anchor is not None else None
 
 
-@dataclass(frozen=True)
-class Words:
-    """The user's words beside a new summary: all texts as one, and what the compaction adds to them."""
-
-    told: str = ""
-    added: str = ""
-
-    def edits(self, snapshot: SessionSnapshot, summary_id: str) -> list[DigestEdit]:
-        """The edit that shows what is added after the system messages, if anything is. It is undone with its
-        summary."""
-        if not self.added:
-            return []
-        head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
-        return [digest_edit(snapshot, head[-1] if head else BEFORE_ALL, self.added, (summary_id,))]
+def words_edit(snapshot: SessionSnapshot, added: str, summary_id: str) -> list[DigestEdit]:
+    """The edit that shows what a compaction adds to the user's words after the system messages, if it adds anything. It
+    is undone with its summary."""
+    if not added:
+        return []
+    head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
+    return [digest_edit(snapshot, head[-1] if head else BEFORE_ALL, added, (summary_id,))]
 
 
-async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> Words:
-    """The user's words in the view once a compaction up to a message has replaced so many tokens; they stay clearly
-    below these."""
+async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> str:
+    """What is added to the user's words in the view if a compaction up to a message replaces so many tokens; it stays
+    clearly below these."""
     snapshot, budget = turns.snapshot, turns.snapshot.budget
     if not keeps_words(snapshot.settings):
-        return Words()
+        return ""
     head = snapshot.entries[: leading_fixed(snapshot.entries)]
     before = [entry.digest.text for entry in head if entry.is_user_block and entry.digest]
     block = await asyncio.to_thread(read_block, before)
     first = block.last_seq + 1
     room = budget.request_tokens + WORDS_PARTS * budget.words_tokens
     renew = sum(map(snapshot.counter.count, before)) + budget.words_tokens > room
-    added = await asyncio.to_thread(
+    return await asyncio.to_thread(
         user_block,
         await user_turns(turns, first, last_seq),
         before=block,
@@ -83,7 +75,6 @@ async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> Words
         count=snapshot.counter.count,
         renew=renew,
     )
-    return Words("\n\n".join([*before, added]), added)
 
 
 async def user_turns(turns: SessionTurns, first: int, last: int) -> tuple[Turn, ...]:

@@ -95,7 +95,7 @@ async def test_a_summary_by_the_host_replaces_the_older_messages(database: Path,
     assert compacted["strategy"] == "host"
     assert compacted["tokens_after"] < compacted["tokens_before"]
     assert summary["summary_id"] == compacted["summary_id"]
-    words, _, shown = summary["summary"].split("\n\n## Missing above")[0].partition("\n\n")
+    words, _, shown = summary["summary"].split("\n\n## From the record")[0].partition("\n\n")
     assert "Never touch the public API." in words
     assert shown == SUMMARY
     assert len(context["messages"]) < len(small_session())
@@ -121,7 +121,7 @@ async def test_a_summary_that_is_json_text_stays_text(database: Path, mode: Mode
         await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
         await answer(client, "compact_session", session_id=SESSION, summary=text)
         summary = await answer(client, "get_summary", session_id=SESSION)
-    assert summary["summary"].split("\n\n## Missing above")[0].partition("\n\n")[2] == text
+    assert summary["summary"].split("\n\n## From the record")[0].partition("\n\n")[2] == text
 
 
 async def test_lists_sent_as_json_text_are_accepted(database: Path, mode: Mode) -> None:
