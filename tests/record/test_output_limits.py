@@ -108,19 +108,6 @@ async def test_the_output_of_our_own_command_is_not_cut_unless_other_commands_fo
         assert len(second) < 4_200
 
 
-async def test_the_estimate_counts_the_truncated_output(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
-        recorded = await stash.record_messages(session("x" * 400_000), session_id=SESSION)
-        assert recorded.tokens < 13_000
-
-
-async def test_a_restored_output_is_whole_again(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
-        await stash.record_messages(session("x" * 60_000), session_id=SESSION)
-        await stash.restore_outputs(await all_handles(stash), session_id=SESSION)
-        assert await shown_outputs(stash) == ["x" * 60_000]
-
-
 async def test_outputs_of_parallel_calls_share_half_of_a_small_window(tmp_path: Path) -> None:
     long = [f"out{each}\n" + "".join(f"row {line} of {each}\n" for line in range(900)) for each in range(4)]
     calls = [

@@ -63,15 +63,6 @@ async def test_a_message_that_changed_in_place_is_a_rewind_too(tmp_path: Path) -
         assert len(await history(stash)) == 3 + 2 * 2
 
 
-async def test_a_branch_that_comes_back_is_shown_again_and_stored_once(tmp_path: Path) -> None:
-    one, other = said("hello", "left", "more"), said("hello", "right")
-    async with stash_at(tmp_path / "w.db") as stash:
-        for talk in (one, other, one, other, [*one, *said("", "again")[1:]], other[:1]):
-            await stash.record_messages(talk, session_id=SESSION, whole=True)
-            assert await view(stash) == talk
-        assert len(await history(stash)) == 5
-
-
 async def test_a_shorter_list_ends_the_conversation_there(tmp_path: Path) -> None:
     talk = said("one", "two", "three", "four")
     async with stash_at(tmp_path / "w.db") as stash:

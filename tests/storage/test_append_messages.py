@@ -145,14 +145,6 @@ async def test_the_id_of_another_batch_is_refused(store: SessionStore) -> None:
     assert (await record(store, says("hi"), batch_id="turn 1", session_id="two")).duplicates == 0
 
 
-async def test_reused_short_call_ids_are_recorded_again(store: SessionStore) -> None:
-    await record(store, says("look twice"))
-    for turn in range(3):
-        await record(store, calls("call_0"), answers("call_0"))
-        await record(store, says(f"nothing new {turn}", role="assistant"))
-    assert (await store.get_session(SESSION)).counters.messages == 10
-
-
 async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SessionStore) -> None:
     first = await record(store, says("yes", key="k1"), says("yes", key="k2"), says("yes", key="k2"))
     assert (len(first.messages), first.duplicates) == (2, 1)

@@ -93,11 +93,6 @@ async def test_stores_opened_at_once_on_a_new_file_all_work(path: Path) -> None:
     await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_tasks_of_one_process_record_side_by_side(store: SessionStore) -> None:
-    await asyncio.gather(*(record(store, says(f"message {place}")) for place in range(50)))
-    assert sorted(body["content"] for body in await bodies(store)) == sorted(f"message {p}" for p in range(50))
-
-
 @pytest.mark.parametrize("steps", range(0, 12, 2))
 async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(store: SessionStore, steps: int) -> None:
     task = asyncio.create_task(record(store, *conversation(10)))
@@ -228,32 +223,6 @@ async def test_messages_keep_their_order_if_the_clock_goes_back(path: Path) -> N
     assert await store.acquire_lease(SESSION, "prune", "one", 60.0)
     assert not await store.acquire_lease(SESSION, "prune", "two", 60.0)
     await store.close()
-
-
-async def test_a_damaged_file_is_an_error_with_words(path: Path) -> None:
-    store = await open_sqlite(path)
-    await new_session(store)
-    await store.close()
-    damage(path)
-    with pytest.raises(StoreError, match="damaged"):
-        await _list_all(path)
-
-
-def damage(path: Path) -> None:
-    """Overwrite all but the first page, and take away what the log may still hold of the others."""
-    for ending in ("-wal", "-shm"):
-        path.with_name(path.name + ending).unlink(missing_ok=True)
-    with path.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * (path.stat().st_size - 4096))
-
-
-async def _list_all(path: Path) -> None:
-    store = await open_sqlite(path)
-    try:
-        await store.list_sessions()
-    finally:
-        await store.close()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")

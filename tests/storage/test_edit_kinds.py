@@ -9,13 +9,11 @@ from pydantic import ValidationError
 
 from contextstash_storage.records import (
     EDIT,
-    ArchiveEdit,
     DigestEdit,
     Edit,
     RestoreEdit,
     RewindEdit,
     StripEdit,
-    SummaryEdit,
     TruncateEdit,
 )
 from contextstash_storage.rows import edit_of, to_json
@@ -44,8 +42,3 @@ def test_an_edit_without_what_its_kind_needs_is_refused() -> None:
         edit_of('{"kind": "archive", "seq": 0}')
     with pytest.raises(ValidationError):
         EDIT.validate_python({**archiving(0).model_dump(), "undoes": [1]})
-
-
-def test_an_archive_and_a_summary_have_different_types() -> None:
-    assert isinstance(edit_of(to_json(archiving(0))), ArchiveEdit)
-    assert isinstance(edit_of(to_json(summarizing(0, 1))), SummaryEdit)

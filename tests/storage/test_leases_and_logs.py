@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
-from contextlib import closing
-from pathlib import Path
 
 import pytest
-from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part, ViewDelta
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
 from tests.support.stored_edits import archiving, summarizing
@@ -64,30 +59,6 @@ async def test_no_lease_outlives_its_duration_when_the_time_of_day_jumps(
     assert not await acquire(store, "early")
     await store.database.writer.write(lambda tx: tx.execute("UPDATE notes SET begins = begins - 60, ends = ends - 60"))
     assert await acquire(store, "in time")
-
-
-async def test_the_lease_of_a_killed_process_expires(tmp_path: Path) -> None:
-    path = tmp_path / "k.db"
-    code = (
-        "import asyncio, os, sys, pathlib, signal\n"
-        "from contextstash_storage.sqlite.store import open_sqlite\n"
-        "async def main():\n"
-        "    store = await open_sqlite(pathlib.Path(sys.argv[1]))\n"
-        "    await store.acquire_lease('one', 'compaction', 'killed', float(sys.argv[2]))\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-        "asyncio.run(main())\n"
-    )
-    store = await open_sqlite(path)
-    try:
-        await new_session(store)
-        await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path), "60"], check=False)
-        assert not await acquire(store, "next")
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("UPDATE notes SET begins = begins - 60, ends = ends - 60")
-            db.commit()
-        assert await acquire(store, "next")
-    finally:
-        await store.close()
 
 
 async def test_a_session_that_is_not_there_has_no_lease_to_take_and_giving_it_back_is_no_error(

@@ -9,11 +9,10 @@ import pytest
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, SessionNotFoundError
 from contextstash_storage.notes import KEPT_DAYS
 from contextstash_storage.records import Call, Cursor, Event, ProxiedSession
-from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx, only
 from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, bodies, new_session, record, says
 
 BIG = "shared output, many times\n" * 200
 
@@ -96,15 +95,6 @@ async def test_an_output_that_another_session_holds_too_outlives_the_deleted_one
     assert (await bodies(store, "two"))[1]["content"] == BIG
     await store.delete_session("two")
     assert set((await table_sizes(store)).values()) == {0}
-
-
-async def test_the_index_is_sound_after_deletions(store: SqliteStore) -> None:
-    await new_session(store, "two")
-    await record(store, *conversation(3), says("odd \ud800\x00 camelCase " + BIG), session_id="two")
-    await store.delete_session("two")
-    await store.database.write(lambda tx: tx.execute("INSERT INTO words (words) VALUES ('integrity-check')"))
-    found = "SELECT count(*) FROM words WHERE words MATCH 'odd OR shared'"
-    assert await store.database.read(lambda tx: tx.rows(found)) == [(0,)]
 
 
 async def test_a_deleted_session_is_recognized_by_hashes(store: SessionStore) -> None:

@@ -6,17 +6,9 @@ import pytest
 
 from contextstash_storage.records import Output
 from contextstash_storage.store import SessionStore
-from tests.support.stored_sessions import SESSION, answers, new_session, record
+from tests.support.stored_sessions import SESSION, answers, record
 
 HASH = "ab" * 32
-HANDLE = "out_abcdefgh234567zz"
-
-
-async def test_a_handle_is_that_of_the_newest_session_with_the_text(store: SessionStore) -> None:
-    await new_session(store, "two")
-    for session_id in ("two", SESSION, "two"):
-        await record(store, answers("call_1", "the same text", HANDLE), session_id=session_id)
-    assert (await store.find_output(HANDLE))[0] == "two"
 
 
 @pytest.mark.parametrize(

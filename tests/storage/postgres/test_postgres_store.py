@@ -123,25 +123,6 @@ async def test_a_statement_that_takes_too_long_is_said_to_be_slow(monkeypatch: p
     await store.close()
 
 
-async def test_recordings_of_many_sessions_and_processes_are_all_stored_once() -> None:
-    address = new_store_address()
-    stores = [await open_postgres(address) for _ in range(2)]
-    names = [f"s{number}" for number in range(8)]
-    for name in names:
-        await new_session(stores[0], name)
-
-    async def fill(store: PostgresStore, name: str) -> None:
-        for number in range(5):
-            await record(store, says(f"message {number}"), session_id=name, batch_id=f"{id(store)} {number}")
-
-    await asyncio.gather(*(fill(store, name) for name in names for store in stores))
-    for name in names:
-        messages = await stores[0].read_messages(name)
-        assert [message.seq for message in messages] == list(range(10))
-    for store in stores:
-        await store.close()
-
-
 async def test_what_postgresql_cannot_hold_in_a_name_is_refused_with_words() -> None:
     store = await opened()
     for name in ("a\x00b", "\ud800"):

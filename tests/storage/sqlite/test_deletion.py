@@ -212,17 +212,6 @@ async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, s
     await store.close()
 
 
-async def test_a_text_of_two_sessions_outlives_the_deletion_of_one(store: SqliteStore, path: Path) -> None:
-    await new_session(store, "other")
-    await record(store, says(LONG), session_id="other")
-    await record(store, says(LONG))
-    await store.delete_session(SESSION)
-    assert (await bodies(store, "other"))[0]["content"] == LONG
-    assert [hit.session_id for hit in await store.search(SECRET)] == ["other"]
-    await store.delete_session("other")
-    assert marks(path) == {}
-
-
 async def test_sessions_deleted_along_disappear_in_the_same_transaction(store: SessionStore) -> None:
     await new_session(store, "outputs")
     assert await store.delete_session(SESSION, along=["outputs", "never there"])
@@ -316,9 +305,3 @@ async def test_a_long_session_is_deleted_without_keeping_the_write_lock(
     assert await store.delete_session("copy")
     assert len(transactions) > 20
     assert max(transactions) < MAX_TRANSACTION_SECONDS
-
-
-async def test_a_text_with_surrogates_that_stand_together_is_removed(store: SqliteStore, path: Path) -> None:
-    await record(store, *[says(f"\ud801\udc00 {SECRET}") for _ in range(5)])
-    assert await store.delete_session(SESSION)
-    assert not marks(path)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.databases import open_store
-from contextstash_storage.errors import StoreBusyError, StoreError, StoreVersionError
+from contextstash_storage.errors import StoreBusyError, StoreError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite.database_file import MARK, FindKey, connection, convert, no_key
 from contextstash_storage.sqlite.health import look_at
@@ -85,20 +85,6 @@ async def test_neither_the_log_nor_an_index_can_be_read_while_it_is_written(path
     assert marks(path) == {}
 
 
-async def test_an_open_reader_of_an_encrypted_database_is_said_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("contextstash_storage.sqlite.store.LOG_SECONDS", 0.1)
-    monkeypatch.setattr("contextstash_storage.hidden_sessions.AGAIN_SECONDS", 0.1)
-    store = await open_sqlite(path, find_key=our_key)
-    await fill(store, "secret")
-    with closing(connection(path, KEY, isolation_level=None)) as reader:
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM messages").fetchone()
-        assert not await store.delete_session("secret")
-        reader.execute("COMMIT")
-    await store.close()
-    assert await contents(path, our_key) == {}
-
-
 async def test_what_was_deleted_before_is_not_in_either_file(path: Path) -> None:
     await plain(path)
     with closing(connection(path, None)) as db, db:  # as an older program: without overwriting
@@ -120,19 +106,6 @@ async def test_a_database_that_another_process_has_open_is_left_as_it_is(
     with held(path, how), pytest.raises(StoreBusyError, match="open in another process, and nothing was changed"):  # type: ignore[arg-type]
         convert(path, KEY, encrypt=True)
     assert await contents(path, no_key) == whole
-
-
-async def test_an_open_store_of_an_encrypted_database_keeps_it_from_being_decrypted(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("contextstash_storage.sqlite.database_file.WAIT_SECONDS", 0.1)
-    store = await open_sqlite(path, find_key=our_key)
-    await new_session(store)
-    with pytest.raises(StoreBusyError):
-        convert(path, KEY, encrypt=False)
-    await record(store, says("still here"))
-    await store.close()
-    assert len((await contents(path, our_key))[SESSION]) == 1
 
 
 async def test_two_stores_of_one_process_and_a_second_process_keep_their_locks(path: Path) -> None:
@@ -416,25 +389,3 @@ async def test_a_disk_without_room_leaves_the_database_as_it_was(path: Path, mon
         convert(path, KEY, encrypt=True)
     assert await contents(path, no_key) == whole
     assert sorted(each.name for each in path.parent.iterdir()) == [path.name]
-
-
-async def test_errors_of_the_other_driver_say_what_to_do(path: Path) -> None:
-    store = await open_sqlite(path, find_key=our_key, busy_seconds=0.1)
-    await new_session(store)
-    with closing(connection(path, KEY, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError, match="locked by another process"):
-            await record(store, says("not now"))
-        other.execute("COMMIT")
-    await record(store, says("now"))
-    await store.close()
-
-
-async def test_an_older_process_refuses_an_encrypted_database_that_was_migrated_meanwhile(path: Path) -> None:
-    store = await open_sqlite(path, find_key=our_key)
-    await new_session(store)
-    with closing(connection(path, KEY, isolation_level=None)) as newer:
-        newer.execute("PRAGMA user_version = 999")
-    with pytest.raises(StoreVersionError, match="restart this program"):
-        await record(store, says("too late"))
-    await store.close()
