@@ -168,7 +168,7 @@ def append_piece(tx: Tx, batch: Batch, progress: Progress, most: int) -> Progres
     known, first_seq = _known(tx, row, counters.messages, batch, progress.done)
     done, chosen = _chosen(tx, row, batch, known, most)
     stored = store_messages(tx, row, session, counters.messages, chosen)
-    counters = _counted(tx, row, session, counters, batch, stored, chosen)
+    counters = _with_messages(tx, row, session, counters, batch, stored, chosen)
     if batch.batch_id is not None and stored:
         _note_batch(tx, row, batch, stored)
     complete = done == len(batch.messages)
@@ -315,7 +315,7 @@ def _stored(message: NewMessage, session: Session, seq: int, moment: datetime) -
     return Message(session_id=session.session_id, seq=seq, created_at=created, **shared)
 
 
-def _counted(
+def _with_messages(
     tx: Tx,
     row: int,
     session: Session,

@@ -28,7 +28,7 @@ def location_of(text: str) -> Location:
     return Path(text).expanduser()
 
 
-def text_of(location: Location) -> str:
+def name_of(location: Location) -> str:
     """The text that names a database; it may hold a password."""
     return str(location) if isinstance(location, Path) else location.given
 

@@ -249,7 +249,7 @@ class NewText(NamedTuple):
     pieces: Sequence[Document]
 
 
-def _calls_before(tx: Tx, session: int, texts: Sequence[NewText]) -> dict[str, int]:
+def _calls_before(tx: Tx, row: int, texts: Sequence[NewText]) -> dict[str, int]:
     """The pairs of the calls in earlier messages that outputs among these may be of, by the ids of the calls; of calls
     with one id the last one's."""
     found: dict[str, int] = {}
@@ -260,7 +260,7 @@ def _calls_before(tx: Tx, session: int, texts: Sequence[NewText]) -> dict[str, i
     first = texts[0].seq
     rows = tx.rows(
         "SELECT message, facts FROM messages WHERE session = ? AND seq < ? AND seq >= ? ORDER BY seq DESC",
-        (session, first, first - CALL_MESSAGES if wanted else first),
+        (row, first, first - CALL_MESSAGES if wanted else first),
     )
     for message, facts in rows:
         if wanted <= found.keys():
@@ -278,9 +278,9 @@ def _calls_of(message: int, blocks: Sequence[Block]) -> dict[str, int]:
     }
 
 
-def index_messages(tx: Tx, owner: str, session: int, texts: Sequence[NewText]) -> None:
+def index_messages(tx: Tx, owner: str, row: int, texts: Sequence[NewText]) -> None:
     """Make stored messages findable."""
-    calls = _calls_before(tx, session, texts)
+    calls = _calls_before(tx, row, texts)
     rows = []
     for text in texts:
         rows += [(text.message, piece, _pair(text, piece, calls)) for piece in text.pieces]
@@ -293,9 +293,9 @@ def index_messages(tx: Tx, owner: str, session: int, texts: Sequence[NewText]) -
             for number, (message, piece, pair) in zip(numbers, rows, strict=True)
         ],
     )
-    words = tx.index.insert(tx, [_indexed(n, owner, session, *row) for n, row in zip(numbers, rows, strict=True)])
+    words = tx.index.insert(tx, [_indexed(n, owner, row, *each) for n, each in zip(numbers, rows, strict=True)])
     counted = "UPDATE sessions SET entry_count = entry_count + ?, word_count = word_count + ? WHERE session = ?"
-    tx.execute(counted, (len(rows), words, session))
+    tx.execute(counted, (len(rows), words, row))
 
 
 def _pair(text: NewText, piece: Document, calls: Mapping[str, int]) -> int:
@@ -310,9 +310,9 @@ def _pair(text: NewText, piece: Document, calls: Mapping[str, int]) -> int:
     return calls.get(call_id, own)
 
 
-def _indexed(entry: int, owner: str, session: int, message: int, piece: Document, pair: int) -> IndexedPiece:
+def _indexed(entry: int, owner: str, row: int, message: int, piece: Document, pair: int) -> IndexedPiece:
     call, text = piece.fields(call_is_recorded=pair != own_pair(message, piece.block))
-    return IndexedPiece(entry, owner, session, kind_mark(piece.kind), call, text)
+    return IndexedPiece(entry, owner, row, kind_mark(piece.kind), call, text)
 
 
 def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, list[Document]]:

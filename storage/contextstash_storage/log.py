@@ -44,7 +44,7 @@ from contextstash_storage.rows import (
     to_bytes,
     to_json,
 )
-from contextstash_storage.sessions import put_level, store_counters
+from contextstash_storage.sessions import store_counters
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now, only
 
 Logged = TypeVar("Logged", Event, Call, Request, DeclaredVersion)
@@ -267,13 +267,6 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
 def insert_event(tx: Tx, row: int, event: Event) -> None:
     """Store an event, with the current time if it has none."""
     _append(tx, row, event)
-
-
-def append_event(tx: Tx, row: int, session: Session, event: Event, level: str | None = None) -> None:
-    """Append an event, and store how full the window is with it."""
-    insert_event(tx, row, event)
-    if level is not None:
-        put_level(tx, row, session.counters, level)
 
 
 def read_events(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Event]:

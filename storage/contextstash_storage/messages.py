@@ -81,27 +81,27 @@ class Stored(NamedTuple):
         return len(self.body) + len(self.texts or b"")
 
 
-Row = tuple[int, int, bytes]
+Segment = tuple[int, int, bytes]
 """Of a segment: the position of its first message, how many it has, and its content."""
 
 
-def packed(session: int, first_seq: int, stored: Sequence[Stored]) -> tuple[object, ...]:
-    """The row of a segment (session, first position, messages, whether it is full, content)."""
+def packed(row: int, first_seq: int, stored: Sequence[Stored]) -> tuple[object, ...]:
+    """The row of a segment (session's row, first position, messages, whether it is full, content)."""
     sizes = [[len(each.body), -1 if each.texts is None else len(each.texts)] for each in stored]
-    head = json.dumps([session, first_seq, sizes], separators=(",", ":")).encode()
+    head = json.dumps([row, first_seq, sizes], separators=(",", ":")).encode()
     content = b"".join([head, b"\n", *(part for each in stored for part in (each.body, each.texts or b""))])
     is_full = len(stored) >= MESSAGES or sum(each.size for each in stored) >= BYTES
-    return session, first_seq, len(stored), int(is_full), compressed(content)
+    return row, first_seq, len(stored), int(is_full), compressed(content)
 
 
-def _grouped(session: int, first_seq: int, stored: Sequence[Stored]) -> list[tuple[object, ...]]:
+def _segments_of(row: int, first_seq: int, stored: Sequence[Stored]) -> list[tuple[object, ...]]:
     """The rows of segments of messages that follow each other: all but the last are full."""
     found = []
     start = size = 0
     for place, each in enumerate(stored, start=1):
         size += each.size
         if place - start == MESSAGES or size >= BYTES or place == len(stored):
-            found.append(packed(session, first_seq + start, stored[start:place]))
+            found.append(packed(row, first_seq + start, stored[start:place]))
             start, size = place, 0
     return found
 
@@ -126,7 +126,7 @@ KEPT = 16
 _kept: dict[bytes, _Opened] = {}
 
 
-def _opened(content: bytes) -> _Opened:
+def _read_segment(content: bytes) -> _Opened:
     """A segment by its stored content. Raises what reading a damaged one raises."""
     known = _kept.get(content)
     if known is not None:
@@ -147,13 +147,13 @@ def _opened(content: bytes) -> _Opened:
     return found
 
 
-def unpacked(session: int, row: Row, seqs: Iterable[int] | None = None) -> dict[int, Stored]:
+def unpacked(row: int, segment: Segment, seqs: Iterable[int] | None = None) -> dict[int, Stored]:
     """What a segment holds of the messages at these positions, or of all. Raises DamagedError, which names the
     messages, if it is damaged."""
-    first_seq, messages, content = row
+    first_seq, messages, content = segment
     try:
-        opened = _opened(content)
-        if opened.place != [session, first_seq] or len(opened.ends) != messages:
+        opened = _read_segment(content)
+        if opened.place != [row, first_seq] or len(opened.ends) != messages:
             raise ValueError("another place")
     except (zstd.ZstdError, ValueError, EOFError, TypeError) as error:
         last = first_seq + messages - 1
@@ -162,30 +162,30 @@ def unpacked(session: int, row: Row, seqs: Iterable[int] | None = None) -> dict[
     return {seq: opened.stored(seq - first_seq) for seq in (span if seqs is None else seqs) if seq in span}
 
 
-def bodies_in(session: int, rows: Iterable[Row], seqs: Iterable[int]) -> dict[int, Stored]:
+def bodies_in(row: int, segments: Iterable[Segment], seqs: Iterable[int]) -> dict[int, Stored]:
     """What is stored of the messages at these positions, given the segments that they are in. Raises DamagedError if a
     segment is missing or damaged."""
     wanted = set(seqs)
     found: dict[int, Stored] = {}
-    for row in rows:
-        if not isinstance(row[0], int) or not isinstance(row[1], int):
-            continue  # the row is damaged, and what it holds is missing
-        here = wanted.intersection(range(row[0], row[0] + max(row[1], 0)))
+    for segment in segments:
+        if not isinstance(segment[0], int) or not isinstance(segment[1], int):
+            continue  # the segment is damaged, and what it holds is missing
+        here = wanted.intersection(range(segment[0], segment[0] + max(segment[1], 0)))
         if here:
-            found.update(unpacked(session, row, here))
+            found.update(unpacked(row, segment, here))
     if missing := sorted(wanted.difference(found)):
         raise damaged(f"message {missing[0]}")
     return found
 
 
-def store_bodies(tx: Tx, session: int, first_seq: int, stored: Sequence[Stored]) -> None:
+def store_bodies(tx: Tx, row: int, first_seq: int, stored: Sequence[Stored]) -> None:
     """Store the content of new messages from this position on. Those of a few messages are a small segment, until there
     are as many as a full one has. A full one begins at a multiple of that, so that none is left small between two."""
     rest = -first_seq % MESSAGES
-    _insert(tx, _grouped(session, first_seq, stored[:rest]) + _grouped(session, first_seq + rest, stored[rest:]))
+    _insert(tx, _segments_of(row, first_seq, stored[:rest]) + _segments_of(row, first_seq + rest, stored[rest:]))
     before, after = first_seq // MESSAGES, (first_seq + len(stored)) // MESSAGES
     if before != after:
-        _join(tx, session, (before - 1) * MESSAGES, after * MESSAGES)
+        _join(tx, row, (before - 1) * MESSAGES, after * MESSAGES)
 
 
 def _insert(tx: Tx, rows: Sequence[tuple[object, ...]]) -> None:
@@ -193,39 +193,39 @@ def _insert(tx: Tx, rows: Sequence[tuple[object, ...]]) -> None:
     tx.many("INSERT INTO bodies (session, first_seq, messages, is_full, content) VALUES (?, ?, ?, ?, ?)", rows)
 
 
-def _join(tx: Tx, session: int, start: int, end: int) -> None:
+def _join(tx: Tx, row: int, start: int, end: int) -> None:
     """Join the small segments between two positions to full ones."""
     rows = tx.rows(
         "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND is_full = 0"
         " AND first_seq >= ? AND first_seq + messages <= ? ORDER BY first_seq",
-        (session, start, end),
+        (row, start, end),
     )
-    ends = accumulate((row[1] for row in rows), initial=0)
+    ends = accumulate((segment[1] for segment in rows), initial=0)
     # Segments of one run follow each other: in each, as many messages stand before it in the run as its position says.
     for _, run in groupby(zip(rows, ends, strict=False), key=lambda each: each[0][0] - each[1]):
-        small = [row for row, _ in run]
+        small = [segment for segment, _ in run]
         try:
-            stored = [one for row in small for one in unpacked(session, row).values()]
+            stored = [one for segment in small for one in unpacked(row, segment).values()]
         except DamagedError:  # it stays as it is, and recording goes on
             continue
         if len(stored) >= MESSAGES or sum(each.size for each in stored) >= BYTES:
             text = "DELETE FROM bodies WHERE session = ? AND first_seq = ?"
-            tx.many(text, [(session, first) for first, _, _ in small])
-            _insert(tx, _grouped(session, small[0][0], stored))
+            tx.many(text, [(row, first) for first, _, _ in small])
+            _insert(tx, _segments_of(row, small[0][0], stored))
 
 
-def segments_between(tx: Tx, session: int, first: int, last: int) -> list[Row]:
+def segments_between(tx: Tx, row: int, first: int, last: int) -> list[Segment]:
     """The segments that hold the messages `first` to `last`."""
     # The one that the span begins in is the last one that begins before it.
     return tx.rows(
         "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND first_seq <= ? AND first_seq >="
         " coalesce((SELECT first_seq FROM bodies WHERE session = ? AND first_seq <= ?"
         " ORDER BY first_seq DESC LIMIT 1), 0) ORDER BY first_seq",
-        (session, last, session, first),
+        (row, last, row, first),
     )
 
 
-def segments_at(tx: Tx, session: int, seqs: Iterable[int]) -> list[Row]:
+def segments_at(tx: Tx, row: int, seqs: Iterable[int]) -> list[Segment]:
     """The segments that hold the messages at these positions."""
     runs: list[tuple[int, int]] = []
     for seq in sorted(set(seqs)):
@@ -233,17 +233,17 @@ def segments_at(tx: Tx, session: int, seqs: Iterable[int]) -> list[Row]:
             runs[-1] = (runs[-1][0], seq)
         else:
             runs.append((seq, seq))
-    found = {row[0]: row for first, last in runs for row in segments_between(tx, session, first, last)}
+    found = {segment[0]: segment for first, last in runs for segment in segments_between(tx, row, first, last)}
     return [found[first] for first in sorted(found)]
 
 
-def readable(tx: Tx, session: int, seqs: Sequence[int]) -> dict[int, Stored]:
+def readable(tx: Tx, row: int, seqs: Sequence[int]) -> dict[int, Stored]:
     """What is stored of the messages at these positions that can be read."""
     found: dict[int, Stored] = {}
     wanted = set(seqs)
-    for row in segments_at(tx, session, seqs):
+    for segment in segments_at(tx, row, seqs):
         with suppress(DamagedError):
-            found.update(unpacked(session, row, wanted))
+            found.update(unpacked(row, segment, wanted))
     return found
 
 
@@ -361,7 +361,9 @@ def read_messages_at(tx: Tx, owner: str, session_id: str, seqs: Sequence[int]) -
     return _made(row, session_id, rows, segments_at(tx, row, [each[0] for each in rows]))
 
 
-def _made(row: int, session_id: str, rows: Sequence[Sequence[Any]], segments: Sequence[Row] | None) -> list[Message]:
+def _made(
+    row: int, session_id: str, rows: Sequence[Sequence[Any]], segments: Sequence[Segment] | None
+) -> list[Message]:
     """The messages of these rows, with the bodies in the segments if these are read. Raises DamagedError, which names
     the damaged messages."""
     seqs = [int(each[0]) for each in rows]

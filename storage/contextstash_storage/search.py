@@ -120,9 +120,11 @@ Weigh = Callable[[str, int], float]
 
 
 def search(
-    tx: Tx, owner: str, query: str, where: SearchFilter, limit: int, weigh: Weigh | None = None
+    tx: Tx, owner: str, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
 ) -> list[SearchHit]:
-    """The best hits for any of the query's terms, see SessionStore.search."""
+    """The best hits for any of the query's terms, best first, in the order of ranking.py. A call and its output are one
+    hit, of the output; one that repeats the lines of a better hit is left out. With `weigh`, the order is that of the
+    weighed scores among the first RANKED_HITS times `limit` hits."""
     wanted = terms(query)
     place = _place_of(tx, owner, where)
     if not wanted or place is None or limit <= 0:

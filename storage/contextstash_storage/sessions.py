@@ -106,12 +106,6 @@ def store_counters(tx: Tx, row: int, session: Session, counters: Counters) -> Se
     return session.model_copy(update={"counters": counters, "updated_at": updated})
 
 
-def put_level(tx: Tx, row: int, counters: Counters, level: str) -> None:
-    """Store how full a session's window is."""
-    changed = counters.model_copy(update={"level": level})
-    tx.execute("UPDATE sessions SET counters = ? WHERE session = ?", (to_json(changed), row))
-
-
 def owners(tx: Tx, _: str) -> list[str]:
     """All owners that have sessions, in order: for those who move a whole database."""
     return [owner for (owner,) in tx.rows(f"SELECT DISTINCT owner FROM sessions WHERE {IS_SEEN} ORDER BY owner")]

@@ -31,11 +31,10 @@ from contextstash_storage.records import (
     EditsBefore,
     Native,
     NewMessage,
-    SearchHit,
     Session,
 )
-from contextstash_storage.search import EVERYWHERE, SearchFilter, search
 from contextstash_storage.search import Weigh as Weigh
+from contextstash_storage.search import search
 from contextstash_storage.sessions import insert_session, read_session, row_of
 from contextstash_storage.transaction import Database, Result, Tx
 
@@ -252,15 +251,9 @@ class SessionStore:
     find_output = _of_owner(messages.find_output)
     find_handles = _of_owner(messages.find_handles)
 
-    async def search(
-        self, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
-    ) -> list[SearchHit]:
-        """Best hits first, in the order of ranking.py. A call and its output are one hit, of the output; one that
-        repeats the lines of a better hit is left out. With `weigh`, the order is that of the weighed scores among the
-        first RANKED_HITS times `limit` hits."""
-        return await self.database.read(lambda tx: search(tx, self.owner, query, where, limit, weigh))
+    search = _of_owner(search)
 
-    append_event = _changing(log.append_event)
+    append_event = _of_session(log.insert_event, writes=True)
     read_events = _of_session(log.read_events)
     last_events = _of_session(log.last_events)
     append_call = _of_session(log.insert_call, writes=True)

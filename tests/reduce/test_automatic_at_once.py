@@ -106,7 +106,7 @@ async def test_a_database_that_is_busy_after_the_messages_are_stored_does_not_fa
         raise StoreBusyError("locked by another process")
 
     async with stash_at(tmp_path / "b.db", window=16_000, estimator="chars") as stash:
-        before(stash, "append_event", busy)
+        before(stash, "change_counters", busy)
         answer = await stash.record_messages(LONG, session_id=SESSION)
         again = await stash.read_messages(SESSION)
     assert answer.recorded == len(again.messages) == len(LONG)

@@ -130,9 +130,9 @@ def run(
 def _database(db: Location | None) -> dict[str, str]:
     """The variable by which the client's server and hooks use the same database. An address may hold a password, and
     all users see a program's arguments."""
-    from contextstash_storage.databases import text_of
+    from contextstash_storage.databases import name_of
 
-    return {} if db is None else {"CONTEXTSTASH_DB": text_of(db.absolute() if isinstance(db, Path) else db)}
+    return {} if db is None else {"CONTEXTSTASH_DB": name_of(db.absolute() if isinstance(db, Path) else db)}
 
 
 def _log_path(db: Location | None) -> Path:

@@ -25,7 +25,7 @@ from contextstash.clients.client import (
 )
 from contextstash.clients.configuration_files import Edit, content, edited, put, remove, value_at
 from contextstash.configuration.locations import data_folder
-from contextstash_storage.databases import text_of
+from contextstash_storage.databases import name_of
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _pieces(
 
 def _options(database: Location | None) -> tuple[str, ...]:
     """The options by which what is installed names its database."""
-    return () if database is None else ("--db", text_of(database))
+    return () if database is None else ("--db", name_of(database))
 
 
 def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
@@ -158,7 +158,7 @@ def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[st
 
 def _bundle(bundle: Bundle, machine: Machine, database: Location | None) -> Piece:
     """The client's plugin: values that make it load one from a folder of this package, and the database."""
-    values = dict(bundle.values) if database is None else {**bundle.values, bundle.database: text_of(database)}
+    values = dict(bundle.values) if database is None else {**bundle.values, bundle.database: name_of(database)}
 
     def add(data: MutableMapping[str, Any]) -> None:
         for keys, value in values.items():

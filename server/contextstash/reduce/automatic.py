@@ -117,7 +117,11 @@ class AutoReducer:
             event = event_without_edits(session, "level", estimate.tokens, reason)
             event = event.model_copy(update={"created_at": written_at})
             try:
-                await self._access.store.append_event(session.session_id, event, level=estimate.level)
+                await self._access.store.change_counters(
+                    session.session_id,
+                    lambda counters: counters.model_copy(update={"level": estimate.level}),
+                    event=event,
+                )
             except ContextstashError as error:  # the messages are stored: the caller would send them again
                 logger.warning("the level of %s was not logged: %s", session.session_id, error)
         logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)

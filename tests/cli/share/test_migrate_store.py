@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from contextstash.cli.app import run
-from contextstash_storage.databases import open_store, text_of
+from contextstash_storage.databases import name_of, open_store
 from contextstash_storage.records import (
     CachedSummary,
     Call,
@@ -99,7 +99,7 @@ def test_sessions_go_to_postgresql_and_back_unchanged(tmp_path: Path, capsys: py
     first, second, third = tmp_path / "first.db", new_store_address(), tmp_path / "third.db"
     with_store(first, fill)
     for source, target in ((first, second), (second, third)):
-        assert run(["migrate-store", text_of(source), text_of(target)]) == 0
+        assert run(["migrate-store", name_of(source), name_of(target)]) == 0
         assert "Copied 4 sessions, verified by checksum; 0 were there already." in capsys.readouterr().out
     everything = with_store(first, contents)
     assert len(everything) == 4 * 10
@@ -113,7 +113,7 @@ def test_what_was_deleted_is_known_in_the_new_store(tmp_path: Path) -> None:
     with_store(source, fill)
     with_store(source, lambda store: store.delete_session("one"))
     for _ in range(2):
-        assert run(["migrate-store", str(source), text_of(target)]) == 0
+        assert run(["migrate-store", str(source), name_of(target)]) == 0
     known = with_store(target, lambda store: store.deleted_sessions())
     assert known == with_store(source, lambda store: store.deleted_sessions())
     assert len(known) == 1
@@ -124,13 +124,13 @@ def test_a_second_run_copies_what_is_new_and_names_what_differs(
 ) -> None:
     source, target = tmp_path / "source.db", new_store_address()
     with_store(source, fill)
-    assert run(["migrate-store", str(source), text_of(target)]) == 0
+    assert run(["migrate-store", str(source), name_of(target)]) == 0
     with_store(source, lambda store: new_session(store, "three"))
-    assert run(["migrate-store", str(source), text_of(target)]) == 0
+    assert run(["migrate-store", str(source), name_of(target)]) == 0
     assert "Copied 1 session, verified by checksum; 4 were there already." in capsys.readouterr().out
     with_store(target, lambda store: store.update_session("one", title="changed there"))
     with_store(source, lambda store: record(store, says("more"), session_id="two"))
-    assert run(["migrate-store", str(source), text_of(target)]) == 1
+    assert run(["migrate-store", str(source), name_of(target)]) == 1
     printed = capsys.readouterr()
     assert "3 were there already" in printed.out
     assert "2 sessions were not copied" in printed.err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.databases import location_of, open_store, text_of
+from contextstash_storage.databases import location_of, name_of, open_store
 from contextstash_storage.errors import BadInputError, StoreError
 from contextstash_storage.postgres.address import parse_address
 
@@ -18,7 +18,7 @@ def test_an_address_is_read_with_our_own_options_taken_out() -> None:
     address = parse_address(ADDRESS)
     assert address.url == f"postgresql://me:{SECRET}@db.example:5433/stash?sslmode=require"
     assert not address.prepares
-    assert text_of(address) == ADDRESS
+    assert name_of(address) == ADDRESS
 
 
 def test_a_shown_address_holds_no_password() -> None:
