@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.tokenizer import MAX_PIECE_CHARACTERS, count_all_with, count_with, pieces
-from tests.support.effort import examples
+from contextstash.tokenizer import MAX_PIECE_CHARACTERS, count_with, pieces
 
 VOCABULARIES = ("cl100k_base", "o200k_base")
 
@@ -51,19 +50,3 @@ def test_pieces_join_to_the_text(text: str, repeats: int) -> None:
     cut = list(pieces(long))
     assert "".join(cut) == long
     assert all(len(piece) <= MAX_PIECE_CHARACTERS for piece in cut)
-
-
-TEXTS = st.lists(st.text(alphabet="ab \n\0<>[]'é\ud800漢between two texts", max_size=40), max_size=12)
-
-
-@pytest.mark.parametrize("name", VOCABULARIES)
-@given(texts=TEXTS, repeats=st.integers(1, 3_000))
-@settings(max_examples=examples(50))
-def test_many_texts_count_as_each_alone(name: str, texts: list[str], repeats: int) -> None:
-    texts = [*texts, *(text * repeats for text in texts[:2])]
-    assert count_all_with(name, texts) == [count_with(name)(text) for text in texts]
-
-
-def test_a_text_that_holds_what_separates_texts_is_counted_alone() -> None:
-    texts = ["a\0<between two texts>", "\0<between two texts>", "\0<between", " two texts>"]
-    assert count_all_with("o200k_base", texts) == [count_with("o200k_base")(text) for text in texts]

@@ -197,9 +197,8 @@ async def archive_outputs(
         outputs = [output for output, _ in batch]
         digests = [digest_output(o.tool, o.argument, text, o.is_error) for o, text in zip(outputs, texts, strict=True)]
         shown = [placeholder_of(snapshot, output, digest) for output, digest in zip(outputs, digests, strict=True)]
-        counted = snapshot.counter.count_all(shown)
-        for output, text, digest, placeholder, tokens in zip(outputs, texts, digests, shown, counted, strict=True):
-            archived = archive_edit(snapshot, output, placeholder, tokens)
+        for output, text, digest, placeholder in zip(outputs, texts, digests, shown, strict=True):
+            archived = archive_edit(snapshot, output, placeholder)
             if even_if_larger or archived.tokens < costs[output.seq, output.block]:
                 made.append(Archived(archived, output, text if even_if_larger else "", digest))
 

@@ -212,7 +212,7 @@ class Access:
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
         kind = (settings.estimator, model)
-        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder, _encode_all))
+        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
 
     def project_in(self, source: str | None) -> str | None:
         """The folder in which a client ran, as its transcript names it; None if it is not known."""
@@ -353,9 +353,3 @@ def _encoder(name: str) -> Callable[[str], int]:
     from contextstash.tokenizer import count_with
 
     return count_with(name)
-
-
-def _encode_all(name: str, texts: Sequence[str]) -> list[int]:
-    from contextstash.tokenizer import count_all_with
-
-    return count_all_with(name, texts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from binascii import a2b_base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
 from threading import Lock
@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 MAX_PIECE_CHARACTERS = 100_000
 """The longest text that is encoded at once: a run of a million white-space characters makes the encoder panic. Cutting
 at line ends changes the count by about 0.003 % at most."""
-
-_BETWEEN = "\0<between two texts>"
-"""Stands between texts that are encoded in one call. A special token: the encoder cuts a text at it before it looks at
-what is on either side, so that the texts count as if each were alone. No beginning of it is also an end of it: a text's
-end and the token after it cannot be taken for another such token."""
-
-MAX_TOGETHER_CHARACTERS = 200_000
-"""The most characters that are encoded in one call: 30 ms, and a list of 50,000 numbers."""
 
 _loading = Lock()
 
@@ -42,48 +34,6 @@ def count_with(name: str) -> Callable[[str], int]:
         return sum(len(encoding.encode_ordinary(piece)) for piece in pieces(encodable(text)))
 
     return count
-
-
-def count_all_with(name: str, texts: Sequence[str]) -> list[int]:
-    """The tokens of each text, as `count_with` counts them, in few calls: the encoder does not keep Python's lock, but
-    each call waits for it at its end, which takes longer than counting a short text if other threads compute."""
-    encoding = _loaded(name)
-    counts: list[int] = []
-    for together in _batches(texts):
-        if any(_BETWEEN in text for text in together):
-            count = count_with(name)
-            counts += [count(text) for text in together]
-            continue
-        cut = [list(pieces(encodable(text))) for text in together]
-        sizes = _sizes(encoding, [piece for parts in cut for piece in parts])
-        counts += [sum(next(sizes) for _ in parts) for parts in cut]
-    return counts
-
-
-def _batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """The texts in batches of at most MAX_TOGETHER_CHARACTERS, longer ones alone."""
-    batch: list[str] = []
-    size = 0
-    for text in texts:
-        if batch and size + len(text) > MAX_TOGETHER_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-        batch.append(text)
-        size += len(text)
-    if batch:
-        yield batch
-
-
-def _sizes(encoding: Encoding, parts: Sequence[str]) -> Iterator[int]:
-    """The tokens of each of these texts, which are encoded in one call."""
-    tokens = encoding.encode(_BETWEEN.join(parts), allowed_special={_BETWEEN}, disallowed_special=())
-    between = encoding.n_vocab - 1
-    start = 0
-    for _ in parts[1:]:
-        end = tokens.index(between, start)
-        yield end - start
-        start = end + 1
-    yield len(tokens) - start
 
 
 def encodable(text: str) -> str:
@@ -125,4 +75,4 @@ def _load(name: str) -> Encoding:
     words = raw.split()[::2]
     # Without a step of Python for each of 200,000 lines: half the time. Each line's rank is its number, from 0.
     ranks = dict(zip(map(a2b_base64, words), range(len(words)), strict=True))
-    return Encoding(name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={_BETWEEN: len(words)})
+    return Encoding(name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={})

@@ -19,9 +19,9 @@ def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> st
     return filled_placeholder(snapshot.settings.placeholder, output)
 
 
-def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str, counted: int | None = None) -> ArchiveEdit:
-    """The edit that shows an output as a placeholder, which takes `counted` tokens."""
-    return ArchiveEdit(**_replacing(snapshot, output, shown, counted))
+def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str) -> ArchiveEdit:
+    """The edit that shows an output as a placeholder."""
+    return ArchiveEdit(**_replacing(snapshot, output, shown))
 
 
 def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
@@ -30,11 +30,11 @@ def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: 
     return TruncateEdit(**_replacing(snapshot, output, shown))
 
 
-def _replacing(snapshot: SessionSnapshot, output: Output, shown: str, counted: int | None = None) -> dict[str, Any]:
+def _replacing(snapshot: SessionSnapshot, output: Output, shown: str) -> dict[str, Any]:
     """The fields of an edit that shows a text instead of an output. What the provider counts for the result and the
     message around it stays."""
-    tokens = snapshot.counter.count_result(shown) if counted is None else counted
-    tokens += snapshot.counter.result_overhead + (snapshot.settings.message_overhead if output.block == 0 else 0)
+    tokens = snapshot.counter.count_result(shown) + snapshot.counter.result_overhead
+    tokens += snapshot.settings.message_overhead if output.block == 0 else 0
     return {"seq": output.seq, "block": output.block, "handle": output.handle, "text": shown, "tokens": tokens}
 
 

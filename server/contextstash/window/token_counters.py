@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from contextstash.messages.base import Reading
 from contextstash.window.settings import ContextSettings
@@ -14,9 +13,6 @@ from contextstash_storage.records import Block
 
 Encoder = Callable[[str], Callable[[str], int]]
 """`encoder(name)`: the counting function of a vocabulary."""
-
-ListEncoder = Callable[[str, Sequence[str]], list[int]]
-"""`encode(name, texts)`: the tokens of each text by a vocabulary, as the counting function counts them."""
 
 UNREADABLE_TOKENS = 50
 """The estimate for a block that only the provider can read, such as encrypted reasoning, if its size is unknown.
@@ -69,8 +65,7 @@ class Counter:
     """Counts a text in a model's tokens. `name` describes the method for people.
 
     `raw` measures a text; `in_tokens` converts the measure into tokens. A counter that `rounds_up` rounds once for a
-    whole message, not for each block. `raw_all` measures each of many texts as `raw` does; None if that takes no less
-    time.
+    whole message, not for each block.
     """
 
     name: str
@@ -79,7 +74,6 @@ class Counter:
     result_overhead: int = 0
     in_tokens: Callable[[int], int] | None = None
     rounds_up: bool = False
-    raw_all: Callable[[Sequence[str]], list[int]] | None = None
     image_tokens: int | None = None
     quotes_results: bool = False
 
@@ -98,11 +92,6 @@ class Counter:
         if not self.quotes_results:
             return self.count(text)
         return (self.count(text) + self.count(json.dumps(text, ensure_ascii=False))) // 2
-
-    def count_all(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text."""
-        measured = map(self.raw, texts) if self.raw_all is None else self.raw_all(texts)
-        return [self.tokens(size) for size in measured]
 
     def tokens(self, measured: int) -> int:
         """The tokens of a measured size."""
@@ -124,23 +113,20 @@ RULES_OF_THUMB: dict[str, Counter] = {
 """The estimates of the systems that the presets reproduce, by the value of the setting `estimator`."""
 
 
-def counter_for(
-    model: str | None, settings: ContextSettings, encoder: Encoder, encode_all: ListEncoder | None = None
-) -> Counter:
+def counter_for(model: str | None, settings: ContextSettings, encoder: Encoder) -> Counter:
     """The counter that the settings name, for a model."""
     if settings.estimator in RULES_OF_THUMB:
         return RULES_OF_THUMB[settings.estimator]
     family = family_of(model)
     if settings.estimator == "tiktoken":
         vocabulary = family.vocabulary if family.name.startswith("gpt") else "cl100k_base"
-        return Counter(vocabulary, encoder(vocabulary), raw_all=encode_all and partial(encode_all, vocabulary))
+        return Counter(vocabulary, encoder(vocabulary))
     name = family.vocabulary if family.factor == 1.0 else f"{family.vocabulary} × {family.factor:g} ({family.name})"
     return Counter(
         name,
         encoder(family.vocabulary),
         family.factor,
         family.result_overhead,
-        raw_all=encode_all and partial(encode_all, family.vocabulary),
         image_tokens=family.image_tokens,
         quotes_results=family.quotes_results,
     )
