@@ -159,6 +159,20 @@ def test_a_relative_path_is_below_the_folder_that_its_command_goes_to() -> None:
     ]
 
 
+def patch(name: str, old: str, new: str) -> str:
+    return f"*** Begin Patch\n*** Update File: {name}\n@@\n-{old}\n+{new}\n*** End Patch\n"
+
+
+def test_a_patch_of_a_name_alone_is_of_the_file_in_the_folder_of_the_last_command() -> None:
+    script = Script().call("exec_command", {"cmd": "cat fines.py", "workdir": "/src"}, "fine = 1\n")
+    script.call("apply_patch", patch("fines.py", "fine = 1", "fine = 2"), "Done")
+    script.call("exec_command", {"cmd": "cat loans.py", "workdir": "/src"}, "loan = 1\n")
+    script.call("exec_command", {"cmd": "ls", "workdir": "/other"}, "loans.py\n")
+    script.call("apply_patch", patch("loans.py", "loan = 1", "loan = 2"), "Done")
+    shown = {file.path: [line for run in file.runs for line in run.lines] for file in known_files(script.turns)}
+    assert shown == {"/src/fines.py": ["fine = 2"], "/src/loans.py": ["loan = 1"], "loans.py": ["loan = 2"]}
+
+
 def test_every_file_that_sed_edits_is_named_and_nothing_of_its_script() -> None:
     script = Script()
     script.call("Bash", {"command": "cd /srv && sed -i '' 's/new(/new(a | b; c/g' client.go types.go; ls"}, "")

@@ -59,11 +59,15 @@ work."""
 
 def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
     """The file uses of each call. A script that a call runs changes what it opens to write, and a file that is added to
-    Git's index by name was changed."""
+    Git's index by name was changed. A name without a folder, as in a patch of Codex, is that of the file in the folder
+    of the last command, if that file was used."""
     scripts: dict[str, list[FileUse]] = {}
     used: dict[str, None] = {}
+    folder = ""
     for call in calls:
         uses = [use for use in file_uses(call) if not _NOT_OF_WORK.search(use.path) and not _in_vain(call, use)]
+        folder = call.folder or folder
+        uses = [_within(folder if f"{folder}/{use.path}" in used else "", use) for use in uses]
         command = call.command or ""
         script = command or next((use.text for use in uses if use.text), "")
         targets = [_within(call.folder, FileUse(path, "edited")) for path in written_by_script(script, used)]
