@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from mcp.server import MCPServer
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
-from mcp.types import JSONRPCMessage
+from mcp.types import JSONRPCMessage, Tool
 from starlette.types import ASGIApp
 
 from contextstash.mcp.http import HostChecks
 from contextstash.mcp.server import build_server
+from contextstash.operations import OPERATIONS
 from contextstash.stash import Stash
 from contextstash.web.host_names import hosts_behind
 from contextstash_storage.sqlite.store import open_sqlite
@@ -40,6 +43,20 @@ class Events(EventStore):
         return stream
 
 
+def _offer_fixtures(server: MCPServer[Any]) -> None:
+    """Our server lists and calls its own operations alone: here the suite's tools too, which the SDK's server knows."""
+    own_list, own_call = server.list_tools, server.call_tool
+
+    async def list_tools() -> list[Tool]:
+        return [*await own_list(), *await MCPServer.list_tools(server)]
+
+    async def call_tool(name: str, *given: Any, **named: Any) -> Any:
+        is_own = name in OPERATIONS
+        return await (own_call(name, *given, **named) if is_own else MCPServer.call_tool(server, name, *given, **named))
+
+    vars(server).update(list_tools=list_tools, call_tool=call_tool)
+
+
 def application(folder: Path) -> ASGIApp:
     """The server's application, behind the checks of Host and Origin that the product has."""
 
@@ -48,6 +65,7 @@ def application(folder: Path) -> ASGIApp:
 
     server = build_server(open_stash, "all")
     add_fixtures(server)
+    _offer_fixtures(server)
     endpoint = server.streamable_http_app(
         streamable_http_path="/mcp",
         event_store=Events(),

@@ -10,7 +10,6 @@ from mcp import MCPError
 from mcp.server import MCPServer, ServerRequestContext
 from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INVALID_PARAMS
-from mcp.types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from contextstash import __version__
 from contextstash.mcp.errors import unknown_name
@@ -100,8 +99,7 @@ def _is_in(operation: Operation, tools: ToolSet) -> bool:
 
 
 async def _checked(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Middleware with the checks that the SDK does not make: names of prompts and of their arguments. It
-    adds the protocol versions with a handshake to `server/discover`, where the SDK lists only newer ones."""
+    """Middleware with the checks that the SDK does not make: names of prompts and of their arguments."""
     params = ctx.params or {}
     if ctx.method == "prompts/get" and isinstance(name := params.get("name"), str):
         if name not in PROMPTS:
@@ -111,7 +109,4 @@ async def _checked(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> 
                 raise MCPError(
                     INVALID_PARAMS, unknown_name(f"argument of prompt {name} called", argument, PROMPTS[name])
                 )
-    result = await call_next(ctx)
-    if ctx.method == "server/discover" and isinstance(result, dict):
-        return {**result, "supportedVersions": [*MODERN_PROTOCOL_VERSIONS, *reversed(HANDSHAKE_PROTOCOL_VERSIONS)]}
-    return result
+    return await call_next(ctx)
