@@ -32,7 +32,6 @@ SHARED = (
     ("--preset NAME", "The named set of settings to start from."),
     ("--set KEY=VALUE", "One setting; may be given several times."),
     ("--json", "Print the result as JSON."),
-    ("--session SESSION", "The same as SESSION."),
 )
 """Options that the command line's page describes once."""
 

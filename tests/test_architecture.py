@@ -59,7 +59,6 @@ ONLY_IN = {
     "uvicorn": ("server/contextstash/web/loopback",),
     "jinja2": ("server/contextstash/display/template_filters", "server/contextstash/pages/templates"),
     "click": ("server/contextstash/cli",),
-    "rich": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),
     "keyring": ("server/contextstash/configuration/database",),

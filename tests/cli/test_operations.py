@@ -15,12 +15,15 @@ from tests.support.command_line import failure_of
 from tests.support.orchard import Orchard
 
 COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "status": ("context_status", {}),
-    "prune --keep-last 2 --dry-run": ("prune_tool_outputs", {"keep_last": 2, "dry_run": True}),
-    "compact --strategy extractive --dry-run": ("compact_session", {"strategy": "extractive", "dry_run": True}),
+    "status {session}": ("context_status", {}),
+    "prune {session} --keep-last 2 --dry-run": ("prune_tool_outputs", {"keep_last": 2, "dry_run": True}),
+    "compact {session} --strategy extractive --dry-run": (
+        "compact_session",
+        {"strategy": "extractive", "dry_run": True},
+    ),
     "restore {handle}": ("restore_outputs", {"handles": ["{handle}"]}),
     "pin {handle}": ("configure_session", {"pin": ["{handle}"]}),
-    "delete --yes": ("delete_session", {}),
+    "delete {session} --yes": ("delete_session", {}),
 }
 
 
@@ -28,15 +31,15 @@ COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_a_command_prints_what_its_tool_returns(orchard: Orchard, command: str) -> None:
     handle = orchard.json("show", "--message", "2")["handles"][0]
     name, arguments = json.loads(json.dumps(COMMANDS[command]).replace("{handle}", handle))
-    words = command.format(handle=handle).split()
+    words = command.format(handle=handle, session=orchard.session).split()
     copy = orchard.folder / "copy.db"  # the tool changes another one
     assert orchard.run("migrate-store", str(orchard.folder / "sessions.db"), str(copy)).returncode == 0
     operation = OPERATIONS[name]
     result = asyncio.run(_carried_out(StashOpener(copy), operation, {"session_id": orchard.session, **arguments}))
     if name not in ("configure_session", "delete_session"):
-        said = orchard.run(*words, "--session", orchard.session).stdout
+        said = orchard.run(*words).stdout
         assert in_commands(result.in_words()).splitlines()[0] in said
-    assert orchard.json(*words, "--session", orchard.session) == result.model_dump(mode="json")
+    assert orchard.json(*words) == result.model_dump(mode="json")
 
 
 def test_a_message_names_options_but_leaves_settings_whose_names_hold_theirs() -> None:

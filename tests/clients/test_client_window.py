@@ -186,7 +186,7 @@ def test_the_view_is_the_window_of_the_compaction_until_something_is_changed(
     assert viewed["messages"] == compacted["messages"]
     changed = next(part for part in compacted["messages"] if "results" in part)
     [text] = changed["results"].values()
-    assert home.run("restore", handle_in(text), "--session", SESSION).returncode == 0
+    assert home.run("restore", handle_in(text)).returncode == 0
     assert {"at": changed["at"]} in ask(home, transcript, "view")["messages"]
 
 

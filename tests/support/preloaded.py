@@ -9,8 +9,6 @@ from contextstash.tokenizer import count_with
 
 for name in (
     "pytest",  # the main module of the tests, which each process looks up
-    "rich.progress",
-    "rich.table",
     "contextstash.clients.follow",
     "contextstash.clients.hooks",
     "contextstash.clients.output_cut",

@@ -22,7 +22,7 @@ async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Pa
         db.execute("UPDATE bodies SET content = x'00' WHERE session = 2")
     source, target = await open_sqlite(tmp_path / "source.db"), await open_sqlite(tmp_path / "target.db")
     try:
-        done = await migrate_store(source, target, lambda *_: None)
+        done = await migrate_store(source, target)
         assert done.copied == 2
         assert list(done.failed) == ["two"]
         assert "damaged" in done.failed["two"]

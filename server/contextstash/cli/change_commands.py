@@ -12,7 +12,7 @@ import click
 
 from contextstash import operations
 from contextstash.cli.console import echo, in_commands, print_table, tell
-from contextstash.cli.options import find_session, operation_command, session_option, stash_command
+from contextstash.cli.options import SESSION, find_session, operation_command, stash_command
 from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, NotFoundError
 
@@ -33,7 +33,7 @@ def _print_pruned(result: PruneResult) -> None:
         rows = [(output.handle, output.tool, output.tokens, output.digest) for output in result.archived]
         print_table(["handle", "tool", "tokens", "digest"], rows)
         if not result.dry_run:
-            echo(f"To undo: contextstash restore --last --session {result.session_id}")
+            echo(f"To undo: contextstash restore {result.session_id} --last")
 
 
 def _print_compacted(result: CompactResult) -> None:
@@ -59,13 +59,12 @@ compact = operation_command(
 )
 
 
-@stash_command("restore", epilog="Example: contextstash restore --last")
+@stash_command("restore", epilog="Example: contextstash restore 3f2a --last")
 @click.argument("handles", metavar="HANDLES|SESSION", nargs=-1)
 @click.option("--last", is_flag=True, help="Undo the last prune or compaction of the session as a whole.")
-@click.option("--session", help="Their session. [default: the one that has the first of them]")
-async def restore(stash: Stash, handles: tuple[str, ...], last: bool, session: str | None) -> Any:
+async def restore(stash: Stash, handles: tuple[str, ...], last: bool) -> Any:
     """Put archived outputs (out_…) or the messages of a summary (sum_…) back into the view."""
-    if last and len(handles) > (session is None):
+    if last and len(handles) > 1:
         raise click.UsageError("With --last, name only a session: all that its last change archived is restored.")
     if not last and not handles:
         raise click.UsageError("Pass handles, or a session and --last.")
@@ -75,10 +74,9 @@ async def restore(stash: Stash, handles: tuple[str, ...], last: bool, session: s
             " contextstash restore SESSION --last"
         )
     if last:
-        result = await stash.restore_last(await find_session(stash, session or next(iter(handles), None)))
+        result = await stash.restore_last(await find_session(stash, next(iter(handles), None)))
     else:
-        session_id = await find_session(stash, session) if session is not None else None
-        result = await stash.restore_outputs(list(handles), session_id=session_id)
+        result = await stash.restore_outputs(list(handles))
     return result, lambda: _print_restored(result)
 
 
@@ -139,7 +137,7 @@ def _is_path(text: str) -> bool:
 
 
 @stash_command("delete")
-@session_option
+@SESSION
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
     """Delete a session, its outputs, its summaries and the sessions of its sub-agents. This cannot be undone."""

@@ -19,7 +19,7 @@ from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Client, Machine, Scope
+    from contextstash.clients.client import Scope
     from contextstash.clients.install import Change
     from contextstash_storage.databases import Location
 
@@ -126,26 +126,13 @@ def _install(
         raise BadInputError(HAS_PLUGIN)
     changes = plan_install(client, scope, machine, own_command(), database=database, window=window)
     if not any(change.needed for change in changes):
-        parts = ", ".join(_installed_parts(client, machine, window))
-        click.echo(f"contextstash is already installed in {name} ({parts}): {changes[0].path}")
+        click.echo(f"contextstash is already installed in {name}: {changes[0].path}")
     elif _written(changes, apply_install, **confirmed):
         click.echo(f"Installed. Restart {name} to use it; contextstash uninstall {name} removes it.")
         if database is not None:
             click.echo(f"It uses the database {database}.")
         if client.hooks and client.hooks.remark:
             click.echo(client.hooks.remark)
-
-
-def _installed_parts(client: Client, machine: Machine, window: int | None) -> Iterator[str]:
-    """The parts of an installation that are there."""
-    if client.has_plugin(machine):
-        yield "the plugin, with the server and the hooks"
-    else:
-        yield "the server" if client.entry else "the plugin"
-        if client.hooks:
-            yield "the hooks"
-    if window is not None:
-        yield "the window"
 
 
 @click.command()

@@ -14,7 +14,7 @@ import click
 
 from contextstash.base.files import replace_file
 from contextstash.cli.console import echo_json, print_table
-from contextstash.cli.options import DATABASE, JSON, PRESET, SET, find_session, settings_from
+from contextstash.cli.options import JSON, PRESET, SET, settings_from
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.database import SETTING as KEY_SETTING
 from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
@@ -28,65 +28,36 @@ from contextstash.configuration.settings_files import (
     read_project_file,
     text_of,
 )
-from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.stash import Stash
-    from contextstash_storage.databases import Location
-    from contextstash_storage.records import Session
+    pass
 
 
 @click.group()
 def config() -> None:
-    """Show and change settings: the effective ones, the layer that set each, and the presets."""
+    """Show and change settings: the effective ones, and the layer that set each."""
 
 
 @config.command("show")
 @click.option("--agent", metavar="NAME", help="Include the settings of this agent, agents/NAME.yaml.")
-@click.option("--session", metavar="SESSION", help="Include the settings of this session and of its agent.")
-@click.option("--changed", is_flag=True, help="Only the settings whose values are not the defaults.")
-@DATABASE
 @PRESET
 @SET
 @JSON
-def show(
-    agent: str | None,
-    session: str | None,
-    changed: bool,
-    db: Location | None,
-    preset: str | None,
-    given: tuple[str, ...],
-    as_json: bool,
-) -> None:
+def show(agent: str | None, preset: str | None, given: tuple[str, ...], as_json: bool) -> None:
     """Show each effective value, the layer that set it, and whether data may leave this machine."""
     from contextstash.configuration.consent import key_line, network_use
-    from contextstash.window.settings import session_layer
-
-    async def read(stash: Stash) -> Session:
-        return await stash.read_session(await find_session(stash, session))
 
     remarks: list[str] = []
     configuration = settings_from(preset, given, remarks.append)
-    found = StashOpener(db, configuration).run(read) if session else None
-    agent = agent or (found.agent if found else None)
-    own = session_layer(found.settings) if found else {}
-    layers = [*configuration.layers(agent), *([Layer("session", own)] if found else [])]
-    layers = [_without_unused_key(layer, remarks) for layer in layers]
-    key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent, own)
-    values, thresholds = _effective(layers), _thresholds(layers, found.model if found else None)
+    layers = [_without_unused_key(layer, remarks) for layer in configuration.layers(agent)]
+    key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent)
+    values = _effective(layers)
     if as_json:
-        other = {"api_key": key, "network": network.sentence, "ignored": remarks}
-        echo_json({"settings": values, "tokens": thresholds, **other})
+        echo_json({"settings": values, "api_key": key, "network": network.sentence, "ignored": remarks})
         return
-    listed = [value for value in values if not changed or value["layer"] != "default"]
-    if listed:
-        print_table(
-            ["setting", "value", "set by"], [(each["name"], _text(each["value"]), each["layer"]) for each in listed]
-        )
-    if changed:
-        click.echo(f"{len(values) - len(listed)} settings have default values.")
-    click.echo(", ".join(f"{name.replace('_', ' ')} {tokens:,}" for name, tokens in thresholds.items()) + " tokens.")
+    rows = [(each["name"], _text(each["value"]), each["layer"]) for each in values]
+    print_table(["setting", "value", "set by"], rows)
     for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *remarks):
         click.echo(line)
 
@@ -114,38 +85,10 @@ def _effective(layers: Sequence[Layer]) -> list[dict[str, Any]]:
     ]
 
 
-def _thresholds(layers: Sequence[Layer], model: str | None) -> dict[str, int]:
-    """The thresholds in tokens, computed from the window."""
-    from contextstash.configuration.windows_and_prices import model_facts
-    from contextstash.window.settings import resolve_settings
-    from contextstash.window.thresholds import budget_of
-
-    settings = resolve_settings(*(layer.values for layer in layers))
-    facts = model_facts(model)
-    budget = budget_of(settings, settings.window or facts.window, known=facts.known or settings.window is not None)
-    above = {f"{name}_above": getattr(budget, f"{name}_at") for name in ("prune", "compact", "critical")}
-    return {"window": budget.window, "usable": budget.usable, **above}
-
-
 def _text(value: object) -> str:
     if value is None:
         return "none"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-@config.command("presets")
-@JSON
-def presets(as_json: bool) -> None:
-    """List the presets, each with the values that differ from the defaults."""
-    from contextstash.window.settings import PRESETS
-
-    if as_json:
-        echo_json(PRESETS)
-        return
-    for name, values in PRESETS.items():
-        click.echo(name)
-        for setting, value in values.items():
-            click.echo(f"  {setting} = {_text(value)}")
 
 
 @config.command("set")
@@ -159,8 +102,6 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...]) -> None:
     if not pairs and not unset:
         raise BadInputError("Nothing to set. Example: contextstash config set window=200000")
     check_names(dict.fromkeys(unset), "--unset")
-    if len(pairs) == 2 and not any("=" in each for each in pairs):
-        pairs = ("=".join(pairs),)
     written = write_settings({**read_pairs(pairs, "config set"), **dict.fromkeys(unset)})
     for name, value in written.items():
         click.echo(f"{name} is no longer set" if value is None else f"{name} = {value}")
@@ -191,9 +132,8 @@ def write_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 @config.command("trust")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--revoke", is_flag=True, help="Stop trusting this file.")
-@click.option("--list", "listed", is_flag=True, help="List the trusted files, and whether they have changed.")
 @click.option("--yes", is_flag=True, help="Trust without asking.")
-def trust(path: Path | None, revoke: bool, listed: bool, yes: bool) -> None:
+def trust(path: Path | None, revoke: bool, yes: bool) -> None:
     """Use the settings of a project's file, as long as it does not change.
 
     A project's contextstash.toml and agents/*.yaml come from the author of the repository. A file that is not
@@ -202,14 +142,10 @@ def trust(path: Path | None, revoke: bool, listed: bool, yes: bool) -> None:
     PATH is the file, or the project's folder. [default: the current project]
     """
     trusted = TrustedFiles(user_config_folder())
-    if listed:
-        for name, sha256 in sorted(trusted.hashes().items()) or [("No project file is trusted.", "")]:
-            click.echo(f"{sha256[:12]}  {shown(name)}  {_state(Path(name), sha256)}" if sha256 else name)
-        return
     file, project = _named(path or project_folder(os.environ))
     if revoke:
         if not trusted.remove(file.resolve()):
-            raise BadInputError(f"{file} is not trusted. contextstash config trust --list shows the trusted files.")
+            raise BadInputError(f"{file} is not trusted.")
         click.echo(f"No longer trusted: {file}")
         return
     try:
@@ -249,13 +185,3 @@ def _show(file: ProjectFile, *, already: bool) -> None:
     click.echo(f"{shown(file.resolved)}{' (already trusted)' if already else ''} sets:")
     for name, value in settings.items():
         click.echo(f"  {name} = {json.dumps(value, default=str)}")
-
-
-def _state(path: Path, sha256: str) -> str:
-    try:
-        file = read_project_file(path, path.parent)
-    except RefusedFileError as error:
-        return f"no longer trusted: {error}"
-    if file is None:
-        return "missing"
-    return "unchanged" if file.sha256 == sha256 else "changed, so no longer trusted"

@@ -6,11 +6,9 @@ import json
 import re
 import shutil
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,9 +17,6 @@ from contextstash.operations import OPERATIONS
 
 if TYPE_CHECKING:
     from contextstash.result_base import Result
-
-PIPE_WIDTH = 100_000
-"""Characters of a table's line in a pipe: more than any has, so that nothing is cut."""
 
 
 def in_commands(text: str) -> str:
@@ -43,24 +38,9 @@ def echo(text: str, *, err: bool = False, bold: bool = False, dim: bool = False)
     click.secho(for_reader(text, err=err), err=err, bold=bold or None, dim=dim or None)
 
 
-def say(text: str, *, label: str = "", colour: str | None = None, indent: int = 0, err: bool = False) -> None:
-    """Print sentences after a label: on a terminal in lines that end between words, all but the first indented."""
-    for line in text.split("\n"):
-        if (sys.stderr if err else sys.stdout).isatty():
-            wrap = textwrap.TextWrapper(
-                shutil.get_terminal_size().columns,
-                subsequent_indent=" " * indent,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-            line = wrap.fill(label + visible(line))[len(label) :]
-        click.secho(label, fg=colour, nl=False, err=err)
-        click.echo(line, err=err)
-
-
 def tell(result: Any) -> None:
     """Print what the result of an operation says in words."""
-    say(in_commands(result.in_words()))
+    echo(in_commands(result.in_words()))
 
 
 def echo_json(document: object) -> None:
@@ -79,28 +59,19 @@ def _listed(result: object) -> list[Any]:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table. Numbers are right-aligned. A terminal cuts the last column; a pipe gets everything."""
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
+    """Print a table. Numbers are right-aligned. A terminal cuts the ends of lines; a pipe gets everything."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     listed = [list(row) for row in rows]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    widths = [max(cell_len(_cell(cell)) for cell in column) for column in zip(columns, *listed, strict=True)]
-    # Only the last column gives way: ids that are cut are of no use.
-    widths[-1] = max(1, min(widths[-1], width - sum(each + 2 for each in widths[:-1])))
-    for place, wide in enumerate(widths):
-        is_number = bool(listed) and isinstance(listed[0][place], int)
-        justify: Literal["left", "right"] = "right" if is_number else "left"
-        table.add_column(columns[place], justify=justify, no_wrap=True, overflow="ellipsis", width=wide)
-    for row in listed:
-        table.add_row(*(Text(_cell(each)) for each in row))
-    out = Console(width=width, highlight=False, markup=False)
-    with out.capture() as captured:
-        out.print(table)
-    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    table = [list(columns), *([_cell(cell) for cell in row] for row in listed)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    is_number = [isinstance(cell, int) for cell in listed[0]] if listed else [False] * len(widths)
+    for place, row in enumerate(table):
+        cells = [
+            cell.rjust(wide) if right else cell.ljust(wide)
+            for cell, wide, right in zip(row, widths, is_number, strict=True)
+        ]
+        line = "  ".join(cells).rstrip()
+        click.secho(line if width is None else shortened(line, width), bold=place == 0 or None)
 
 
 def _cell(value: object) -> str:
@@ -123,15 +94,3 @@ def when(moment: str | None, now: datetime | None = None) -> str:
     if local.date() == today.date():
         return local.strftime("%H:%M")
     return local.strftime("%d %b" if local.year == today.year else "%Y-%m-%d")
-
-
-@contextmanager
-def working(what: str | None) -> Iterator[None]:
-    """Show on standard error that something is done, if it is a terminal."""
-    if what is None or not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(what):
-        yield

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.console import print_table, say
-from contextstash.cli.options import find_session, moment, session_option, stash_command
+from contextstash.cli.console import echo, print_table
+from contextstash.cli.options import SESSION, find_session, moment, stash_command
 from contextstash.display.template_filters import LEVERS
 from contextstash.outputs.counts import amount, counted
 
 if TYPE_CHECKING:
     from contextstash.results import AdvisedWindow, Receipt, ReceiptLever, WindowAdvice
     from contextstash.stash import Stash
-
-DEFAULT_DAYS = 7
-"""Days that a receipt of all sessions covers: a week, which is long enough to hold more than one kind of work."""
 
 
 def first_day(value: str) -> date:
@@ -30,45 +27,23 @@ def first_day(value: str) -> date:
 
 
 @stash_command("receipt")
-@session_option
+@SESSION
 @click.option("--since", type=first_day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
 async def receipt(stash: Stash, session: str | None, since: date | None) -> Any:
-    """Say what the provider billed for SESSION with its sub-agents, or for all sessions of the last 7 days (of all time
-    if there was none in them), and what it would have billed without contextstash. What contextstash cost is in it: the
-    cache written again, what was fetched again, its own tools."""
-    session_id = None if session is None else await find_session(stash, session)
-    usual = session is None and since is None
-    result = await stash.receipt(
-        session_id, datetime.now(UTC).date() - timedelta(days=DEFAULT_DAYS) if usual else since
-    )
-    older = result if result.requests else await stash.receipt(session_id)
-
-    def show() -> None:
-        if result.requests:
-            _print_receipt(result)
-        elif older.requests and usual:
-            click.echo(f"None in the last {DEFAULT_DAYS} days. All before:")
-            _print_receipt(older)
-        else:
-            say(_nothing(result, older))
-
-    return result, show
-
-
-def _nothing(result: Receipt, older: Receipt) -> str:
-    """Why a receipt cannot be written, and how to get one."""
-    when = f" since {result.since}" if result.since else ""
-    if not older.requests:
-        return f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made."
-    return (
-        f"No request whose usage was reported{when}, but {counted(older.requests, 'older request')} in"
-        f" {counted(older.sessions, 'session')}. Without --since the receipt shows them."
-    )
+    """Say what the provider billed for SESSION with its sub-agents, or for all sessions, and what it would have billed
+    without contextstash. What contextstash cost is in it: the cache written again, what was fetched again, its own
+    tools."""
+    result = await stash.receipt(None if session is None else await find_session(stash, session), since)
+    return result, lambda: _print_receipt(result)
 
 
 def _print_receipt(result: Receipt) -> None:
     from contextstash.results import bill_line
 
+    if not result.requests:
+        when = f" since {result.since}" if result.since else ""
+        echo(f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made.")
+        return
     if result.dollars_billed is not None and result.dollars_saved is not None:
         click.echo(bill_line(result.dollars_billed, result.dollars_saved))
     since = f" since {result.since} (UTC)" if result.since else ""
@@ -81,11 +56,11 @@ def _print_receipt(result: Receipt) -> None:
         click.echo(f"Hooks or gateways shortened {which}: not in these figures.")
     if result.levers:
         print_table(["what contextstash changed", "tokens", "US dollars"], map(_lever_row, result.levers))
-    say(result.method)
+    echo(result.method)
     if result.unpriced_requests:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
     if result.unchanged_sessions == result.sessions:
-        say(UNCHANGED)
+        echo(UNCHANGED)
 
 
 UNCHANGED = (
@@ -113,36 +88,36 @@ METHOD = (
     " (docs/measured.md), not on yours."
 )
 
+REPLAYED = 100
+"""The newest sessions, if none is named: some weeks of work."""
+
 WORTH_PERCENT = 90.0
 """Of the recorded cost. A window that saves less than a tenth is not recommended: the estimate is hardly better."""
 
 
 @stash_command("advise")
 @click.argument("session", nargs=-1)
-@click.option(
-    "--last", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="The newest N sessions."
-)
-async def advise(stash: Stash, session: tuple[str, ...], last: int) -> Any:
-    """Compare what your sessions would have cost if their clients had compacted earlier: a smaller window is cheaper
-    and compacts more often. Set it with contextstash run --window."""
+async def advise(stash: Stash, session: tuple[str, ...]) -> Any:
+    """Compare what your newest sessions, or these, would have cost if their clients had compacted earlier: a smaller
+    window is cheaper and compacts more often. Set it with contextstash run --window."""
     chosen = [await stash.read_session(await find_session(stash, name)) for name in session]
-    result = await stash.advise(chosen or await stash.recent_sessions(limit=last))
+    result = await stash.advise(chosen or await stash.recent_sessions(limit=REPLAYED))
     return result, lambda: _print_advice(result)
 
 
 def _print_advice(result: WindowAdvice) -> None:
     if not result.conversations:
-        say(NOTHING)
+        echo(NOTHING)
         return
     left_out = f" ({result.left_out:,} left out: short, or of unknown price)" if result.left_out else ""
-    say(
+    echo(
         f"{counted(result.conversations, 'session')}{left_out}, {counted(result.requests, 'request')}:"
         f" {amount(result.tokens_sent)} prompt tokens, {result.dollars:,.2f} US dollars"
         " for input (without the replies) as recorded."
     )
     columns = ["compacts at", "input cost", "of recorded", "tokens sent", "more compactions", "held"]
     print_table(columns, map(_window_row, result.windows))
-    say(f"{METHOD}\n{recommendation(result)}")
+    echo(f"{METHOD}\n{recommendation(result)}")
 
 
 def recommendation(result: WindowAdvice) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash import __version__
-from contextstash.cli.console import echo_json, say
+from contextstash.cli.console import echo, echo_json
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.configuration.setting_layers import shown
 from contextstash.outputs.counts import counted
@@ -65,9 +65,10 @@ def doctor(db: Location | None, as_json: bool) -> int:
             found.append(finding)
             if not as_json:
                 label, colour = LABELS[finding.state]
-                say(f" {finding.what}: {finding.says}", label=label, colour=colour, indent=5)
+                click.secho(label, fg=colour, nl=False)
+                echo(f" {finding.what}: {finding.says}")
                 if finding.advice:
-                    say(f"      {finding.advice}", indent=6)
+                    echo(f"      {finding.advice}")
     bad = sum(finding.state == "wrong" for finding in found)
     if as_json:
         echo_json([asdict(finding) for finding in found])

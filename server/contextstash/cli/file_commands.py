@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from contextstash.base.files import replacement
 from contextstash.cli.config_commands import write_settings
 from contextstash.cli.console import echo
-from contextstash.cli.options import DATABASE, DatabaseType, find_session, opener_options, session_option
+from contextstash.cli.options import DATABASE, SESSION, DatabaseType, find_session, opener_options
 from contextstash.configuration.database import SETTING
 from contextstash.configuration.setting_layers import Layer
 from contextstash.outputs.counts import counted
@@ -34,7 +34,7 @@ FORMS = ("session", "messages", "html")
 
 
 @click.command(epilog="Example: contextstash export 3f2a -o session.html")
-@session_option
+@SESSION
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: standard output]"
 )
@@ -108,7 +108,7 @@ def migrate_store(source: Location, target: Location) -> int:
         raise BadInputError(f"There is no database {source}.")
     if source == target:
         raise BadInputError("SOURCE and TARGET are the same database.")
-    done = _migrate(source, target)
+    done = asyncio.run(_migrate(source, target))
     click.echo(f"Copied {counted(done.copied, 'session')}, verified by checksum; {done.already:,} were there already.")
     for name, reason in list(done.failed.items())[:MAX_NAMED]:
         click.echo(f"Not copied: {name}: {reason}", err=True)
@@ -121,22 +121,12 @@ def migrate_store(source: Location, target: Location) -> int:
     return 1 if done.failed else 0
 
 
-def _migrate(source: Location, target: Location) -> Migrated:
+async def _migrate(source: Location, target: Location) -> Migrated:
     from contextstash.configuration.database import open_database
-    from contextstash.transfer.transfer import migrate_store as migrate
+    from contextstash.transfer.transfer import migrate_store
 
-    progress_bar: Any = click.progressbar(length=1, label="Copying", show_pos=True, file=sys.stderr)
-
-    async def work(bar: Any) -> Migrated:
-        def report(done: int, of: int) -> None:
-            bar.length = of
-            bar.update(done - bar.pos)
-
-        async with await open_database(source) as opened, await open_database(target) as stored:
-            return await migrate(opened, stored, report)
-
-    with progress_bar as bar:
-        return asyncio.run(work(bar))
+    async with await open_database(source) as opened, await open_database(target) as stored:
+        return await migrate_store(opened, stored)
 
 
 PLACES = "keyring or file:PATH"

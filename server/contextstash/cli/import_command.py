@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +12,6 @@ import click
 
 from contextstash.cli.console import echo, echo_json, print_table
 from contextstash.cli.options import database_options
-from contextstash.display.visible_text import visible
 from contextstash.outputs.counts import counted
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -71,12 +68,9 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     found, failed = _transcripts(paths)
 
     async def work(stash: Stash) -> list[Imported]:
-        sizes, results = [_size(path) for path in found], list[Imported]()
-        with _progress(sum(sizes)) as show:
-            for number, (path, named) in enumerate(found.items()):
-                shown = partial(show, path.name, sum(sizes[:number]))
-                results.append(await _import(stash, path, named, session, shown))
-        return results
+        bar = click.progressbar(found.items(), label="Importing", file=sys.stderr, hidden=not sys.stderr.isatty())
+        with bar as files:
+            return [await _import(stash, path, named, session) for path, named in files]
 
     try:
         imported = opener.run(work)
@@ -124,15 +118,7 @@ def _transcripts(given: Sequence[Path]) -> tuple[dict[Path, bool], list[Imported
     return found, failed
 
 
-def _size(path: Path) -> int:
-    """The approximate size of a transcript in bytes. Not looked up in a folder or a database: only the bar uses it."""
-    try:
-        return max(path.stat().st_size, 1)
-    except OSError:
-        return 1
-
-
-async def _import(stash: Stash, path: Path, named: bool, session: str | None, show: Callable[[int], None]) -> Imported:
+async def _import(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
     from contextstash.clients.follow import ingest, recognize
 
     try:
@@ -146,7 +132,7 @@ async def _import(stash: Stash, path: Path, named: bool, session: str | None, sh
             if not named:
                 return Imported(str(path), skipped=NO_TRANSCRIPT)
             raise
-        report = await ingest(stash, path, reader=reader, on_progress=show, reduce=False, wanted=named)
+        report = await ingest(stash, path, reader=reader, reduce=False, wanted=named)
         if report.deleted:
             return Imported(str(path), skipped=DELETED)
         session_id = report.session_id
@@ -216,20 +202,3 @@ def _print_skipped(skipped: Sequence[Imported]) -> None:
             number = counted(len(files), "session" if reason == DELETED else "file")
             given = (number, KEPT_DAYS, files[0]) if reason == DELETED else (number, files[0])
             echo(f"Skipped {reason.format(*given)}", err=True)
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on a terminal, nothing in a pipe. It is called with a transcript's name, the bytes of those before
-    it, and how many were read of it."""
-    if not sys.stderr.isatty():
-        yield lambda name, before, place: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    # A file's name is of whoever wrote the folder: no control characters, and no markup of rich.
-    columns = (TextColumn("{task.description:.40}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("Importing", total=total)
-        yield lambda name, before, place: progress.update(task, completed=before + place, description=visible(name))

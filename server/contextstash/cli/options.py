@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_o
 import click
 from click.core import ParameterSource
 
-from contextstash.cli.console import print_json, tell, working
+from contextstash.cli.console import print_json, tell
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
 from contextstash.session_names import named_by
@@ -103,17 +103,8 @@ SET = click.option(
 )
 
 
-def session_option(command: Command) -> Command:
-    """Add SESSION, the beginning of a session's id, and the same as --session, to a command that gets `session`."""
-
-    @functools.wraps(command)
-    def named(*stash: Any, session: str | None, named: str | None, **arguments: Any) -> Any:
-        if session and named:
-            raise click.UsageError("Name the session once: as SESSION, or with --session.")
-        return command(*stash, session=session or named, **arguments)
-
-    option = click.option("--session", "named", metavar="SESSION", help="The same as SESSION.")
-    return click.argument("session", required=False)(option(named))  # type: ignore[return-value]
+SESSION = click.argument("session", required=False)
+"""The beginning of a session's id. Commands whose arguments are something else take it as --session."""
 
 
 def settings_from(preset: str | None, given: tuple[str, ...], on_remark: RemarkHandler | None = None) -> Configuration:
@@ -182,8 +173,7 @@ def operation_command(
     async def work(stash: Stash, session: str | None, **given: Any) -> Any:
         given = {key: _text_of(value) if hasattr(value, "read") else value for key, value in given.items()}
         session_id = await find_session(stash, session)
-        with working(operation.slow):
-            result = await getattr(stash, operation.name)(session_id, **given)
+        result = await getattr(stash, operation.name)(session_id, **given)
         return result, lambda: listing(result)
 
     work.__doc__ = changed.pop("help", None) or operation.description
@@ -191,7 +181,7 @@ def operation_command(
         if argument.name != "session_id":
             keywords = {"help": f"{argument.text}.", **_keywords(argument.type, argument.default)}
             click.option(f"--{argument.name.replace('_', '-')}", **{**keywords, **changed.get(argument.name, {})})(work)
-    return stash_command(name)(session_option(work))
+    return stash_command(name)(SESSION(work))
 
 
 def _keywords(kind: Any, default: Any) -> dict[str, Any]:

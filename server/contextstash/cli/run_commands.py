@@ -19,11 +19,11 @@ from contextstash.cli.console import for_reader
 from contextstash.cli.options import (
     DATABASE,
     PRESET,
+    SESSION,
     SET,
     find_session,
     opener_options,
     program_on_path,
-    session_option,
     settings_from,
     tokens,
 )
@@ -104,7 +104,6 @@ def run(
     from contextstash.proxy.serve import ServedProxy, proxy_beside
 
     program = program_on_path(client)
-    arguments = arguments[arguments[:1] == ("--",) :]
     chosen = chosen_window(program, window)
     launched = launched_client(client, upstream)
     proxied = launched.proxied
@@ -223,15 +222,9 @@ class Start:
 
 @click.command("continue")
 @click.argument("client", type=ClientName(CONTINUED))
-@session_option
+@SESSION
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."
-)
-@click.option(
-    "--tokens",
-    type=click.IntRange(500, 20_000),
-    metavar="N",
-    help="Of the hand-off. [default: handoff_tokens, else 5,000 in a window of 200,000; fewer for a short session]",
 )
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
 @opener_options
@@ -240,7 +233,6 @@ def continue_(
     client: str,
     session: str | None,
     folder: Path | None,
-    tokens: int | None,
     only_print: bool,
 ) -> int:
     """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
@@ -250,7 +242,7 @@ def continue_(
     """
     found = client_of(client)
     program = "" if only_print else program_on_path(found.programs[0])
-    start = opener.run(lambda stash: _start(stash, session, tokens))
+    start = opener.run(lambda stash: _start(stash, session))
     if only_print:
         click.echo(start.message)
         return 0
@@ -262,7 +254,7 @@ def continue_(
     return run_client(command, os.environ)
 
 
-async def _start(stash: Stash, named: str | None, tokens: int | None) -> Start:
+async def _start(stash: Stash, named: str | None) -> Start:
     session_id = await find_session(stash, named) if named else await _newest(stash)
     session = await stash.read_session(session_id)
     if session.source is not None:
@@ -271,12 +263,12 @@ async def _start(stash: Stash, named: str | None, tokens: int | None) -> Start:
     if not named:
         where = f", in {folder}" if folder else ""
         click.echo(for_reader(f"Continuing session {session_id} of {session.agent or 'a program'}{where}."), err=True)
-    text = await stash.hand_off_text(session_id, tokens)
+    text = await stash.hand_off_text(session_id, None)
     if text is None:
         raise BadInputError(f"Session {session_id} has nothing to hand off yet.")
     message = first_message(text, session_id, session.agent)
     if len(message.encode()) > MAX_ARGUMENT_BYTES:
-        raise BadInputError("The hand-off is too long for a first message: pass a smaller --tokens.")
+        raise BadInputError("The hand-off is too long for a first message: pass --set handoff_tokens=2000")
     return Start(message, session_id, folder)
 
 

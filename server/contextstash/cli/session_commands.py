@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from contextstash.cli.console import echo, for_reader, in_commands, print_table, say, shortened, tell, when
-from contextstash.cli.options import find_session, session_option, stash_command
+from contextstash.cli.console import echo, for_reader, in_commands, print_table, shortened, tell, when
+from contextstash.cli.options import SESSION, find_session, stash_command
 from contextstash.display.template_filters import project_name
 from contextstash.display.visible_text import readable_arguments
 from contextstash.outputs.counts import before_and_after, counted
@@ -32,21 +32,19 @@ PAGE = 200
 
 @stash_command("sessions")
 @click.argument("text", required=False)
-@click.option("--project", metavar="PART", help="Only sessions whose project's folder contains PART.")
 @click.option("--all", "everything", is_flag=True, help="Also list the sessions of sub-agents; --json always does.")
 @click.option("--limit", type=click.IntRange(1, 1_000), metavar="N", default=20, show_default=True)
-async def sessions(stash: Stash, everything: bool, limit: int, **parts: str | None) -> Any:
-    """List the sessions, the one with the newest message first; with TEXT, those with TEXT in the title."""
+async def sessions(stash: Stash, text: str | None, everything: bool, limit: int) -> Any:
+    """List the sessions, the one with the newest message first; with TEXT, those with it in
+    the title or the project's folder."""
     from contextstash.results import SessionList
 
     everything = everything or bool(click.get_current_context().params["as_json"])
 
     def is_wanted(line: SessionLine) -> bool:
         is_sub_agent = line.session_id.startswith(f"{line.parent_session_id}.")
-        found = {"text": line.title, "project": line.project}
-        return (everything or not is_sub_agent) and all(
-            (parts[name] or "").casefold() in (value or "").casefold() for name, value in found.items()
-        )
+        found = f"{line.title or ''}\n{line.project or ''}".casefold()
+        return (everything or not is_sub_agent) and (text or "").casefold() in found
 
     lines: list[SessionLine] = []
     cursor: str | None = None
@@ -57,7 +55,7 @@ async def sessions(stash: Stash, everything: bool, limit: int, **parts: str | No
         cursor = page[-1].session_id
     more, lines = len(lines) > limit, lines[:limit]
     names = [await short_id(stash, line.session_id) for line in lines]
-    none = "No session matches." if any(parts.values()) else NO_SESSIONS
+    none = "No session matches." if text else NO_SESSIONS
     found = SessionList(sessions=lines, next_cursor=lines[-1].session_id if more else None)
     return found, lambda: _print_sessions(lines, names, none, limit if more else 0)
 
@@ -88,7 +86,7 @@ def _session_row(line: SessionLine, name: str) -> tuple[object, ...]:
         f"{line.percent:.0f} %",
         line.agent or "-",
         shortened(project_name(line.project), MAX_PROJECT) if line.project else "-",
-        line.title or "-",
+        line.title,
     )
 
 
@@ -100,7 +98,7 @@ MAX_CALLS = 100_000
 
 
 @stash_command("status")
-@session_option
+@SESSION
 @click.option("--events", is_flag=True, help="What happened to its context: levels, prunes, compactions, recoveries.")
 @click.option("--calls", is_flag=True, help="Its model calls: tokens and cost of each.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
@@ -127,7 +125,7 @@ def _print_status(found: ContextStatus) -> None:
 
 def _print_title(found: ContextStatus) -> None:
     if found.title:
-        say(" ".join(found.title.split()))
+        echo(" ".join(found.title.split()))
     echo(found.session_id, dim=True)
 
 
@@ -190,13 +188,12 @@ PAGE_TOKENS = 8_000
 """Tokens of an output that are read in one call. The text is the same with any value."""
 
 
-HANDLES = {"out_": {"pattern", "call"}, "sum_": {"session"}, "": {"session", "message", "first", "limit"}}
+HANDLES: dict[str, set[str]] = {"out_": {"pattern", "call"}, "sum_": set(), "": {"message", "first", "limit"}}
 """The options of `show` that apply to an output, a summary and a session."""
 
 
 @stash_command("show", epilog="Example: contextstash show 3f2a --message 196")
 @click.argument("what", metavar="HANDLE|SESSION", required=False)
-@click.option("--session", metavar="SESSION", help="The session. [default: the one with the newest message]")
 @click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
 @click.option("--call", is_flag=True, help="Print the arguments of the call that an output answers.")
 @click.option("--message", type=click.IntRange(0), metavar="N", help="Print message N of a session in full.")
@@ -204,8 +201,8 @@ HANDLES = {"out_": {"pattern", "call"}, "sum_": {"session"}, "": {"session", "me
 @click.option(
     "--limit", type=click.IntRange(1), default=50, metavar="N", show_default=True, help="List at most N messages."
 )
-async def show(stash: Stash, what: str | None, session: str | None, **given: Any) -> Any:
-    """Print an archived output (out_…), a summary (sum_…), or the messages of a session. In a
+async def show(stash: Stash, what: str | None, **given: Any) -> Any:
+    """Print an archived output (out_…), a summary (sum_…), or the messages of a session. [default: the newest] In a
     pipe they are as they were recorded; a terminal gets nothing that it would obey."""
     kind = what[:4] if what and what[:4] in HANDLES else ""
     context = click.get_current_context()
@@ -215,10 +212,10 @@ async def show(stash: Stash, what: str | None, session: str | None, **given: Any
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} does not apply to {what or 'a session'}.")
     if what is not None and kind == "sum_":
-        return await _summary(stash, what, session)
+        return await _summary(stash, what)
     if what is not None and kind == "out_":
         return await (_call(stash, what) if given["call"] else _output(stash, what, given["pattern"]))
-    session_id = await find_session(stash, what or session)
+    session_id = await find_session(stash, what)
     if given["message"] is not None:
         return await _message(stash, session_id, given["message"])
     return await _messages(stash, session_id, given["first"], given["limit"])
@@ -281,10 +278,9 @@ def _whole(line: MessageLine, format_name: str) -> str:
     return "\n\n".join(parts)
 
 
-async def _summary(stash: Stash, summary_id: str, session: str | None) -> Any:
-    session_id = await find_session(stash, session)
+async def _summary(stash: Stash, summary_id: str) -> Any:
     try:
-        summary = await stash.get_summary(session_id, level=summary_id)
+        summary = await stash.get_summary(await find_session(stash, None), level=summary_id)
     except NotFoundError as error:
         raise NotFoundError(
             f"There is no summary {summary_id}. contextstash status --events SESSION lists them."

@@ -178,17 +178,15 @@ async def ingest(
     path: Path,
     *,
     reader: Reader | None = None,
-    on_progress: Callable[[int], None] | None = None,
     reduce: bool | None = True,
     wanted: bool = False,
 ) -> IngestReport:
     """Record what is new in this transcript since it was read last. Safe to repeat, and to interrupt at any point.
 
-    `on_progress` is called with the bytes read, with 0 for a transcript that is read whole. Without `reduce` no prune
-    or compaction of the session starts automatically; with None the session's level is not logged either, for which the
-    table of models is loaded (0.2 s). If the user asked for it, it is `wanted`: also a session that was deleted is
-    recorded. Raises BadInputError if no reader recognizes the transcript, OSError if it cannot be read, and
-    what the stash raises.
+    Without `reduce` no prune or compaction of the session starts automatically; with None the session's level is not
+    logged either, for which the table of models is loaded (0.2 s). If the user asked for it, it is `wanted`: also a
+    session that was deleted is recorded. Raises BadInputError if no reader recognizes the transcript, OSError if it
+    cannot be read, and what the stash raises.
     """
     path = await asyncio.to_thread(path.resolve)
     if reader is None:
@@ -200,8 +198,6 @@ async def ingest(
             report = await _record(stash, chunk, report, reduce=reduce, wanted=wanted)
             if report.deleted:
                 break
-            if on_progress is not None:
-                on_progress(chunk.cursor.offset)
     return report
 
 

@@ -353,9 +353,9 @@ class Migrated:
     failed: dict[str, str] = field(default_factory=dict)
 
 
-async def migrate_store(source: SessionStore, target: SessionStore, report: Callable[[int, int], None]) -> Migrated:
-    """Copy the sessions of all owners; `report` is told how many of how many are done. Each becomes visible as a whole;
-    one that is there already is compared. So the same call again continues an interrupted one."""
+async def migrate_store(source: SessionStore, target: SessionStore) -> Migrated:
+    """Copy the sessions of all owners. Each becomes visible as a whole; one that is there already is compared. So the
+    same call again continues an interrupted one."""
     stores = [(Access(source.for_owner(owner)), Access(target.for_owner(owner))) for owner in await source.owners()]
     for own, others in stores:
         await others.store.copy_deleted(await own.store.deleted_sessions())  # no client brings them back there
@@ -366,9 +366,8 @@ async def migrate_store(source: SessionStore, target: SessionStore, report: Call
         for session in sorted(await all_sessions(own), key=lambda each: (each.created_at, each.session_id))
     ]
     done = Migrated()
-    for number, (own, others, session) in enumerate(wanted, start=1):
+    for own, others, session in wanted:
         await _migrate_session(own, others, session, done)
-        report(number, len(wanted))
     return done
 
 

@@ -42,8 +42,3 @@ def test_an_unknown_name_gets_a_near_one_or_the_command_that_lists_all(contextst
     assert near.endswith("There is no setting 'windw' (in config set). Did you mean 'window'?\n")
     far = contextstash.run("config", "set", "foo=1").stderr
     assert far.endswith("(in config set). contextstash config show lists the settings.\n")
-
-
-def test_a_name_and_its_value_may_be_two_words(contextstash: CommandLine) -> None:
-    assert contextstash.run("config", "set", "secrets", "drop").stdout == "secrets = drop\n"
-    assert "Did you mean 'window'" in failure_of(contextstash.run("config", "set", "windw", "5"))

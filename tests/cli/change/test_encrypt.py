@@ -120,8 +120,7 @@ def test_config_shows_the_key_in_force_and_says_which_is_not_used(line: CommandL
     project.write_text(f'encryption_key = "file:{line.folder}/other"\n')
     apart = {"XDG_CONFIG_HOME": str(line.folder / "config")}
     assert line.run("config", "trust", "--yes", environment=apart).returncode == 0
-    shown = line.run("config", "show", "--changed", environment=apart).stdout
-    assert "0 settings" not in shown
+    shown = line.run("config", "show", environment=apart).stdout
     assert f"encryption_key in {project} is not used" in shown
     assert not re.search(r"^encryption_key +file", shown, re.M)
     environment = {**apart, "CONTEXTSTASH_ENCRYPTION_KEY": f"file:{line.folder}/own"}

@@ -22,7 +22,7 @@ def test_a_prune_that_can_do_nothing_names_the_options_that_can_and_takes_the_ne
 def test_a_prune_says_how_to_undo_it_and_that_undoes_all_of_it(orchard: Orchard) -> None:
     before = orchard.json("status")["estimate"]["view_tokens"]
     last = orchard.run("prune", orchard.session, "--keep-last", "2").stdout.splitlines()[-1]
-    assert last == f"To undo: contextstash restore --last --session {orchard.session}"
+    assert last == f"To undo: contextstash restore {orchard.session} --last"
     assert orchard.run(*last.removeprefix("To undo: contextstash ").split()).returncode == 0
     status = orchard.json("status")
     assert (status["outputs_archived"], status["estimate"]["view_tokens"]) == (0, before)
@@ -33,7 +33,7 @@ def test_the_last_change_is_undone_alone_and_then_the_one_before_it(orchard: Orc
     pruned = orchard.json("prune", orchard.session, "--keep-last", "2")
     compacted = orchard.json("compact", orchard.session, *WINDOW)
     assert orchard.json("restore", orchard.session, "--last")["tokens_after"] == compacted["tokens_before"]
-    assert orchard.json("restore", "--last", "--session", orchard.session)["tokens_after"] == pruned["tokens_before"]
+    assert orchard.json("restore", "--last", orchard.session)["tokens_after"] == pruned["tokens_before"]
     assert orchard.json("restore", "--last")["tokens_after"] == full["tokens_before"]
     assert "Nothing to undo" in failure_of(orchard.run("restore", "--last"))
 

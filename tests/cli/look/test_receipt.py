@@ -84,12 +84,3 @@ def test_a_time_that_is_none_is_refused_with_examples(tmp_path: Path) -> None:
 def test_a_bill_of_cents_is_not_printed_as_nothing(tmp_path: Path) -> None:
     first = proxied(tmp_path, one=state(0.0031, 0.0042)).run("receipt", "one").stdout.splitlines()[0]
     assert first == "Billed 0.0031 US dollars; without contextstash about 0.0042: 0.0011 saved (26.2 %)."
-
-
-def test_without_new_requests_a_receipt_shows_the_older_ones(tmp_path: Path) -> None:
-    line = proxied(tmp_path, one=state(3.0, 4.0, last_at=1_700_000_000.0))
-    shown = line.run("receipt").stdout
-    assert shown.startswith("None in the last 7 days. All before:\nBilled ")
-    assert "1.00 saved" in shown
-    said = line.run("receipt", "--since", "3d").stdout
-    assert "but 2 older requests in 1 session. Without --since the receipt shows them." in said

@@ -30,4 +30,5 @@ def test_a_narrow_terminal_cuts_only_the_titles(orchard: Orchard) -> None:
 def test_sessions_are_filtered_by_project_and_title_and_a_wrong_filter_says_so(orchard: Orchard) -> None:
     [found] = orchard.json("sessions", "orchard")["sessions"]
     assert found["session_id"] == orchard.session
-    assert orchard.run("sessions", "--project", "nowhere").stdout == "No session matches.\n"
+    assert orchard.json("sessions", "/srv/")["sessions"] == [found]
+    assert orchard.run("sessions", "nowhere").stdout == "No session matches.\n"

@@ -96,7 +96,7 @@ def _summary_of(contextstash: CommandLine) -> str:
 def test_options_that_do_not_apply_are_refused(orchard: Orchard) -> None:
     [output] = orchard.json("show", orchard.session, "--message", "2")["handles"]
     for command, says in (
-        (("show", output, "--session", orchard.session), f"--session does not apply to {output}"),
+        (("show", output, "--first", "1"), f"--first does not apply to {output}"),
         (("show", orchard.session, "--pattern", "x"), "--pattern does not apply"),
         (("show", output, "--pattern", "x", "--call"), "not both"),
         (("status", "--calls", "--events"), "not both"),

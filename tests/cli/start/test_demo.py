@@ -41,9 +41,6 @@ def test_pruning_and_compacting_shrink_the_view_and_restoring_undoes_both(output
     [(before_restore, restored)] = changes(section(output, "Restore"))
     assert full > pruned == before_compaction > compacted == before_restore
     assert restored == full
-    assert re.search(
-        r"\d+ outputs archived in steps 3 and 4 and the messages behind 1 summary", section(output, "Restore")
-    )
 
 
 def test_the_estimate_is_the_size_before_the_prune(output: str) -> None:
@@ -68,7 +65,7 @@ def test_nothing_is_lost(output: str) -> None:
 
 
 def test_recording_again_adds_nothing(output: str) -> None:
-    assert "Recorded a second time: 0 new, 60 duplicates." in section(output, "Record")
+    assert "\n0 recorded, 60 known already, in session demo;" in section(output, "Record")
 
 
 def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output: str) -> None:

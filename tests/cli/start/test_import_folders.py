@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pty
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.command_line import ANSI, CommandLine, failure_of, write_transcript
+from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.host_files import write_json, write_lines, write_opencode
 
 WORDS = "Read the orchard"
@@ -107,36 +98,6 @@ def test_a_database_that_is_not_opencodes_is_refused(contextstash: CommandLine) 
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "sessions.db" in done.stderr
-
-
-def _read_to_end(terminal: int) -> bytes:
-    """What is written to a terminal until the last program closes it, which Linux reports as an error."""
-    written = b""
-    with suppress(OSError):
-        while piece := os.read(terminal, 65_536):
-            written += piece
-    return written
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-def test_a_progress_bar_is_shown_only_on_a_terminal(contextstash: CommandLine) -> None:
-    path = contextstash.folder / "session.jsonl"
-    write_transcript(path, outputs=40)
-    terminal, end = pty.openpty()
-    environment = {**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "TERM": "xterm-256color"}
-    command = [sys.executable, "-m", "contextstash", "import", str(path), "--json"]
-    with ThreadPoolExecutor() as pool:  # read meanwhile: a terminal whose buffer is full blocks the program
-        reading = pool.submit(_read_to_end, terminal)
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=end, env=environment, cwd=contextstash.folder, timeout=120
-        )
-        os.close(end)
-        shown = reading.result(timeout=10).decode()
-    os.close(terminal)
-    assert ANSI in shown
-    assert "session.jsonl" in shown
-    [report] = json.loads(done.stdout)
-    assert report["recorded"] == 82
 
 
 def test_a_folder_does_not_bring_back_what_was_deleted_and_a_named_file_does(contextstash: CommandLine) -> None:
