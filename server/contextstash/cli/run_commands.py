@@ -104,6 +104,7 @@ def run(
     from contextstash.proxy.serve import ServedProxy, proxy_beside
 
     program = program_on_path(client)
+    arguments = arguments[arguments[:1] == ("--",) :]
     chosen = chosen_window(program, window)
     launched = launched_client(client, upstream)
     proxied = launched.proxied

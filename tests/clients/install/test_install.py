@@ -346,7 +346,7 @@ def test_claude_code_is_found_by_its_folder_and_named_by_its_program(contextstas
 
 def test_an_installation_has_the_hooks_and_says_so(contextstash: CommandLine) -> None:
     assert "Codex runs new hooks only once you trust them" in run(contextstash, "install", "codex", "--yes")
-    assert "(the server, the hooks)" in run(contextstash, "install", "codex", "--yes")
+    assert "already installed in codex" in run(contextstash, "install", "codex", "--yes")
 
 
 SETTINGS = '{"enabledPlugins": {"other@market": true}, "theme": "dark"}'
