@@ -269,9 +269,7 @@ async def search_history(
         Literal["session", "outputs", "messages", "project", "everywhere"],
         About("Sessions; or outputs or messages of this one"),
     ] = "session",
-    tool: Annotated[str | None, About("Its calls")] = None,
-    since: Annotated[str | None, About("ISO time")] = None,
-    until: Annotated[str | None, About("ISO time")] = None,
+    since: Annotated[str | None, About("Day, such as 2026-05-31")] = None,
 ) -> "SearchResult":
     """Search the session's whole history, including what was pruned or compacted."""
 
