@@ -62,6 +62,8 @@ def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
          [FileUse("a.py", "created"), FileUse("a.py", "run")]),
         ("Bash", {"command": "sed -i 's/a/b/' src/a.py && sed -n '1,9p' b.py"},
          [FileUse("src/a.py", "edited"), FileUse("b.py", "read")]),
+        ("Bash", {"command": "sed -Ei 's/a/b/' a.py; perl -pi -e 's/x/y/' b.py"},
+         [FileUse("a.py", "edited"), FileUse("b.py", "edited")]),
         ("Bash", {"command": "cd x; git mv a.py b.py; rm -rf build 2>/dev/null"},
          [FileUse("x/b.py", "renamed", was="x/a.py"), FileUse("x/build", "deleted")]),
         ("Bash", {"command": "jq '.[] | select(.id > 7)' data.json"}, []),
@@ -190,8 +192,10 @@ def test_the_files_that_git_lists_as_changed_are_changed_whatever_changed_them()
     script = Script().call("Bash", {"command": "cd /srv && git apply fix.patch && git status --short"}, printed)
     script.call("Bash", {"command": "cd /srv && git diff --stat"}, " src/c.py | 4 +-\n 1 file changed\n")
     script.call("Bash", {"command": "cd /srv && git diff --stat main..HEAD"}, " src/d.py | 4 +-\n 1 file changed\n")
+    script.call("Bash", {"command": "cd /srv && patch -p1 < fix.diff"}, "patching file src/e.py\n")
     assert lines_in(script) == [
         "Folder of the paths below: `/srv/`",
+        "`src/e.py`: changed",
         "`src/c.py`: changed",
         "`src/b.py`: changed",
         "`src/a.py`: changed",

@@ -66,6 +66,8 @@ def test_a_file_that_was_there_before_is_edited_not_created() -> None:
         ("cd /srv && go test ./... 2>&1 | tail -5", "go test ./...", False),
         ("go test ./other", "go vet ./...", True),
         ("mise run test", "go test ./...", True),
+        ("go test ./... 2>&1 | tail -5", "go test ./sync -run TestPrune", True),
+        ("go test ./other", "go test ./sync", False),
     ],
 )
 def test_a_failed_run_leaves_if_its_program_succeeds_later(failing: str, passing: str, stands: bool) -> None:

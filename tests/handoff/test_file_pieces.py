@@ -290,7 +290,7 @@ def run(script: Script, command: str, output: str = "") -> Script:
 
 def test_what_git_or_a_formatter_may_have_changed_is_told_as_it_was_before() -> None:
     of_git = ["git checkout main", "git pull --rebase", "git reset --hard HEAD~1", "git stash"]
-    for command in (*of_git, "ruff format", "black .", "ls | xargs sed -i s/x/y/", "black a.py"):
+    for command in (*of_git, "ruff format", "black .", "ls | xargs sed -i s/x/y/", "black a.py", "patch -p1 < x.diff"):
         shown = shown_of(run(read_whole(), command))
         assert re.fullmatch(r"`/srv/a.py`, whole \(perhaps changed since, by `(\w| |-)+` in 3\):", shown), shown
     of_git = ["git checkout -b fix", "git reset HEAD~1", "git stash list", "git log --grep black"]
@@ -314,4 +314,4 @@ def test_the_files_that_a_script_changes_in_a_loop_have_to_be_read_again() -> No
     text = pieces_of_files(known_files(run(script, "cd /srv && python fix.py").turns), 1_000, quarter)
     assert "by `cd /srv && python fix.py` in 5" in text
     shown = shown_of(run(read_whole(), "perl -pi -e 's/x/y/' /srv/a.py"))
-    assert "by `perl -pi` in 3" in shown
+    assert "by `perl -pi -e 's/x/y/' /s…` in 3" in shown

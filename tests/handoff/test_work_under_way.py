@@ -62,6 +62,17 @@ def test_a_refusal_without_words_is_not_under_way_if_words_follow_in_the_same_me
     ]
 
 
+def test_a_request_that_was_interrupted_last_is_told_as_interrupted_until_the_work_goes_on() -> None:
+    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+    script = Script().user("Fix each of them.").call("Bash", {"command": "git rm a"}, refused, is_error=True)
+    script.user("[Request interrupted by user for tool use]")
+    stopped = "the request in message 0, in the words above: Fix each of them."
+    assert under_way(summary_of(script)) == []
+    assert f"Interrupted by the user: {stopped}" in summary_of(script)
+    script.call("Bash", {"command": "git status"}, "clean")
+    assert under_way(summary_of(script)) == [f"In progress: {stopped}"]
+
+
 def test_requests_that_follow_one_another_without_an_interruption_are_all_under_way() -> None:
     script = Script().user("Fix the fines.").call("Bash", {"command": "ls"}, "a.py").user("And the docs.")
     script.call("Bash", {"command": "ls docs"}, "a.md")

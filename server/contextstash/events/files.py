@@ -86,12 +86,15 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
 
 _TELLS_CHANGES = re.compile(
     r"\bgit (?:-C \S+ )?(?:status|stash (?:pop|apply)|diff (?:--stat|--name-only|--numstat))\b(?![^\n]*\.\.)"
+    r"|(?:^|[;&|\n]) *patch\b"
 )
 _CHANGED = re.compile(
-    r"^(?: ?[MA][M ]? |\tmodified: +|\tnew file: +|\d+\t\d+\t| (?=[\w./@+-]+ +\| +\d))(?P<path>[\w./@+-]+\.\w+)",
+    r"^(?: ?[MA][M ]? |\tmodified: +|\tnew file: +|patching file '?|\d+\t\d+\t| (?=[\w./@+-]+ +\| +\d))"
+    r"(?P<path>[\w./@+-]+\.\w+)",
     re.MULTILINE,
 )
-"""How Git lists the files that differ from the last commit: after a command that changes many, it says which."""
+"""How Git lists the files that differ from the last commit, and patch those that it changes: after a command that
+changes many, it says which."""
 
 
 def _told_changed(command: str, call: Call) -> list[str]:

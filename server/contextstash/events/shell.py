@@ -160,11 +160,17 @@ _ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
 """Of a file. A branch may be called `release/1.2`."""
 
 
+_IN_PLACE = re.compile(r"-[a-zA-Z0]{0,3}i|--in-place")
+_BEFORE_SCRIPT = re.compile(r"-\w*[ef]|--expression|--file")
+"""Options of sed and perl: what they print goes into the file; a script follows."""
+
+
 def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
     """Uses by programs whose arguments are files only if they look like paths."""
-    if program == "sed":
-        verb: Verb = "edited" if any(word.startswith(("-i", "--in-place")) for word in rest) else "read"
-        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if word in ("-e", "-f", "--expression")}
+    in_place = any(map(_IN_PLACE.match, rest))
+    if program == "sed" or (program == "perl" and in_place):
+        verb: Verb = "edited" if in_place else "read"
+        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if _BEFORE_SCRIPT.fullmatch(word)}
         script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
         yield from (FileUse(path, verb) for path in files if path not in script)
     elif program in _READERS:
@@ -177,7 +183,8 @@ _SWEEPS = re.compile(
     r"(?m)(?:^|[;&|\n]|\b(?:do|run|xargs|npx|python3? -m)\b) *(git (?:-[cC] \S+ )*(?:(?:merge|pull|rebase|cherry-pick"
     r"|revert|am|apply)(?=[ \n]|$)(?! --(?:check|stat))|reset --(?:hard|keep|merge)|stash(?! (?:list|show|drop|clear))"
     r"|(?:checkout|switch) (?!-[bBcC] \S+ *(?:$|[;&|\n]))|restore (?!--staged))|gofmt .*?-\w*w|(?:go|cargo) fmt|black\b"
-    r"|ruff (?:format|check .*?--fix)|prettier .*?--write|(?:sed|perl) .*?-\w*i\b)(?!.*--(?:check|diff))([^;&|\n]*)"
+    r"|patch\b|ruff (?:format|check .*?--fix)|prettier .*?--write|(?:sed|perl) .*?-\w*i\b)(?!.*--(?:check|diff))"
+    r"([^;&|\n]*)"
 )
 """What may put other texts in files: Git, unless a new branch begins with what is there, and formatters."""
 
@@ -185,7 +192,8 @@ _SWEEPS = re.compile(
 def sweep_of(command: str) -> tuple[str, tuple[str, ...]] | None:
     """What a command runs that may change files, and those that it names; without any, it may be all."""
     found = _SWEEPS.search(without_heredocs(command[:MAX_SCANNED])[0])
-    return (found[1], tuple(path for path in _words(found[2]) if _ENDING.search(path))) if found else None
+    named = [path for path in _words(found[2]) if _ENDING.search(path)] if found else []
+    return (found[1], tuple(path for path in named if not path.endswith((".patch", ".diff")))) if found else None
 
 
 _OPENED = re.compile(

@@ -116,12 +116,13 @@ class FileState:
 @dataclass(slots=True)
 class Run:
     """A run of tests, a check or a build, or a commit, with the files that were changed after it. `told` is the error
-    of one that failed, how many tests passed, or which commit."""
+    of one that failed, how many tests passed, or which commit; `whole` is whether it was a run of everything."""
 
     seq: int
     line: str
     told: str
     since: list[str] = field(default_factory=list)
+    whole: bool = False
 
 
 @dataclass
@@ -132,8 +133,9 @@ class State:
     end of its turns, `said` is what it said last, and `ended` whether that ended its turn. `silent` is whether its
     newest message is empty: that ends its turn if the user speaks next. `asked` and `decided` are the user's words,
     `open` those requests on which the agent has not ended its turn, `interrupted` those of them on which the user
-    stopped the work, `decision` the newest decision if no request follows it, and `skill` the one that the agent
-    carries out. `failed` are the runs that failed last, by their programs, `passed` the test runs that passed when last
+    stopped the work, `stopped` whether that is all of them and nothing followed, `decision` the newest decision if no
+    request follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by
+    their programs, `passed` the test runs that passed when last
     run, by their commands. `commit` is the newest one that a call of the session made. `calls` are the newest calls.
     `quoted` counts the quoted wordings and the numbers that the agent wrote.
     """
@@ -149,6 +151,7 @@ class State:
     decided: list[Told] = field(default_factory=list)
     open: list[Asked] = field(default_factory=list)
     interrupted: list[int] = field(default_factory=list)
+    stopped: bool = False
     decision: Told | None = None
     skill: Asked | None = None
     plan: Plan = field(default_factory=Plan)
@@ -242,7 +245,7 @@ class _Fold:
         if objects(event.text):
             self._questioned(event.seq)
         state.plan.asked_since.append(event.seq)
-        state.ended, state.decision, state.skill = False, None, None
+        state.ended, state.decision, state.skill, state.stopped = False, None, None, False
 
     def _questioned(self, seq: int) -> None:
         """The user said in message `seq` that the end of the turn before is wrong, or the agent agrees to that."""
@@ -281,6 +284,8 @@ class _Fold:
             state.silent = turn.ends_work
         if turn.role == "user" and any(map(is_interruption, turn.texts)):
             state.interrupted = [each.seq for each in state.open if each.seq < turn.seq]  # not what it says itself
+            state.stopped = bool(state.open) and state.interrupted == [each.seq for each in state.open]
+            state.decision = None if state.stopped else state.decision
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}
@@ -293,7 +298,7 @@ class _Fold:
 
     def _called(self, call: Call, uses: list[FileUse]) -> None:
         state = self.state
-        state.ended = state.silent = False
+        state.ended = state.silent = state.stopped = False
         if not is_plan_call(call) and not is_dialog(call.tool):
             self._told.append((call, uses))
         self._ran(call)
@@ -303,7 +308,9 @@ class _Fold:
             self._end_turn()
             state.decided.append(decision)
             words = state.asked and state.asked[-1].seq == call.seq  # behind a refusal, in the same message
-            state.ended, state.decision = False, None if words else decision
+            # Without words, the client waits for some.
+            state.ended, state.stopped = False, call.refused and not decision.text.endswith("”")
+            state.decision = None if words or state.stopped else decision
         for commit in commits_of(call):
             self._committed(call.seq, commit)
         state.plan.take(call)
@@ -320,10 +327,12 @@ class _Fold:
         if command is None or call.output is None or call.refused or call.output.running:
             return
         runner = runner_of(command) or ("" if not call.tests else " ".join(bare_command(command).split()[:2]))
+        whole = bool(runner) and _is_whole(command, runner)
+        known = state.failed.get(runner)
         if runner and call.failed:
-            state.failed[runner] = Run(call.seq, call_line(call), one_line(call.error_message, 220))
-        elif runner:
-            state.failed.pop(runner, None)
+            state.failed[runner] = Run(call.seq, call_line(call), one_line(call.error_message, 220), whole=whole)
+        elif known and (whole or not known.whole):
+            del state.failed[runner]
         if call.tests:
             state.passed.pop(call_line(call), None)
         if call.tests and not call.failed:
@@ -357,6 +366,16 @@ class _Fold:
         done.append(Told(seq, text))
         if text.startswith(COMMITTED):  # its number and branch, unless Git was quiet
             self.state.commit = Run(seq, "", text.removeprefix(COMMITTED).partition(":")[0].strip())
+
+
+def _is_whole(command: str, runner: str) -> bool:
+    """Whether a run names no part of what is tested or checked: what passes in a part may still fail as a whole."""
+    arguments = _SIGN.split(bare_command(command).partition(runner)[2])[0].split()
+    return all(word[0] == "-" or word.isdigit() or word in (".", "./...") for word in arguments)
+
+
+_SIGN = re.compile(r"[|;&<>]|\d>")
+"""Where a command ends, or its arguments do."""
 
 
 def _line(call: Call, uses: list[FileUse]) -> str:

@@ -325,7 +325,7 @@ class _Writer:
             else:
                 # It is said again: the summary is printed without the words, too.
                 told = f"the request in message {asked.seq}, in the words above: {one_line(asked.text, MAX_REPEATED)}"
-        return f"In progress: {told}" if told else ""
+        return f"{'Interrupted by the user' if state.stopped else 'In progress'}: {told}" if told else ""
 
     def _skill(self) -> str:
         skill = self._state.skill
