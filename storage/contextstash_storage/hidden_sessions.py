@@ -9,10 +9,10 @@ import os
 import platform
 import time
 import uuid
-from collections import deque
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from contextstash_storage.append import PIECE_SIZE, Prepared, prepare, store_messages
@@ -40,9 +40,7 @@ LEASE_SECONDS = 600.0
 """How long the lines of an import may take to come, as from a pipe, before it counts as abandoned."""
 
 ITEMS_AT_ONCE = 200
-"""Items that are read and prepared at a time, if they have no more text than CHARACTERS_AT_ONCE."""
-
-CHARACTERS_AT_ONCE = 500_000
+"""Items of a piece of an import at most: it ends earlier if its messages fill a transaction."""
 
 PAUSE_SECONDS = 0.025
 """How long the database is left to others between two pieces, of an import or of a deletion. SQLite has no queue: who
@@ -51,17 +49,18 @@ waits asks again every 1 to 25 ms in its first eighth of a second, and so meets 
 Item = Prepared | EditRecord | Event | Call | DeclaredVersion | Request | Note
 
 
-def read_items(items: Iterator[Copied]) -> deque[Item]:
-    """The next items, ready to be stored; none at the end. Nothing of the database is needed or held."""
-    read: deque[Item] = deque()
-    characters = 0
+def read_piece(items: Iterator[Copied]) -> list[Item]:
+    """The next items, ready to be stored in one transaction; none at the end. Nothing of the database is needed."""
+    read: list[Item] = []
+    size = 0
     for item in items:
         if isinstance(item, NewMessage):
-            read += prepare([item])
-            characters += sum(len(text) for _, text in item.texts)
+            [prepared] = prepare([item])
+            read.append(prepared)
+            size += prepared.size
         else:
             read.append(item)
-        if len(read) >= ITEMS_AT_ONCE or characters >= CHARACTERS_AT_ONCE:
+        if len(read) >= ITEMS_AT_ONCE or size >= PIECE_SIZE:
             break
     return read
 
@@ -87,32 +86,23 @@ class Staged:
 
     async def fill(self, database: Database, items: Iterator[Copied]) -> None:
         """Store the items, which another thread reads while no transaction is open."""
-        while read := await asyncio.to_thread(read_items, items):
-            while read:
-                written = await database.write(lambda tx, read=read: self._write_piece(tx, read))  # type: ignore[misc]
-                # Only now: the piece is committed, and cannot run again.
-                self.seq += sum(isinstance(read.popleft(), Prepared) for _ in range(written))
-                await asyncio.sleep(PAUSE_SECONDS)
+        while read := await asyncio.to_thread(read_piece, items):
+            # Counted when the piece is committed, and cannot run again.
+            self.seq += await database.write(partial(self._write_piece, items=read))
+            await asyncio.sleep(PAUSE_SECONDS)
 
-    def _write_piece(self, tx: Tx, items: deque[Item]) -> int:
-        """Store the first of these items, as many as a transaction takes; returns how many. Messages come in order and
-        before all else. Raises StoreBusyError if the import has been given up for dead meanwhile."""
+    def _write_piece(self, tx: Tx, items: Sequence[Item]) -> int:
+        """Store some items, of which messages come first; returns how many messages they are. Raises StoreBusyError if
+        the import has been given up for dead meanwhile."""
         self._renew(tx)
-        messages, size = [], 0
-        for item in items:
-            if not isinstance(item, Prepared) or size > PIECE_SIZE:
-                break
-            messages.append(item)
-            size += item.size
-        if messages:
-            store_messages(tx, self.row, self.session, self.seq, messages)
-            return len(messages)
+        messages = [each for each in items if isinstance(each, Prepared)]
+        store_messages(tx, self.row, self.session, self.seq, messages)
         for item in items:
             if isinstance(item, Note):
                 copy_note(tx, self.row, item)
             elif not isinstance(item, Prepared):
                 copy_record(tx, self.row, item)
-        return len(items)
+        return len(messages)
 
     def publish(self, tx: Tx) -> Session | None:
         """Make the session, which is stored to its end, visible; None if one of its id has come meanwhile."""

@@ -47,20 +47,18 @@ async def record_transcript(
             return await _passed_over(access, transcript.session_id, known, messages, cursor)
         if known is None and not wanted:
             await _check_not_deleted(access, [name for name, session in found.items() if session is None])
-        messages = _within_limits(messages)
+        messages = _recordable(messages, get_format(transcript.format))
         batch = _batch_of(transcript, messages)
         session, batch = await ensure_session(access, transcript.session_id, known, batch)
         if transcript.late_usage is not None:
             session = await report_late(access, session, *transcript.late_usage)
         session = await _with_window(access, session, transcript.window)
-        readable = _readable(messages, get_format(session.format))
         if transcript.whole:
-            batch = batch if len(readable) == len(messages) else _batch_of(transcript, readable)
             appended = await store_batch(access, session, batch)
             # Should the cursor not move now, all of them are known when they are read again.
             await append(access, appended.session, [], cursor=cursor)
             return appended
-        return await _append_runs(access, session, _runs(readable), cursor)
+        return await _append_runs(access, session, _runs(messages), cursor)
 
 
 async def _append_runs(
@@ -145,29 +143,21 @@ async def _passed_over(
     return Appended(messages=(), duplicates=len(messages), session=session)
 
 
-def _within_limits(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
-    """The messages that can be recorded; one that is too large must not prevent the recording of the others."""
+def _recordable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
+    """The messages that can be recorded; one that is too large or damaged must not prevent the recording of others."""
     kept = []
     for message in messages:
         problem = limit_problem(message.body)
+        if problem is None:
+            try:
+                fmt.read(message.body)
+            except BadMessageError as error:
+                problem = f"cannot be read: {error}"
         if problem is None:
             kept.append(message)
         else:
             logger.warning("skipped a message of a transcript: it %s", problem)
     return kept
-
-
-def _readable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
-    """The messages that can be parsed; a damaged one must not prevent the recording of the others."""
-    readable = []
-    for message in messages:
-        try:
-            fmt.read(message.body)
-        except BadMessageError as error:
-            logger.warning("skipped a message of a transcript: %s", error)
-        else:
-            readable.append(message)
-    return readable
 
 
 def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]]:
