@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from contextstash_storage.documents import Document, NewText, documents_of, index_messages, indexed_pieces, stored_texts
+from contextstash_storage.documents import Document, NewText, documents, index_messages, indexed_pieces, stored_texts
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.log import book_usage, insert_call, insert_edits, number_edits, reports_again
 from contextstash_storage.messages import Stored, fingerprint, read_fingerprints, store_bodies, store_outputs
@@ -89,7 +89,7 @@ def _prepared(message: NewMessage, may_end: bool) -> Prepared:
         stored=Stored(body, stored_texts(message)),
         facts=facts_of(message),
         fingerprint=fingerprint(message.body, body),
-        pieces=indexed_pieces(documents_of(message)),
+        pieces=indexed_pieces(documents(message.texts, message.blocks)),
         may_end=may_end,
     )
 
@@ -136,11 +136,6 @@ class Batch:
     def fingerprint(self) -> str:
         """What makes two batches the same: the same messages in the same order."""
         return hashlib.sha256(b"".join(each.fingerprint for each in self.messages)).hexdigest().upper()
-
-    def check_markers(self) -> None:
-        """Raise BadInputError if more than one thing identifies the messages."""
-        if self.has_keys and (self.first_seq is not None or self.batch_id is not None):
-            raise BadInputError("These messages have keys, which identify them: pass neither first_seq nor batch_id.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +211,6 @@ def _with_edits(tx: Tx, row: int, counters: Counters, change: WeighedEdits) -> C
 def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int, int]:
     """How many messages of a batch are stored in a session of this length, and where the first of them is; `done` were
     compared before. Raises BadInputError if other messages are stored at its position or under its id."""
-    batch.check_markers()
     if batch.first_seq is not None:
         return _known_at(tx, row, length, batch, batch.first_seq, done), batch.first_seq
     if batch.batch_id is None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from contextstash_storage.messages import readable
 from contextstash_storage.records import Block, Native, NewMessage
 from contextstash_storage.rows import blocks_of, body_of, to_bytes
-from contextstash_storage.transaction import IndexedPiece, Tx, listed, storable, text_of
+from contextstash_storage.transaction import IndexedPiece, Tx, listed, storable
 
 PIECE_CHARACTERS = 32_000
 """A longer text is indexed as several pieces, so that no transaction has to take it whole: one of this size takes about
@@ -51,12 +51,10 @@ class Kind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Document:
     """One text of a message, or piece number `piece` of it, which is one row of the index. `block` is the number of the
-    block that it is the text of; `call` is the tool and main argument of an output."""
+    block that it is the text of."""
 
     block: int
     kind: Kind
-    tool: str
-    call: str
     text: str
     piece: int = 0
 
@@ -65,31 +63,24 @@ class Document:
         """How many words the arguments of a call have in the index; 0 of other texts."""
         return len(_LETTERS.findall(indexed(self.text))) if self.kind is Kind.CALL else 0
 
-    def fields(self, *, call_is_recorded: bool) -> tuple[str, str]:
-        """The text of its call's arguments and its other text, as the index sees them. An output is found by its call,
-        which is a document of its own if it is recorded."""
+    @property
+    def fields(self) -> tuple[str, str]:
+        """The text of its call's arguments and its other text, as the index sees them."""
         if self.kind is Kind.CALL:
             return indexed(self.text), ""
-        heads = self.kind is Kind.OUTPUT and not self.piece and not call_is_recorded
         # A line that is repeated says no more. Of recorded outputs 7 % of the text is in such lines.
-        lines = "\n".join(dict.fromkeys(self.text.split("\n")))
-        return indexed(self.call) if heads else "", indexed(lines)
+        return "", indexed("\n".join(dict.fromkeys(self.text.split("\n"))))
 
 
-def documents(
-    texts: Sequence[tuple[int, str]], blocks: Sequence[Block], calls: Mapping[int, tuple[str, str]]
-) -> list[Document]:
-    """The documents of a message with these texts, each after the number of its block. `calls` are the tool and main
-    argument of its outputs by block."""
-    return [_document(number, blocks[number], calls.get(number), text) for number, text in texts]
+def documents(texts: Sequence[tuple[int, str]], blocks: Sequence[Block]) -> list[Document]:
+    """The documents of a message with these texts, each after the number of its block."""
+    return [_document(number, blocks[number], text) for number, text in texts]
 
 
-def _document(number: int, block: Block, call: tuple[str, str] | None, text: str) -> Document:
-    if call is not None:
-        return Document(number, Kind.OUTPUT, call[0], " ".join(call), text)
+def _document(number: int, block: Block, text: str) -> Document:
     if block.type == "tool_call":
-        return Document(number, Kind.CALL, block.tool or "", "", f"{block.tool or ''}\n{_values(text)}")
-    return Document(number, Kind.TEXT, "", "", text)
+        return Document(number, Kind.CALL, f"{block.tool or ''}\n{_values(text)}")
+    return Document(number, Kind.OUTPUT if block.type == "tool_result" else Kind.TEXT, text)
 
 
 def _values(arguments: str) -> str:
@@ -113,13 +104,6 @@ def _leaves(value: Any) -> Iterator[str]:
             yield child
         elif isinstance(child, int | float) and not isinstance(child, bool):
             yield repr(child)
-
-
-def documents_of(message: NewMessage) -> list[Document]:
-    """The documents of a message that is to be stored."""
-    return documents(
-        message.texts, message.blocks, {each.block: (each.tool, each.argument) for each in message.outputs}
-    )
 
 
 def pieces(document: Document) -> list[Document]:
@@ -293,7 +277,9 @@ def index_messages(tx: Tx, owner: str, row: int, texts: Sequence[NewText]) -> No
             for number, (message, piece, pair) in zip(numbers, rows, strict=True)
         ],
     )
-    words = tx.index.insert(tx, [_indexed(n, owner, row, *each) for n, each in zip(numbers, rows, strict=True)])
+    pieces = zip(numbers, (piece for _, piece, _ in rows), strict=True)
+    found = [IndexedPiece(number, owner, row, kind_mark(piece.kind), *piece.fields) for number, piece in pieces]
+    words = tx.index.insert(tx, found)
     counted = "UPDATE sessions SET entry_count = entry_count + ?, word_count = word_count + ? WHERE session = ?"
     tx.execute(counted, (len(rows), words, row))
 
@@ -310,28 +296,16 @@ def _pair(text: NewText, piece: Document, calls: Mapping[str, int]) -> int:
     return calls.get(call_id, own)
 
 
-def _indexed(entry: int, owner: str, row: int, message: int, piece: Document, pair: int) -> IndexedPiece:
-    call, text = piece.fields(call_is_recorded=pair != own_pair(message, piece.block))
-    return IndexedPiece(entry, owner, row, kind_mark(piece.kind), call, text)
-
-
 def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, list[Document]]:
     """The documents of those of these messages that are stored, have a text and are not damaged."""
     named = (listed(sorted(set(messages))),)
-    calls: defaultdict[int, dict[int, tuple[str, str]]] = defaultdict(dict)
-    for message, block, tool, argument in tx.rows(
-        "SELECT message, block, tool, argument FROM messages JOIN outputs USING (session, seq)"
-        f" WHERE message IN {tx.numbers}",
-        named,
-    ):
-        calls[message][block] = (text_of(tool), text_of(argument))
     rows = tx.rows(f"SELECT message, session, seq, facts FROM messages WHERE message IN {tx.numbers}", named)
     seqs: defaultdict[int, list[int]] = defaultdict(list)
     for _, session, seq, _ in rows:
         seqs[session].append(seq)
     stored = {session: readable(tx, session, places) for session, places in seqs.items()}
     return {
-        message: documents(texts_of(found.texts, body_of(found.body)), blocks_of(facts), calls[message])
+        message: documents(texts_of(found.texts, body_of(found.body)), blocks_of(facts))
         for message, session, seq, facts in rows
         if (found := stored[session].get(seq)) is not None and found.texts is not None
     }

@@ -12,7 +12,7 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.append import PIECE_SIZE
-from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreBusyError
+from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
 from contextstash_storage.hidden_sessions import hide
 from contextstash_storage.records import Cursor, NewMessage, Session
 from contextstash_storage.sessions import insert_session
@@ -127,11 +127,6 @@ async def test_a_batch_that_fails_in_the_middle_says_how_much_is_recorded_and_ho
     await record(store, *long_batch(20)[stored:], first_seq=stored)
     assert await bodies(store) == [message.body for message in long_batch(20)]
     await store.close()
-
-
-async def test_keys_and_positions_do_not_go_together(store: SessionStore) -> None:
-    with pytest.raises(BadInputError, match="pass neither first_seq nor batch_id"):
-        await record(store, says("hi", key="k1"), first_seq=0)
 
 
 @pytest.mark.parametrize("mark", [{}, {"batch_id": "long"}, {"first_seq": 0}])

@@ -18,7 +18,7 @@ from contextstash_storage.documents import (
     stored_texts,
     texts_of,
 )
-from contextstash_storage.records import Block, NewMessage
+from contextstash_storage.records import Block, BlockType, NewMessage
 from tests.support.effort import examples
 from tests.support.json_values import json_objects
 
@@ -26,20 +26,13 @@ ARGUMENTS = '{"command":"cd src\\nmake all","timeout":20}'
 
 
 def test_each_text_is_a_document_and_a_call_is_read_as_its_values() -> None:
-    blocks = (Block(type="text"), Block(type="image"), Block(type="tool_call", tool="Bash"))
-    assert documents([(0, "Hello"), (2, ARGUMENTS)], blocks, {}) == [
-        Document(0, Kind.TEXT, "", "", "Hello"),
-        Document(2, Kind.CALL, "Bash", "", "Bash\ncd src\nmake all\n20"),
-    ]
-
-
-def test_outputs_of_one_message_are_documents_of_their_own() -> None:
-    blocks = (Block(type="tool_result"),) * 3
-    calls = {0: ("Read", "a.py"), 1: ("Read", "b.py"), 2: ("Bash", "")}
-    assert documents([(0, "one"), (1, ""), (2, "ab")], blocks, calls) == [
-        Document(0, Kind.OUTPUT, "Read", "Read a.py", "one"),
-        Document(1, Kind.OUTPUT, "Read", "Read b.py", ""),
-        Document(2, Kind.OUTPUT, "Bash", "Bash ", "ab"),
+    types: list[BlockType] = ["text", "image", "tool_call", "tool_result", "tool_result"]
+    blocks = [Block(type=each, tool="Bash") for each in types]
+    assert documents([(0, "Hello"), (2, ARGUMENTS), (3, "one"), (4, "")], blocks) == [
+        Document(0, Kind.TEXT, "Hello"),
+        Document(2, Kind.CALL, "Bash\ncd src\nmake all\n20"),
+        Document(3, Kind.OUTPUT, "one"),
+        Document(4, Kind.OUTPUT, ""),
     ]
 
 
@@ -55,7 +48,7 @@ def test_texts_are_read_as_they_were_stored(body: dict[str, Any], others: list[s
 @given(st.lists(st.sampled_from(["word ", "\n", "x" * 5_000, "y" * 40_000]), max_size=40))
 def test_pieces_are_short_and_make_up_the_text(parts: list[str]) -> None:
     text = "".join(parts)
-    cut = pieces(Document(0, Kind.TEXT, "", "", text))
+    cut = pieces(Document(0, Kind.TEXT, text))
     assert "".join(piece.text for piece in cut) == text
     assert all(len(piece.text) <= PIECE_CHARACTERS for piece in cut)
     assert [piece.piece for piece in cut] == list(range(len(cut)))
