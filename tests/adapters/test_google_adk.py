@@ -69,12 +69,6 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_API_KEY", "test")
 
 
-async def test_without_the_callbacks_the_window_overflows() -> None:
-    with provider_of(TURNS) as provider, pytest.raises(Exception, match="exceeds the maximum number of tokens"):
-        await answer(provider)
-    assert len(provider.sizes) < TURNS
-
-
 async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path) -> None:
     with provider_of(TURNS) as provider:
         async with open_stash(tmp_path / "s.db") as stash:

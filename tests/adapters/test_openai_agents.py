@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK with our filter, hooks and Session against a strict provider."""
+"""The OpenAI Agents SDK with our filter and hooks against a strict provider."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from contextstash import open_stash
 from tests.support import adapter_runs
-from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, unmanaged_overflows
+from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW
 from tests.support.strict_provider import StrictProvider, strict_provider
 
 pytest.importorskip("agents")
@@ -21,12 +21,13 @@ from agents import (
     OpenAIResponsesModel,
     RunConfig,
     Runner,
+    SQLiteSession,
     function_tool,
     set_tracing_disabled,
 )
 from openai import AsyncOpenAI
 
-from contextstash.adapters.openai_agents import StashRun, StashSession
+from contextstash.adapters.openai_agents import StashRun
 
 set_tracing_disabled(True)
 read_part = function_tool(adapter_runs.read_part)
@@ -47,14 +48,6 @@ def client_of(provider: StrictProvider) -> AsyncOpenAI:
     return AsyncOpenAI(base_url=f"{provider.url}/v1", api_key="test", max_retries=0)
 
 
-async def test_without_the_filter_the_window_overflows() -> None:
-    with strict_provider(window=WINDOW, turns=TURNS) as provider:
-        async with client_of(provider) as client:
-            with pytest.raises(Exception, match="too long"):
-                await Runner.run(agent(client), QUESTION, max_turns=TURNS + 2)
-        unmanaged_overflows(provider)
-
-
 @pytest.mark.parametrize("kind", MODELS)
 async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path, kind: str) -> None:
     with strict_provider(window=WINDOW, turns=TURNS) as provider:
@@ -71,34 +64,18 @@ async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path, kind
     assert recorded.total == 2 * TURNS + 2 == len(done.to_input_list())
 
 
-async def test_a_conversation_of_several_runs_is_kept_in_a_session(tmp_path: Path) -> None:
+async def test_a_conversation_of_several_runs_goes_on_with_the_sdks_own_session(tmp_path: Path) -> None:
     with strict_provider(window=WINDOW, turns=3) as provider:
         async with client_of(provider) as client:
             for turn in range(3):  # each time another process
                 async with open_stash(tmp_path / "s.db") as stash:
-                    kept = stash.session("job", model="gpt-5.4", window=WINDOW)
-                    run, session = StashRun(kept), StashSession(kept)
-                    config = RunConfig(call_model_input_filter=run.filter)
+                    run = StashRun(stash.session("job", model="gpt-5.4", window=WINDOW))
+                    session, config = (
+                        SQLiteSession("job", tmp_path / "items.db"),
+                        RunConfig(call_model_input_filter=run.filter),
+                    )
                     await Runner.run(agent(client), f"{QUESTION} {turn}", session=session, hooks=run, run_config=config)
                     items = await session.get_items()
                     recorded = await stash.use_cases.read_messages("job", limit=500)
             assert recorded.total == len(items) == 8 + 2 + 2
             assert (provider.invalid, provider.over) == ([], [])
-
-
-async def test_a_session_without_the_filter_has_what_was_added(tmp_path: Path) -> None:
-    async with open_stash(tmp_path / "s.db") as stash:
-        session = StashSession(stash.session("job", model="gpt-5.4"))
-        assert await session.get_items() == []
-        assert await session.pop_item() is None
-        items: list[Any] = [{"role": "user", "content": text} for text in ("one", "two", "two")]
-        await session.add_items(items[:1])
-        await session.add_items(items[1:])
-        assert await session.get_items() == items
-        assert await session.get_items(limit=1) == items[2:]
-        assert await session.pop_item() == items[2]
-        assert await StashSession(stash.session("job")).get_items() == items[:2]
-        await session.clear_session()
-        assert await session.get_items() == []
-        await session.add_items(items[:1])
-        assert await StashSession(stash.session("job")).get_items() == items[:1]

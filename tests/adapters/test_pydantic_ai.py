@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash import open_stash
-from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part, unmanaged_overflows
+from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part
 from tests.support.strict_provider import StrictProvider, strict_provider
 
 pytest.importorskip("pydantic_ai")
@@ -46,13 +46,6 @@ def returned(result: Any) -> list[str]:
     """The tool outputs in the agent's own history."""
     parts = [part for message in result.all_messages() for part in message.parts]
     return [str(part.content) for part in parts if isinstance(part, ToolReturnPart)]
-
-
-async def test_without_the_capability_the_window_overflows() -> None:
-    with strict_provider(window=WINDOW, turns=TURNS) as provider:
-        with pytest.raises(Exception, match="too long"):
-            await answer(provider)
-        unmanaged_overflows(provider)
 
 
 async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path) -> None:

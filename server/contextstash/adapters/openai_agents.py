@@ -1,9 +1,9 @@
-"""OpenAI Agents SDK: what a run sends to the model, its usage, and a Session.
+"""OpenAI Agents SDK: what a run sends to the model, and its usage.
 
     stashed = StashRun(stash.session("job-7", window=200_000))
     await Runner.run(agent, "…", hooks=stashed, run_config=RunConfig(call_model_input_filter=stashed.filter))
 
-`StashSession` keeps the items of a conversation between runs, alone or together with `StashRun`.
+The SDK's own Session keeps the items between runs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents import Agent, FunctionTool, ModelResponse, RunContextWrapper, RunHooks
-from agents.memory import SessionSettings
 from agents.run import CallModelData, ModelInputData
 
 from contextstash.adapters.parts import reported
-from contextstash.library.replies import as_natives
 from contextstash.library.session import LibrarySession
 from contextstash_storage.records import Native
 
@@ -52,50 +50,6 @@ class StashRun(RunHooks[Any]):
     def tools(self) -> list[FunctionTool]:
         """The two tools with which the model reads again what left its window, to be put among the agent's."""
         return [_tool(self._session, definition) for definition in self._session.tools(FORMAT)]
-
-
-class StashSession:
-    """The SDK's Session protocol on a session of contextstash: all items, also those that left the window."""
-
-    session_settings: SessionSettings | None = None
-
-    def __init__(self, session: LibrarySession) -> None:
-        session.speak(FORMAT)
-        self.session_id = session.session_id
-        self._session = session
-        self._items: list[Native] | None = None
-
-    async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The newest `limit` items, oldest first; by default all."""
-        items = await self._known()
-        return [dict(item) for item in (items if limit is None else items[max(0, len(items) - limit) :])]
-
-    async def add_items(self, items: Sequence[Any]) -> None:
-        """Add items to the conversation, if a run has not recorded them yet."""
-        known = await self._known()
-        known += as_natives(items)
-        stored = await self._session.messages()
-        if stored[: len(known)] != known:
-            await self._session.keep(known)
-
-    async def pop_item(self) -> Any:
-        """Take the newest item out of the conversation and return it; None if there is none. It stays searchable."""
-        known = await self._known()
-        if not known:
-            return None
-        item = known.pop()
-        await (self._session.keep(known) if known else self._session.delete())
-        return item
-
-    async def clear_session(self) -> None:
-        """Delete the session permanently."""
-        self._items = []
-        await self._session.delete()
-
-    async def _known(self) -> list[Native]:
-        if self._items is None:
-            self._items = await self._session.messages()
-        return self._items
 
 
 def _definitions(tools: Sequence[Any]) -> list[dict[str, Any]]:

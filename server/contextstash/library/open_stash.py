@@ -198,7 +198,6 @@ class BlockingSession:
     reply = blocking(LibrarySession.reply)
     recover = blocking(LibrarySession.recover)
     messages = blocking(LibrarySession.messages)
-    keep = blocking(LibrarySession.keep)
     delete = blocking(LibrarySession.delete)
     search = blocking(LibrarySession.search)
     get_archived_output = blocking(LibrarySession.get_archived_output)

@@ -16,7 +16,7 @@ from typing import Any
 from contextstash.messages import get_format
 from contextstash.messages.base import ToolSchema
 from contextstash.operations import get_archived_output, search_history
-from contextstash.results import OutputPage, SearchResult
+from contextstash.results import SearchResult
 from contextstash_storage.errors import BadInputError
 
 GET_ARCHIVED_OUTPUT, SEARCH_HISTORY = "get_archived_output", "search_history"
@@ -70,14 +70,6 @@ def _typed(name: str, key: str, kind: str, value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int if kind == "integer" else str):
         raise BadInputError(f"{key} of {name} is {'a whole number' if kind == 'integer' else 'text'}.")
     return value
-
-
-def page_text(page: OutputPage) -> str:
-    """A page of an output as the model reads it: the output as it is, and where to go on."""
-    more = [page.note] if page.note else []
-    if page.next_offset is not None:
-        more.append(f"{page.total_lines:,} lines in all; go on with offset={page.next_offset}.")
-    return "\n\n".join([page.text, *(f"[{line}]" for line in more)])
 
 
 def hits_text(result: SearchResult) -> str:

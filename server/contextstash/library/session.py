@@ -33,7 +33,6 @@ from contextstash.library.retrieval_tools import (
     GET_ARCHIVED_OUTPUT,
     hits_text,
     is_retrieval_tool,
-    page_text,
     read_arguments,
     tool_definitions,
 )
@@ -166,14 +165,6 @@ class LibrarySession:
         except SessionNotFoundError:
             return []
 
-    async def keep(self, messages: Sequence[Any]) -> None:
-        """Record the whole conversation without a request, such as at the end of a run."""
-        natives = self._list.natives(messages)
-        if natives:
-            await self._make_ready(natives, None, None)
-            result = await self._stash.record_messages(natives, session_id=self.session_id, whole=True, seen=self._seen)
-            self._seen = result.next_seq
-
     async def delete(self) -> None:
         """Delete the session and everything in it permanently."""
         self._is_ready, self._seen = False, None
@@ -220,7 +211,7 @@ class LibrarySession:
         try:
             given = read_arguments(name, arguments)
             if name == GET_ARCHIVED_OUTPUT:
-                return page_text(await self.get_archived_output(**given))
+                return (await self.get_archived_output(**given)).in_words()
             return hits_text(await self.search(**given))
         except ContextstashError as error:
             return f"Error: {error}"
