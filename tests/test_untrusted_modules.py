@@ -37,7 +37,7 @@ def test_the_proxy_of_run_is_ours(project: UntrustedProject) -> None:
     client = project.folder / "claude"
     client.write_text(f"#!{sys.executable} -P\n{CLIENT}", "utf-8")
     client.chmod(0o700)
-    done = project.run("run", "--quiet", "--upstream", "http://127.0.0.1:9", str(client))
+    done = project.run("run", "--upstream", "http://127.0.0.1:9", str(client))
     assert "proxy answered" in done.stdout, done.stderr
     assert not (project.folder / "imported").exists()
 

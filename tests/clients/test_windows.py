@@ -5,6 +5,7 @@ Each runs if it is there. The provider is on loopback, counts requests by their 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -71,8 +72,12 @@ def codex(
 
 
 def install_hooks(home: Path) -> None:
-    """Our hooks alone, as in a client without mods."""
+    """Our hooks alone, as in a client without mods, but for the one that shortens outputs."""
     contextstash(home, "install", "claude-code", "--scope", "project", "--yes")
+    path = home / ".claude" / "settings.json"
+    settings = json.loads(path.read_text())
+    del settings["hooks"]["PostToolUse"]
+    path.write_text(json.dumps(settings))
 
 
 def sizes(provider: CodingProvider) -> list[int]:
@@ -147,19 +152,12 @@ def test_a_sub_agent_that_is_compacted_gets_its_own_hand_off_not_the_main_agents
     assert RULE not in after.text
 
 
-def test_codex_compacts_at_the_window(tmp_path: Path) -> None:
-    with coding_provider("seq 1 4200", 12) as provider:
-        done = codex(tmp_path, provider, "--window", "40k")
-    assert any(asked.compacts for asked in provider.asked)
-    assert 30_000 < max(sizes(provider)) < 50_000
-    assert "install codex" in done.stderr
-
-
 def test_codex_goes_on_with_the_hand_off_after_its_compaction_and_when_it_is_resumed(tmp_path: Path) -> None:
     contextstash(tmp_path, "install", "codex", "--yes")
     with coding_provider("seq 1 4200", 12) as provider:
         codex(tmp_path, provider, "--no-prune", "--window", "40k")
         first, steps = after_compactions(provider), len(provider.asked)
+        assert 30_000 < max(sizes(provider)) < 50_000
         codex(tmp_path, provider, "--no-prune", "--window", "40k", more=("resume", "--last", "Are you done?"))
     assert first
     assert all("hand-off of session" in asked.text and RULE in asked.text for asked in first)
@@ -172,6 +170,19 @@ def test_codex_goes_on_with_the_hand_off_after_its_compaction_and_when_it_is_res
     contextstash(tmp_path, "uninstall", "codex", "--yes")
     left = [path for path in (tmp_path / ".codex").glob("*.*") if path.suffix in (".json", ".toml")]
     assert not [path for path in left if b"contextstash" in path.read_bytes()]
+
+
+def test_codex_keeps_its_built_in_provider_and_its_project_and_gives_up_web_sockets_at_once(tmp_path: Path) -> None:
+    with coding_provider("echo hello", 2) as provider:
+        done = codex(tmp_path, provider)
+    assert [asked.path for asked in provider.asked] == ["/v1/responses"] * 3
+    assert {asked.headers["authorization"] for asked in provider.asked} == {"Bearer none"}
+    assert not [path for method, path in provider.others if method == "GET" and path.endswith("responses")]
+    assert "Reconnecting" not in done.stderr
+    [rollout] = (tmp_path / ".codex" / "sessions").rglob("rollout-*.jsonl")
+    assert json.loads(rollout.read_text().splitlines()[0])["payload"]["model_provider"] == "openai"
+    [session] = json.loads(contextstash(tmp_path, "sessions", "--json").stdout)["sessions"]
+    assert session["project"] == str(tmp_path)
 
 
 @pytest.mark.parametrize(("client", "window"), [("claude-code", 70_000), ("codex", 40_000)])

@@ -17,10 +17,8 @@ from openai import OpenAI
 
 from contextstash.clients.follow import ingest
 from contextstash.proxy.replies import final_reply
-from contextstash.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
 from tests.proxy.test_identity import recorded, rewinds
-from tests.proxy.test_sessions import transcript_of
+from tests.proxy.test_sessions import in_stash, transcript_of
 from tests.support.caching_provider import CachingProvider, stream_events
 from tests.support.proxies import (
     ID,
@@ -51,17 +49,6 @@ def run(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Run:
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
     return tmp_path / "stash.db"
-
-
-def in_stash(database: Path, use: Callable[[Stash], Any]) -> Any:
-    async def used() -> Any:
-        stash = Stash(await open_sqlite(database))
-        try:
-            return await use(stash)
-        finally:
-            await stash.close()
-
-    return asyncio.run(used())
 
 
 def shown(database: Path) -> list[dict[str, Any]]:

@@ -35,9 +35,9 @@ NAMED: dict[str, Any] = {"metadata": {"user_id": ID}}
 """The client's own id, as Claude Code writes it: its sub-agents have the same."""
 
 
-def say(proxy: RunningProxy, messages: list[Message], key: str = "a", **fields: Any) -> str:
+def say(proxy: RunningProxy, messages: list[Message], key: str = "a", header: str = "x-api-key", **fields: Any) -> str:
     """Send a request of a user without any id of its conversation; the session that it went to."""
-    response = proxy.send(request_of(messages, **{"metadata": {}, **fields}), {"x-api-key": key})
+    response = proxy.send(request_of(messages, **{"metadata": {}, **fields}), {header: key})
     assert response.status_code == 200
     return str(response.headers["x-contextstash-session"])
 
@@ -130,10 +130,7 @@ def test_requests_with_one_id_and_different_credentials_never_share_a_session(
 
 def say_by(proxy: RunningProxy, token: str, messages: list[Message]) -> str:
     """Send a request with a token of Claude's sign-in, which names the account."""
-    body = request_of(messages, **NAMED)
-    response = proxy.send(body, {"authorization": f"Bearer sk-ant-oat01-{token}"})
-    assert response.status_code == 200
-    return str(response.headers["x-contextstash-session"])
+    return say(proxy, messages, f"Bearer sk-ant-oat01-{token}", "authorization", **NAMED)
 
 
 def test_under_run_a_renewed_token_continues_the_session(

@@ -43,16 +43,6 @@ def test_old_outputs_leave_when_the_cache_is_cold_and_stay_away_when_it_is_warm_
     assert provider.usage[-1]["cache_creation_input_tokens"] < 200
 
 
-def test_one_missed_cache_read_does_not_make_the_cache_cold(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    messages = session(7)
-    play(proxy, clock, messages[:-2])
-    provider.stored.clear()
-    play(proxy, clock, messages, first=len(messages))
-    assert placeholders(provider.bodies[-1]) == []
-
-
 def test_an_hour_of_cache_is_not_cold_after_five_minutes(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:

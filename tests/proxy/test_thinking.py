@@ -101,23 +101,6 @@ def test_old_outputs_leave_if_no_thinking_follows_them(
     assert provider.refusals[0].times == 1000
 
 
-def test_thinking_that_the_request_lets_the_api_drop_is_not_put_at_risk(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    provider.refusals.clear()
-    messages = session(8)
-    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    messages = [
-        {**message, "content": [thought, *message["content"]]} if message["role"] == "assistant" else message
-        for message in messages
-    ]
-    drop = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-    proxy.send(request_of(messages[:-2], model=MODEL, thinking=drop))
-    clock.now += 400
-    proxy.send(request_of(messages, model=MODEL, thinking=drop))
-    assert placeholders(provider.bodies[-1]) == []
-
-
 def test_a_prune_by_a_tool_waits_until_the_client_compacts(
     provider: CachingProvider, proxy: RunningProxy, clock: Clock
 ) -> None:
@@ -148,17 +131,6 @@ def prune_late(proxy: RunningProxy, *call_ids: str) -> int:
         return await archive_exactly(access, ID, [each.output for key, each in outputs.items() if key[0] in call_ids])
 
     return asyncio.run_coroutine_threadsafe(archive(), proxy.loop).result(30)
-
-
-def test_a_reminder_behind_the_results_does_not_end_a_tool_loop(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    agent = Agent(proxy, provider, clock)
-    agent.say({"role": "user", "content": "Fix the bug."})
-    agent.work(0, 8)
-    clock.now += 400
-    agent.say({"role": "system", "content": "The task tools haven't been used recently."})
-    assert placeholders(provider.bodies[-1]) == []
 
 
 def test_tools_that_are_announced_in_a_message_of_the_system_are_offered(

@@ -75,7 +75,6 @@ def with_window(chosen: tuple[Client, WindowSetting, int] | None, launch: Launch
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
-@click.option("--quiet", is_flag=True, help="Print nothing before and after the client.")
 @DATABASE
 @PRESET
 @SET
@@ -85,7 +84,6 @@ def run(
     upstream: str | None,
     no_prune: bool,
     window: int | None,
-    quiet: bool,
     db: Location | None,
     preset: str | None,
     given: tuple[str, ...],
@@ -114,16 +112,15 @@ def run(
     options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
     opener = StashOpener(db, settings_from(preset, given))
     served = ServedProxy(address, options, replace(opener, serves=True), secret=secrets.token_urlsafe(SECRET_BYTES))
-    before = {} if quiet else _states_before(opener)
+    before = _states_before(opener)
     started = time.time()
     with _log_file(db) as log:
         logged = os.fstat(log.fileno()).st_size
         with proxy_beside(served, log) as url:
             launch = with_window(chosen, proxied.launch(url, (program, *arguments), os.environ))
             code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
-        if not quiet:
-            _report(opener, started, before)
-            _report_unrecorded(db, logged)
+        _report(opener, started, before)
+        _report_unrecorded(db, logged)
     return code
 
 

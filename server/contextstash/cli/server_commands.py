@@ -110,14 +110,12 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 )
 @click.option("--upstream", metavar="URL", default=DEFAULT_UPSTREAM, show_default=True, help="The model API.")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
-@click.option("-v", "--verbose", is_flag=True, help="Log each prune to standard error.")
 @opener_options
 def proxy(
     opener: StashOpener,
     listen: tuple[str, int],
     no_prune: bool,
     upstream: str,
-    verbose: bool,
 ) -> None:
     """Stand between a client and the model API, and send old tool outputs as placeholders when its cache has expired.
 
@@ -128,7 +126,7 @@ def proxy(
 
     host, port = listen
     options = ProxyOptions(prune=not no_prune)
-    serve_proxy(ServedProxy(upstream, options, replace(opener, serves=True), host=host, port=port, verbose=verbose))
+    serve_proxy(ServedProxy(upstream, options, replace(opener, serves=True), host=host, port=port))
 
 
 DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}

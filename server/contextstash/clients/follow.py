@@ -366,11 +366,10 @@ def _within(found: list[Path], folder: Path, reported: set[Path]) -> list[Path]:
 class Follower:
     """Records what is new in one client's transcripts, each time `catch_up` is called."""
 
-    def __init__(self, stash: Stash, find: Find, reader: Reader | None = None) -> None:
-        """`find` is called each time. `reader` reads the files that it found; by default each file's own reader."""
+    def __init__(self, stash: Stash, find: Find) -> None:
+        """`find` is called each time."""
         self._stash = stash
         self._find = find
-        self._reader = reader
         self._readers: dict[Path, Reader] = {}
         self._lock = asyncio.Lock()
         self._seen: dict[Path, Stamp] = {}
@@ -392,7 +391,7 @@ class Follower:
 
     async def _catch_up(self, path: Path) -> None:
         try:
-            reader = self._reader or self._readers.get(path)
+            reader = self._readers.get(path)
             if reader is None:
                 reader = self._readers[path] = await asyncio.to_thread(recognize, path)
             seen = await asyncio.to_thread(reader.stamp, path)

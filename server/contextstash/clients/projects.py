@@ -33,14 +33,8 @@ def _folder(record: dict[str, Any]) -> str | None:
     return found if isinstance(found, str) and found.strip() else None
 
 
-PROJECT_VARIABLES: Mapping[str, str] = {"claude-code": "CLAUDE_PROJECT_DIR"}
-"""The variable in which a client names the project to the programs that it starts, by client. The others start them in
-the project's folder and name none. Here, because each command asks for the project before it knows of any client."""
-
-
 def project_folder(environment: Mapping[str, str], client: str | None = None) -> Path:
-    """The project that this client, or any if none is given, names, else the current folder. The variables of other
-    clients do not count: one that was started in another one's shell inherits the name of that one's project."""
-    names = [name for each, name in PROJECT_VARIABLES.items() if client in (each, None)]
-    named = next((found for name in names if (found := environment.get(name))), None)
+    """The project that this client, or any if none is given, names to the programs that it starts, else the current
+    folder. Only Claude Code names one, and one that was started in its shell inherits the name."""
+    named = environment.get("CLAUDE_PROJECT_DIR") if client in ("claude-code", None) else None
     return Path(named) if named else Path.cwd()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.clients.request_identity import agent_of, client_session, is_compaction
@@ -72,12 +72,6 @@ EDIT_REFUSALS = (400, 413, 422)
 """The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
 
 
-class Ingest(Protocol):
-    """Records what is new in a client's transcript."""
-
-    async def __call__(self, path: Path) -> object: ...
-
-
 class Engine:
     """The conversations behind one proxy."""
 
@@ -87,7 +81,7 @@ class Engine:
         options: ProxyOptions,
         clock: Callable[[], float],
         *,
-        ingest: Ingest | None = None,
+        ingest: Callable[[Path], Awaitable[object]] | None = None,
         facts_of: Callable[[str], ModelPricing] = lambda model: ModelPricing(),
     ) -> None:
         """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one."""
@@ -164,19 +158,18 @@ class Engine:
         request hold: the original would cost the cache."""
         try:
             plan = plan_cold(original.conversation, original.request, self._options.keep_tokens)
-            return await self._within(LOAD_FACTOR, self._archived(original, plan, "cold cache"))
+            return await self._within(LOAD_FACTOR, self._archived(original, plan))
         except Exception as error:
             logger.warning("%s: not pruned: %s", original.conversation.session_id, type(error).__name__)
             return 0
 
-    async def _archived(self, original: Prepared, plan: Plan | None, reason: str) -> int:
+    async def _archived(self, original: Prepared, plan: Plan | None) -> int:
         """Archive these outputs durably; how many that were."""
         conversation = original.conversation
         if self._access is None or plan is None or is_bound(conversation, original.request, plan.first):
             return 0
         archived = await archive_exactly(self._access, conversation.session_id, plan.outputs)
         conversation.edits = await edits_to_show(self._access, conversation.session_id, conversation.catalog)
-        logger.info("%s: archived %d outputs (%s)", conversation.session_id, archived, reason)
         return archived
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
@@ -264,7 +257,7 @@ class Engine:
         await self._record(conversation, asked, None)
         plans = (plan_needed(conversation, asked.request, tokens) for tokens in (keep, keep // 4))
         plan = next((each for each in plans if each is not None), None)
-        archived = await self._archived(prepared, plan, "the request was too long")
+        archived = await self._archived(prepared, plan)
         healed = laid_over(prepared, archived) if archived else prepared
         return healed if len(healed.body) < len(prepared.body) else None
 

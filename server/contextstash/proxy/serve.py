@@ -63,7 +63,6 @@ class ServedProxy:
     open_stash: Callable[[], Awaitable[Stash]]
     host: str = "127.0.0.1"
     port: int = 0
-    verbose: bool = False
     secret: str | None = None
     clock: Callable[[], float] = field(default=time.time)
 
@@ -76,8 +75,6 @@ def serve_proxy(served: ServedProxy) -> None:
     upstream = check_upstream(served.upstream)
     configure_logs()
     _quiet_libraries()
-    if served.verbose:
-        logging.getLogger("contextstash").setLevel(logging.INFO)
     serve(
         partial(proxy_app, served),
         served.host,

@@ -160,6 +160,6 @@ def test_what_stands_behind_the_client_is_for_the_client(tmp_path: Path, given: 
     client = tmp_path / "claude"
     client.write_text(f"#!{sys.executable}\n{PRINTS}", "utf-8")
     client.chmod(0o700)
-    options = ["--upstream", "http://127.0.0.1:9", "--window", "100k", "--quiet"]
+    options = ["--upstream", "http://127.0.0.1:9", "--window", "100k"]
     done = CommandLine(tmp_path).run("run", *options, str(client), *given)
     assert done.stdout == f"{['133000', *given[given[:1] == ['--'] :]]}\n", done.stderr

@@ -16,9 +16,9 @@ from contextstash.clients.claude_code_transcript import READER
 from contextstash.clients.follow import ingest, recognize
 from contextstash.clients.transcripts import State, split_lines
 from contextstash.record.transcript_records import TranscriptMessage
-from contextstash.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.effort import examples
+from tests.support.host_files import write_lines
+from tests.support.stashes import stash_at
 
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
 WRONG = "a way that was given up"
@@ -95,14 +95,9 @@ def keys(messages: list[TranscriptMessage]) -> list[str | None]:
 
 async def view_of(folder: Path, records: list[Record]) -> str:
     """What the model would be sent after this transcript, as JSON."""
-    transcript = folder / f"{SESSION}.jsonl"
-    transcript.write_bytes(as_lines(records))
-    stash = Stash(await open_sqlite(folder / "stash.db"), settings={"automatic": False})
-    try:
-        await ingest(stash, transcript)
+    async with stash_at(folder / "stash.db", automatic=False) as stash:
+        await ingest(stash, write_lines(folder / f"{SESSION}.jsonl", records))
         return json.dumps((await stash.get_context(SESSION, budget=10_000_000)).messages)
-    finally:
-        await stash.close()
 
 
 async def test_a_prompt_that_takes_an_earlier_ones_place_hides_what_came_after_it(tmp_path: Path) -> None:
@@ -306,14 +301,9 @@ async def test_a_skills_text_becomes_no_decision_of_the_users(tmp_path: Path) ->
     for number in range(12):
         before = "b" if not number else f"r{number - 1}"
         records += [call(f"c{number}", before, f"t{number}"), result(f"r{number}", f"c{number}", f"t{number}")]
-    path = tmp_path / f"{SESSION}.jsonl"
-    path.write_text("".join(json.dumps(item) + "\n" for item in records))
-    stash = Stash(await open_sqlite(tmp_path / "s.db"))
-    try:
-        await ingest(stash, path)
+    async with stash_at(tmp_path / "s.db") as stash:
+        await ingest(stash, write_lines(tmp_path / f"{SESSION}.jsonl", records))
         summary = (await stash.compact_session(SESSION, strategy="extractive")).summary
-    finally:
-        await stash.close()
     assert summary
     assert "evil" not in summary
 
