@@ -91,15 +91,6 @@ def test_no_file_names_a_machine_s_paths_or_a_registry_s_host() -> None:
     assert offending == []
 
 
-def test_each_dependency_says_why_it_is_there() -> None:
-    lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
-    needed = tomllib.loads("\n".join(lines))["project"]["dependencies"]
-    assert needed
-    for dependency in needed:
-        line = next(line for line in lines if f'"{dependency}"' in line)
-        assert re.search(r"# \S.{10,}", line), f"{dependency} has no reason beside it"
-
-
 def test_constraints_pin_every_dependency_and_name_no_index() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]

@@ -26,7 +26,6 @@ from tests.support.servers import (
     http_server,
     local_token,
     new_token,
-    run_to_end,
     small_session,
     started_http_server,
 )
@@ -143,12 +142,6 @@ def test_the_public_name_is_served_and_no_name_like_it(served: Served) -> None:
 def test_a_public_address_that_is_not_encrypted_is_refused(url: str) -> None:
     with pytest.raises(BadInputError, match="https://"):
         hosts_behind(url)
-
-
-def test_another_host_is_served_only_behind_a_proxy(tmp_path: Path) -> None:
-    code, errors = run_to_end(http_command(tmp_path / "s.db", "0.0.0.0"))
-    assert code != 0
-    assert "Serving on 0.0.0.0" in errors
 
 
 def test_health_needs_no_token_and_no_name(served: Served) -> None:

@@ -24,10 +24,6 @@ REPLACED = " Half of a surrogate pair, which not every client can read, is shown
 TAKEN = "U+FFFD in the arguments stands for half of a surrogate pair, if one was sent: UTF-8 cannot hold it."
 """Added to the result of a call whose arguments may differ from what the program has."""
 
-MAX_INLINE_CHARACTERS = 60
-"""Longest value, in characters, that shares its line with others: handles, names and numbers are shorter, sentences
-longer. A wrong value changes only where lines break."""
-
 TIMELINE = "contextstash/timeline"
 """The key of the timeline in a result's `_meta`, which only apps see."""
 
@@ -112,38 +108,25 @@ def _field(name: str, value: Any, indent: str) -> Iterator[str]:
         yield from (name, value)
     elif not (isinstance(value, dict | list) and value):
         yield f"{name} {_scalar(value)}"
-    elif isinstance(value, list) and all(map(_is_short, value)):
-        yield f"{name} {_joined(value)}"
-    else:
+    elif isinstance(value, dict):
         yield name
-        yield from _fields(value, f"{indent}  ") if isinstance(value, dict) else _items(value, indent)
+        yield from _fields(value, f"{indent}  ")
+    elif any(isinstance(each, dict | list) or "\n" in str(each) for each in value):
+        yield name
+        for each in value:
+            yield from _item(each, indent)
+    else:
+        yield f"{name} {', '.join(map(_scalar, value))}"
 
 
-def _items(values: list[Any], indent: str) -> Iterator[str]:
-    """The members of a list; the short fields of an object on its first line."""
-    for each in values:
-        if not (isinstance(each, dict) and each):
-            yield from _field(f"{indent}-", each, indent)
-            continue
-        short = {name: value for name, value in each.items() if _is_short(value) or _are_short(value)}
-        line = "; ".join(f"{name}: {_joined(value)}" for name, value in short.items())
-        yield f"{indent}- {line}" if line else f"{indent}-"
-        yield from _fields({name: value for name, value in each.items() if name not in short}, f"{indent}  ")
-
-
-def _are_short(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_short, value)) and len(value) <= MAX_INLINE_CHARACTERS // 4
-
-
-def _is_short(value: Any) -> bool:
-    """Whether a value shares its line with others."""
-    if isinstance(value, str):
-        return len(value) <= MAX_INLINE_CHARACTERS and "\n" not in value
-    return not (isinstance(value, dict | list) and value)
-
-
-def _joined(value: Any) -> str:
-    return ", ".join(map(_scalar, value)) if isinstance(value, list) and value else _scalar(value)
+def _item(value: Any, indent: str) -> Iterator[str]:
+    """A member of a list; the first field of an object on its first line."""
+    if not (isinstance(value, dict) and value):
+        yield from _field(f"{indent}-", value, indent)
+        return
+    first, *others = _fields(value, f"{indent}  ")
+    yield f"{indent}- {first[len(indent) + 2 :]}"
+    yield from others
 
 
 def _scalar(value: Any) -> str:
