@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ import pytest
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import StoreBusyError, StoreError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.database_file import MARK, FindKey, connection, convert, no_key
+from contextstash_storage.sqlite.database_file import MARK, FindKey, convert, no_key
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import open_sqlite
 from contextstash_storage.store import SessionStore
@@ -83,18 +83,6 @@ async def test_neither_the_log_nor_an_index_can_be_read_while_it_is_written(path
         await store.close()
     assert convert(path, KEY, encrypt=False)
     assert marks(path) == {}
-
-
-async def test_what_was_deleted_before_is_not_in_either_file(path: Path) -> None:
-    await plain(path)
-    with closing(connection(path, None)) as db, db:  # as an older program: without overwriting
-        db.execute("PRAGMA secure_delete = OFF")
-        db.execute("DELETE FROM messages")
-    assert "plain" in marks(path)
-    convert(path, KEY, encrypt=True)
-    convert(path, KEY, encrypt=False)
-    with closing(connection(path, None)) as db:
-        assert db.execute("PRAGMA freelist_count").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("how", ["idle", "reading"])
