@@ -206,38 +206,22 @@ def _ranked(tx: Tx, matches: Sequence[Match], where: SearchFilter, wanted: Seque
     return [hit for hit in found if hit.kind is not Kind.CALL] if where.scope == "outputs" else found
 
 
-_OUTPUT = "messages.session, messages.seq, outputs.block, tool, argument, characters, messages.created_at"
-
-_OUTPUTS_OF_CALLS = (
-    f"SELECT pair, message, {_OUTPUT} FROM entries JOIN messages USING (message) JOIN outputs"
+_OUTPUTS = (
+    "SELECT DISTINCT pair, message, messages.session, messages.seq, outputs.block, tool, argument, characters,"
+    " messages.created_at FROM entries JOIN messages USING (message) JOIN outputs"
     " ON outputs.session = messages.session AND outputs.seq = messages.seq AND outputs.block = entries.block"
-    f" WHERE kind = {Kind.OUTPUT.value} AND piece = 0 AND pair IN "
-)
-
-_OUTPUTS_OF_MESSAGES = (
-    f"SELECT 0, message, {_OUTPUT} FROM messages JOIN outputs"
-    " ON outputs.session = messages.session AND outputs.seq = messages.seq WHERE message IN "
+    f" WHERE kind = {Kind.OUTPUT.value} AND pair IN "
 )
 
 
 def _outputs(tx: Tx, matches: Sequence[Match], where: SearchFilter) -> list[PairedOutput]:
-    """The outputs that match, and all outputs of calls that match."""
-    calls = {match.pair for match in matches if match.kind is Kind.CALL}
-    others = {
-        (match.message, match.block): match.pair or 0
-        for match in matches
-        if match.kind is Kind.OUTPUT and match.pair not in calls
-    }
-    found = []
-    for pair, message, session, seq, block, tool, argument, characters, created in [
-        *tx.rows(_OUTPUTS_OF_CALLS + tx.numbers, (listed(sorted(calls)),)),  # type: ignore[type-var]
-        *tx.rows(_OUTPUTS_OF_MESSAGES + tx.numbers, (listed(sorted({message for message, _ in others})),)),
-    ]:
-        own = pair or others.get((message, block))
-        if own is not None and where.admits(created):
-            place = (message, session, seq, block)
-            found.append(PairedOutput(own, *place, text_of(tool), text_of(argument), characters))
-    return found
+    """The outputs of all pairs among the matches."""
+    pairs = sorted({match.pair for match in matches if match.pair})
+    return [
+        PairedOutput(*place, text_of(tool), text_of(argument), characters)
+        for *place, tool, argument, characters, created in tx.rows(_OUTPUTS + tx.numbers, (listed(pairs),))
+        if where.admits(created)
+    ]
 
 
 def _texts(tx: Tx, found: Sequence[Match]) -> Iterator[str]:
