@@ -40,7 +40,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _LETTERS = re.compile(r"[^\W_]+")
 
 
-class Kind(IntEnum):
+class TextKind(IntEnum):
     """What a document is: text that was said, a tool call's arguments, or a tool's output."""
 
     TEXT = 0
@@ -54,19 +54,19 @@ class Document:
     block that it is the text of."""
 
     block: int
-    kind: Kind
+    kind: TextKind
     text: str
     piece: int = 0
 
     @property
     def words(self) -> int:
         """How many words the arguments of a call have in the index; 0 of other texts."""
-        return len(_LETTERS.findall(indexed(self.text))) if self.kind is Kind.CALL else 0
+        return len(_LETTERS.findall(indexed(self.text))) if self.kind is TextKind.CALL else 0
 
     @property
     def fields(self) -> tuple[str, str]:
         """The text of its call's arguments and its other text, as the index sees them."""
-        if self.kind is Kind.CALL:
+        if self.kind is TextKind.CALL:
             return indexed(self.text), ""
         # A line that is repeated says no more. Of recorded outputs 7 % of the text is in such lines.
         return "", indexed("\n".join(dict.fromkeys(self.text.split("\n"))))
@@ -79,8 +79,8 @@ def documents(texts: Sequence[tuple[int, str]], blocks: Sequence[Block]) -> list
 
 def _document(number: int, block: Block, text: str) -> Document:
     if block.type == "tool_call":
-        return Document(number, Kind.CALL, f"{block.tool or ''}\n{_values(text)}")
-    return Document(number, Kind.OUTPUT if block.type == "tool_result" else Kind.TEXT, text)
+        return Document(number, TextKind.CALL, f"{block.tool or ''}\n{_values(text)}")
+    return Document(number, TextKind.OUTPUT if block.type == "tool_result" else TextKind.TEXT, text)
 
 
 def _values(arguments: str) -> str:
@@ -287,11 +287,11 @@ def index_messages(tx: Tx, owner: str, row: int, texts: Sequence[NewText]) -> No
 def _pair(text: NewText, piece: Document, calls: Mapping[str, int]) -> int:
     """The pair that a piece is of; 0 for what was said, its own if it is a call, or an output whose call is not
     recorded."""
-    if piece.kind is Kind.TEXT:
+    if piece.kind is TextKind.TEXT:
         return 0
     own = own_pair(text.message, piece.block)
     call_id = text.blocks[piece.block].call_id
-    if piece.kind is Kind.CALL or call_id is None:
+    if piece.kind is TextKind.CALL or call_id is None:
         return own
     return calls.get(call_id, own)
 

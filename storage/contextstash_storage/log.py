@@ -62,7 +62,7 @@ def _fingerprint(part: DeclaredVersion) -> str:
     return hashlib.sha256(part.part.encode() + b"\0" + to_bytes(part.content)).hexdigest()[:32]
 
 
-class _Kind(NamedTuple):
+class _Form(NamedTuple):
     """How a kind of record is stored: its name, the field that has its number, its JSON, that read back, and its key,
     if it is found by one."""
 
@@ -73,12 +73,12 @@ class _Kind(NamedTuple):
     key: Callable[[Any], str | None] = lambda _: None
 
 
-_KINDS: Mapping[type, _Kind] = {
-    EditRecord: _Kind("edit", "edit_id", to_json, edit_of, _edit_key),
-    Event: _Kind("event", "event_id", to_json, partial(from_json, Event), lambda event: str(event.kind)),
-    Call: _Kind("call", "call_id", call_json, lambda text: Call.model_validate(call_fields(text))),
-    Request: _Kind("request", "number", to_json, partial(from_json, Request)),
-    DeclaredVersion: _Kind("declared", "version", to_json, partial(from_json, DeclaredVersion), _fingerprint),
+_FORMS: Mapping[type, _Form] = {
+    EditRecord: _Form("edit", "edit_id", to_json, edit_of, _edit_key),
+    Event: _Form("event", "event_id", to_json, partial(from_json, Event), lambda event: str(event.kind)),
+    Call: _Form("call", "call_id", call_json, lambda text: Call.model_validate(call_fields(text))),
+    Request: _Form("request", "number", to_json, partial(from_json, Request)),
+    DeclaredVersion: _Form("declared", "version", to_json, partial(from_json, DeclaredVersion), _fingerprint),
 }
 
 _LONG_BYTES = 1_000
@@ -87,7 +87,7 @@ _LONG_BYTES = 1_000
 
 def _put(tx: Tx, row: int, kind: type, records: Sequence[Record], key: str | None = None) -> None:
     """Store records under their numbers, or replace those of these numbers; `key` is that of a call."""
-    name, field, write, _, key_of = _KINDS[kind]
+    name, field, write, _, key_of = _FORMS[kind]
     rows = []
     for record in records:
         number, own = getattr(record, field), key_of(record) if key is None else key
@@ -113,7 +113,7 @@ def _read(
 ) -> list[Any]:
     """Records of a kind under their numbers, by default all, oldest or newest first. Raises DamagedError if one is
     damaged."""
-    name, field, _, read, _ = _KINDS[kind]
+    name, field, _, read, _ = _FORMS[kind]
     rows = tx.rows(
         f"SELECT number, record, checksum FROM log WHERE session = ? AND kind = ? AND {condition}"
         f" ORDER BY number {'DESC' if newest else ''} LIMIT ?",
@@ -128,13 +128,13 @@ def _read(
 def check(tx: Tx, row: int) -> None:
     """Read all of a session's log. Raises DamagedError if something in it is damaged."""
     read_edits(tx, row)
-    for kind in _KINDS:
+    for kind in _FORMS:
         _read(tx, row, kind)
 
 
 def _append(tx: Tx, row: int, record: Logged, key: str | None = None) -> int:
     """Store a record under the next number of its kind, which is returned, with the current time if it has none."""
-    kind = _KINDS[type(record)]
+    kind = _FORMS[type(record)]
     text = "SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?"
     number = 1 + int(only(tx.rows(text, (row, kind.name))))
     _put(tx, row, type(record), [_stamped(record.model_copy(update={kind.number: number}))], key)

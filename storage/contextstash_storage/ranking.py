@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import log
 
-from contextstash_storage.documents import Kind
+from contextstash_storage.documents import TextKind
 
 CALL_WEIGHT = 10.0
 """How much a word in a call's arguments counts, where one in a text counts 1. Of 10, 15 and 30 the best recall, by
@@ -66,7 +66,7 @@ class Match:
     seq: int
     block: int
     piece: int
-    kind: Kind
+    kind: TextKind
     pair: int | None
     score: float
     words: int = 0
@@ -90,12 +90,12 @@ class PairedOutput:
 def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput], said_weight: float = 1.0) -> list[Match]:
     """The hits, best first; of equals the newest. `outputs` are those of all pairs among the matches; what was said
     counts `said_weight` times."""
-    said = _smoothed(_best([match for match in matches if match.kind is Kind.TEXT]), said_weight)
+    said = _smoothed(_best([match for match in matches if match.kind is TextKind.TEXT]), said_weight)
     calls: dict[int | None, Match] = {}
     for match in matches:
-        if match.kind is Kind.CALL and (match.pair not in calls or match.score > calls[match.pair].score):
+        if match.kind is TextKind.CALL and (match.pair not in calls or match.score > calls[match.pair].score):
             calls[match.pair] = match
-    found = _grouped(_best([match for match in matches if match.kind is Kind.OUTPUT]), calls, outputs)
+    found = _grouped(_best([match for match in matches if match.kind is TextKind.OUTPUT]), calls, outputs)
     with_output = {output.pair for output in outputs}
     alone = [
         replace(match, score=PAIR_WEIGHT * match.score, call=pair)
@@ -144,7 +144,7 @@ def _grouped(
         score = (match.score if match else 0.0) + (_of_call(call, output.characters) if call else 0.0)
         piece = match.piece if match else 0
         place = (output.message, output.session, output.seq, output.block)
-        hit = Match(*place, piece, Kind.OUTPUT, output.pair, score, call=None if call is None else output.pair)
+        hit = Match(*place, piece, TextKind.OUTPUT, output.pair, score, call=None if call is None else output.pair)
         # Calls that name nothing, such as polls of a running command, are not equal because of that.
         called = output.argument or output.pair
         groups[output.session, output.tool, called].append((hit, output.characters))
@@ -184,7 +184,7 @@ def best_hits(
     shown: list[tuple[frozenset[str], set[str]]] = []
     hits: list[tuple[Match, str]] = []
     for hit, score, behind, text in zip(found, scores, best_behind, texts, strict=False):
-        if hit.kind is Kind.OUTPUT and not _adds(text, terms, shown):
+        if hit.kind is TextKind.OUTPUT and not _adds(text, terms, shown):
             continue
         hits.append((replace(hit, score=score), text))
         if len(hits) == considered or sum(each.score >= behind for each, _ in hits) >= limit:

@@ -1,6 +1,7 @@
--- The tables of both databases; in PostgreSQL the types have its names. Each row has a number, so that new rows come
--- last and stay where they are: in a table ordered by key rows move from page to page, and SQLite leaves copies of them
--- in the unused part of pages, which no deletion overwrites. Times are microseconds since 1970.
+-- The tables of both databases but that of the index's words (match.py); in PostgreSQL the types have its names. Each
+-- row has a number, so that new rows come last and stay where they are: in a table ordered by key rows move from page to
+-- page, and SQLite leaves copies of them in the unused part of pages, which no deletion overwrites. Times are
+-- microseconds since 1970.
 CREATE TABLE sessions (
     session INTEGER PRIMARY KEY,
     owner TEXT NOT NULL,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from contextstash_storage.documents import Document, Kind, call_of_pair, pieces, read_documents
+from contextstash_storage.documents import Document, TextKind, call_of_pair, pieces, read_documents
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.ranking import (
     CALL_CHARACTERS,
@@ -50,7 +50,7 @@ STOP_WORDS = frozenset(
 words."""
 
 Scope = Literal["all", "outputs", "messages"]
-_KINDS = {"all": (), "outputs": (Kind.CALL, Kind.OUTPUT), "messages": (Kind.TEXT, Kind.CALL)}
+_KINDS = {"all": (), "outputs": (TextKind.CALL, TextKind.OUTPUT), "messages": (TextKind.TEXT, TextKind.CALL)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class SearchFilter:
             raise BadInputError(f"There is no scope '{self.scope}'. Known: {', '.join(get_args(Scope))}.")
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[TextKind, ...]:
         """The kinds of documents that the scope has; empty for all."""
         return _KINDS[self.scope]
 
@@ -192,7 +192,7 @@ def _read(
     """Those of these entries that are searched, in the same order."""
     rows = tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),))
     found = {
-        entry: Match(message, session, seq, block, piece, Kind(kind), pair, scores[entry], words)
+        entry: Match(message, session, seq, block, piece, TextKind(kind), pair, scores[entry], words)
         for entry, message, session, seq, block, piece, kind, pair, words, created, owner in rows
         if place.holds(session, owner, kind) and where.admits(created)
     }
@@ -203,23 +203,23 @@ def _ranked(tx: Tx, matches: Sequence[Match], where: SearchFilter, wanted: Seque
     if where.scope == "messages":
         return ranked(matches, ())
     found = ranked(matches, _outputs(tx, matches, where), text_weight(wanted))
-    return [hit for hit in found if hit.kind is not Kind.CALL] if where.scope == "outputs" else found
+    return [hit for hit in found if hit.kind is not TextKind.CALL] if where.scope == "outputs" else found
 
 
 _OUTPUTS = (
     "SELECT DISTINCT pair, message, messages.session, messages.seq, outputs.block, tool, argument, characters,"
     " messages.created_at FROM entries JOIN messages USING (message) JOIN outputs"
     " ON outputs.session = messages.session AND outputs.seq = messages.seq AND outputs.block = entries.block"
-    f" WHERE kind = {Kind.OUTPUT.value} AND pair IN "
+    f" WHERE kind = {TextKind.OUTPUT.value} AND pair IN "
 )
 
 
 def _outputs(tx: Tx, matches: Sequence[Match], where: SearchFilter) -> list[PairedOutput]:
     """The outputs of all pairs among the matches."""
-    pairs = sorted({match.pair for match in matches if match.pair})
+    rows = tx.rows(_OUTPUTS + tx.numbers, (listed(sorted({match.pair for match in matches if match.pair})),))
     return [
-        PairedOutput(*place, text_of(tool), text_of(argument), characters)
-        for *place, tool, argument, characters, created in tx.rows(_OUTPUTS + tx.numbers, (listed(pairs),))
+        PairedOutput(pair, message, session, seq, block, text_of(tool), text_of(argument), characters)
+        for pair, message, session, seq, block, tool, argument, characters, created in rows
         if where.admits(created)
     ]
 
@@ -264,7 +264,7 @@ def _hit(tx: Tx, hit: Match, text: str) -> SearchHit:
 
 def _heading(tx: Tx, hit: Match, tool: str, argument: str) -> str:
     """The call that an output is of, whole if it matches."""
-    if hit.kind is not Kind.OUTPUT:
+    if hit.kind is not TextKind.OUTPUT:
         return ""
     document = None
     if hit.call is not None:

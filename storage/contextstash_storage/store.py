@@ -101,7 +101,8 @@ class SessionStore:
     transaction is listed here with that function, which describes its arguments.
 
     Every method but `append_messages` happens whole or not at all for whoever reads, also if it is cancelled or its
-    process is killed. Methods that take a `session_id` raise SessionNotFoundError if the owner has no such session.
+    process is killed; deletions and copies go on unseen. Methods that take a `session_id` raise SessionNotFoundError if
+    the owner has no such session.
     """
 
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from contextstash_storage.documents import (
     PIECE_CHARACTERS,
     Document,
-    Kind,
+    TextKind,
     documents,
     indexed,
     pieces,
@@ -29,10 +29,10 @@ def test_each_text_is_a_document_and_a_call_is_read_as_its_values() -> None:
     types: list[BlockType] = ["text", "image", "tool_call", "tool_result", "tool_result"]
     blocks = [Block(type=each, tool="Bash") for each in types]
     assert documents([(0, "Hello"), (2, ARGUMENTS), (3, "one"), (4, "")], blocks) == [
-        Document(0, Kind.TEXT, "Hello"),
-        Document(2, Kind.CALL, "Bash\ncd src\nmake all\n20"),
-        Document(3, Kind.OUTPUT, "one"),
-        Document(4, Kind.OUTPUT, ""),
+        Document(0, TextKind.TEXT, "Hello"),
+        Document(2, TextKind.CALL, "Bash\ncd src\nmake all\n20"),
+        Document(3, TextKind.OUTPUT, "one"),
+        Document(4, TextKind.OUTPUT, ""),
     ]
 
 
@@ -48,7 +48,7 @@ def test_texts_are_read_as_they_were_stored(body: dict[str, Any], others: list[s
 @given(st.lists(st.sampled_from(["word ", "\n", "x" * 5_000, "y" * 40_000]), max_size=40))
 def test_pieces_are_short_and_make_up_the_text(parts: list[str]) -> None:
     text = "".join(parts)
-    cut = pieces(Document(0, Kind.TEXT, text))
+    cut = pieces(Document(0, TextKind.TEXT, text))
     assert "".join(piece.text for piece in cut) == text
     assert all(len(piece.text) <= PIECE_CHARACTERS for piece in cut)
     assert [piece.piece for piece in cut] == list(range(len(cut)))
