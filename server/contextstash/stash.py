@@ -255,8 +255,7 @@ class Stash(Access):
         return await self.store.find_handles(prefix, 100)
 
     async def _recorded(self, appended: Appended, *, reduce: bool = True) -> RecordResult:
-        written_at = appended.messages[-1].created_at if appended.messages else None
-        estimate, done = await self.reducer.after_recording(appended.session, written_at, reduce=reduce)
+        estimate, done = await self.reducer.after_recording(appended.session, reduce=reduce)
         return RecordResult(
             session_id=appended.session.session_id,
             recorded=len(appended.messages),

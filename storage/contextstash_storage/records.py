@@ -348,7 +348,6 @@ class Counters(Record):
     replying: int = 0
     unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)
-    level: Level = "ok"
     appended: int = 0
     declared: Declared = Declared()
     requests: int = 0
@@ -415,7 +414,7 @@ class SearchHit(Record):
     created_at: datetime
 
 
-EventKind = Literal["level", "prune", "compaction", "restore", "recovery", "handoff"]
+EventKind = Literal["prune", "compaction", "restore", "recovery", "handoff"]
 
 
 class Event(Record):

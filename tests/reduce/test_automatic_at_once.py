@@ -12,7 +12,6 @@ import pytest
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.reduce.automatic import STARTED, AutoReducer
-from contextstash_storage.errors import StoreBusyError
 from tests.support.gated_store import before, gate_before
 from tests.support.model_provider import Answer, model_provider
 from tests.support.sized_sessions import reply, user
@@ -97,20 +96,6 @@ async def test_a_bug_of_ours_is_logged_with_its_line_but_without_its_message(
     assert "broke off: KeyError at session/" in record.getMessage()
     assert " in _carry_out <- session/" in record.getMessage()
     assert "secret" not in caplog.text
-
-
-async def test_a_database_that_is_busy_after_the_messages_are_stored_does_not_fail_the_recording(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def busy() -> None:
-        raise StoreBusyError("locked by another process")
-
-    async with stash_at(tmp_path / "b.db", window=16_000, estimator="chars") as stash:
-        before(stash, "change_counters", busy)
-        answer = await stash.record_messages(LONG, session_id=SESSION)
-        again = await stash.read_messages(SESSION)
-    assert answer.recorded == len(again.messages) == len(LONG)
-    assert "was not logged: locked by another process" in caplog.text
 
 
 def test_what_is_remembered_of_sessions_is_bounded() -> None:

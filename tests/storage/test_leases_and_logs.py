@@ -71,7 +71,7 @@ async def test_a_session_that_is_not_there_has_no_lease_to_take_and_giving_it_ba
 
 async def test_the_newest_events_of_some_kinds_come_newest_first(store: SessionStore) -> None:
     await new_session(store)
-    kinds: tuple[EventKind, ...] = ("prune", "level", "compaction", "level", "prune")
+    kinds: tuple[EventKind, ...] = ("prune", "handoff", "compaction", "handoff", "prune")
     for number, kind in enumerate(kinds):
         event = Event(kind=kind, tokens_before=number, tokens_after=0, reason="r", seq=number, parts={"user": 3})
         await store.append_event(SESSION, event)

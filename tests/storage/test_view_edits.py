@@ -85,7 +85,7 @@ async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: 
 
 async def test_events_are_read_a_page_at_a_time(store: SessionStore) -> None:
     for tokens in range(5):
-        event = Event(kind="level", tokens_before=tokens, tokens_after=tokens, reason="grew")
+        event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason="grew")
         await store.append_event(SESSION, event)
     first = await store.read_events(SESSION, limit=2)
     rest = await store.read_events(SESSION, after=first[-1].event_id)

@@ -99,7 +99,7 @@ MAX_CALLS = 100_000
 
 @stash_command("status")
 @SESSION
-@click.option("--events", is_flag=True, help="What happened to its context: levels, prunes, compactions, recoveries.")
+@click.option("--events", is_flag=True, help="What happened to its context: prunes, compactions, recoveries.")
 @click.option("--calls", is_flag=True, help="Its model calls: tokens and cost of each.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
 async def status(stash: Stash, session: str | None, events: bool, calls: bool, limit: int) -> Any:
@@ -130,7 +130,7 @@ def _print_title(found: ContextStatus) -> None:
 
 
 async def _events(stash: Stash, session_id: str, limit: int) -> Any:
-    """The newest events of a session's context: levels crossed, prunes, compactions, recoveries."""
+    """The newest events of a session's context: prunes, compactions, recoveries."""
     found = await stash.read_events(session_id, limit=EVENTS_PAGE)
     while found and (more := await stash.read_events(session_id, after=found[-1].event_id, limit=EVENTS_PAGE)):
         found += more

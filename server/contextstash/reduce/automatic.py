@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from datetime import datetime
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.base.plain_logs import error_trace
@@ -22,7 +21,6 @@ from contextstash.session.estimate import estimate_session, own_tokens
 from contextstash.session.thinking_blocks import binds
 from contextstash.view.compaction_plan import mark_step
 from contextstash.view.ladder import PruneOptions
-from contextstash.view.session_snapshot import event_without_edits
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import Due, WindowBudget, due, results_due, since_summary, worth_trying
 from contextstash_storage.errors import ContextstashError
@@ -53,17 +51,11 @@ class AutoReducer:
         self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
         self._fruitless: BoundedCache[str, tuple[int, int]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
 
-    async def after_recording(
-        self, session: Session, written_at: datetime | None = None, *, reduce: bool = True
-    ) -> tuple[Estimate, list[str]]:
-        """Reduce the session if that is due. Returns its state afterwards, and what was done since the last recording.
-        A failure here never fails the recording.
-
-        `written_at` is the time of the newest recorded message: that of a change of its level, also if it is recorded
-        months later. Without `reduce` only the level is logged.
-        """
+    async def after_recording(self, session: Session, *, reduce: bool = True) -> tuple[Estimate, list[str]]:
+        """Reduce the session if that is due, and if `reduce`. Returns its state afterwards, and what was done since the
+        last recording. A failure here never fails the recording."""
         session_id = session.session_id
-        estimate = await self._estimate_and_log_level(session, written_at)
+        estimate = await estimate_session(self._access, session)
         done = self._unreported.pop(session_id, [])
         if not reduce or not await self._may_reduce(session) or not self._claim(session_id):
             return estimate, done
@@ -71,7 +63,7 @@ class AutoReducer:
             reduced = await self._reduce_if_due(session)
             if reduced is not None:
                 done += reduced
-                estimate = await self._estimate_and_log_level(await self._access.read_session(session_id))
+                estimate = await estimate_session(self._access, await self._access.read_session(session_id))
         finally:
             if session_id not in self._tasks:
                 self._release(session_id)
@@ -108,24 +100,6 @@ class AutoReducer:
     def _release(self, session_id: str) -> None:
         self._tasks.pop(session_id, None)
         self._claims.pop(session_id).set()
-
-    async def _estimate_and_log_level(self, session: Session, written_at: datetime | None = None) -> Estimate:
-        """The session's state; a change of its level is logged as an event."""
-        estimate = await estimate_session(self._access, session)
-        if (before := session.counters.level) != estimate.level:
-            reason = f"Level {before} → {estimate.level}: {estimate.percent} % of {estimate.usable:,}."
-            event = event_without_edits(session, "level", estimate.tokens, reason)
-            event = event.model_copy(update={"created_at": written_at})
-            try:
-                await self._access.store.change_counters(
-                    session.session_id,
-                    lambda counters: counters.model_copy(update={"level": estimate.level}),
-                    event=event,
-                )
-            except ContextstashError as error:  # the messages are stored: the caller would send them again
-                logger.warning("the level of %s was not logged: %s", session.session_id, error)
-        logger.info("[context] %s/%s tokens (%s%%)", estimate.tokens, estimate.usable, estimate.percent)
-        return estimate
 
     async def _reduce_if_due(self, session: Session) -> list[str] | None:
         """Reduce a claimed session and return what was done; None if nothing is due. If the summarizer is slow, a task
