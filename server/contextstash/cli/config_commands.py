@@ -46,19 +46,19 @@ def config() -> None:
 @JSON
 def show(agent: str | None, preset: str | None, given: tuple[str, ...], as_json: bool) -> None:
     """Show each effective value, the layer that set it, and whether data may leave this machine."""
-    from contextstash.configuration.consent import key_line, network_use
+    from contextstash.configuration.consent import network_use
 
     remarks: list[str] = []
     configuration = settings_from(preset, given, remarks.append)
     layers = [_without_unused_key(layer, remarks) for layer in configuration.layers(agent)]
-    key, network = key_line(configuration, os.environ, agent), network_use(configuration, os.environ, agent)
+    network = network_use(configuration, os.environ, agent)
     values = _effective(layers)
     if as_json:
-        echo_json({"settings": values, "api_key": key, "network": network.sentence, "ignored": remarks})
+        echo_json({"settings": values, "network": network.sentence, "ignored": remarks})
         return
     rows = [(each["name"], _text(each["value"]), each["layer"]) for each in values]
     print_table(["setting", "value", "set by"], rows)
-    for line in (key, " ".join(filter(None, (network.sentence, network.detail))), *remarks):
+    for line in (" ".join(filter(None, (network.sentence, network.detail))), *remarks):
         click.echo(line)
 
 

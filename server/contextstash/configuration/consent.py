@@ -60,10 +60,3 @@ def without_credentials(value: Any) -> Any:
     scheme, _, rest = value.partition("://")
     place, slash, path = rest.partition("/")
     return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
-
-
-def key_line(found: Configuration, environment: Mapping[str, str], agent: str | None = None) -> str:
-    """The source of the key, never the key."""
-    name = key_variable(environment)
-    use = "" if found.may_call_model(agent) or not name else ", not used"
-    return f"API key for summaries: {f'set by {name}{use}' if name else 'not set'}."

@@ -163,7 +163,7 @@ class AutoReducer:
         access = self._access
         session = await access.read_session(session_id)
         settings = access.settings(session)
-        if wanted.prune and not binds(settings, session.model):
+        if wanted.prune and not binds(session.model):
             oldest = results_due(session.counters, settings)
             add_prune(done, await (prune_oldest(access, session_id) if oldest else prune(access, session_id)))
             if settings.prune_keep_last_hard is not None and await self._must_compact(session_id):

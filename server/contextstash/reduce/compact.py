@@ -111,7 +111,7 @@ class _Compaction:
         access, first = self.access, self.first
         session = await access.read_session(first.session_id)
         snapshot = first if session == first.session else await access.snapshot_of(session, WITH_BODIES)
-        is_bound = binds(snapshot.settings, snapshot.session.model)
+        is_bound = binds(snapshot.session.model)
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
         plan, keep = await asyncio.to_thread(plan_of, snapshot, self.asked or is_bound)
         if not plan.covered:

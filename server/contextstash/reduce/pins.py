@@ -74,7 +74,7 @@ async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
     snapshot = await access.snapshot(session_id)
     rules = rules_edit(snapshot)
     at_end = rules is not None and snapshot.entries[-1].last_seq == rules.after_seq
-    if rules is None or not (at_end or not binds(snapshot.settings, snapshot.session.model)):
+    if rules is None or not (at_end or not binds(snapshot.session.model)):
         return None
     return Planned(snapshot, [rules], lambda *_: None)
 

@@ -17,7 +17,6 @@ from contextstash.results import ThinkingChange
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry, is_user_block, thinking_tokens
 from contextstash.window.reasoning_binding import CLAUDE, reasoning_binding
-from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import level_of
 from contextstash_storage.records import Cover, DigestEdit, Message, Replacement, StripEdit, SummaryEdit
 
@@ -95,13 +94,9 @@ def _open_loop_start(messages: Sequence[Message]) -> int:
     return written[-1] + 1 if written else 0
 
 
-def binds(settings: ContextSettings, model: str | None) -> bool:
+def binds(model: str | None) -> bool:
     """Whether what was sent must stay as it was until a compaction, for the sake of later reasoning."""
-    return settings.thinking != "keep" and reasoning_binding(model) is not None
-
-
-def _binds(snapshot: SessionSnapshot) -> bool:
-    return binds(snapshot.settings, snapshot.session.model)
+    return reasoning_binding(model) is not None
 
 
 def plan_stripping(snapshot: SessionSnapshot, first_seq: int, *, needed: bool = False) -> Stripping:
@@ -109,7 +104,7 @@ def plan_stripping(snapshot: SessionSnapshot, first_seq: int, *, needed: bool = 
     while the window is almost full, does not wait for the end of a tool loop."""
     messages = [entry.message for entry in snapshot.entries if entry.message and not entry.stripped]
     needed = needed or level_of(snapshot.view_tokens, snapshot.budget) in ("critical", "overflow")
-    return stripping_of(messages, first_seq, bound=_binds(snapshot), needed=needed)
+    return stripping_of(messages, first_seq, bound=binds(snapshot.session.model), needed=needed)
 
 
 def strips_of(snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[StripEdit]:
@@ -123,7 +118,7 @@ def strips_after_restore(
 ) -> list[StripEdit]:
     """The strips for the thinking that a restore itself invalidates: thinking written after the edits that it undoes.
     `entries` is the view after the restore."""
-    if not _binds(snapshot) or not undone:
+    if not binds(snapshot.session.model) or not undone:
         return []
     # The user's words stand before all messages, and are undone only with a summary.
     first = min(_written_at(edit) for edit in undone if not is_user_block(edit))
@@ -135,7 +130,7 @@ def strips_after_restore(
 def strip_left_out(snapshot: SessionSnapshot, entries: Sequence[Entry], last_seq: int) -> list[StripEdit]:
     """The edit that strips the thinking behind messages that are left out of requests, up to `last_seq`; empty if they
     may keep it."""
-    return strip_after(snapshot, entries, last_seq + 1) if _binds(snapshot) else []
+    return strip_after(snapshot, entries, last_seq + 1) if binds(snapshot.session.model) else []
 
 
 def strip_after(snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int) -> list[StripEdit]:
@@ -151,7 +146,7 @@ def _strip_from(snapshot: SessionSnapshot, first_seq: int, handles: Sequence[str
 
 def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """The fields that a request needs so that the API drops thinking invalidated by edits; None if it needs none."""
-    if not _binds(snapshot) or reasoning_binding(snapshot.session.model) is not CLAUDE:
+    if reasoning_binding(snapshot.session.model) is not CLAUDE:
         return None
     changed = next((entry.first_seq for entry in entries if entry.message is None or entry.replaced), None)
     if changed is None or not any(entry.thinks for entry in entries if entry.first_seq > changed):

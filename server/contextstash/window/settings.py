@@ -43,7 +43,6 @@ USERS_ALONE = frozenset({DESTINATION, "secrets", "encryption_key", "keep_days"})
 
 Estimator = Literal["tokenizer", "tiktoken", "chars", "chars_plus_one", "chars_rounded_up", "bytes"]
 Cut = Literal["head", "head_tail", "middle", "smart"]
-Thinking = Literal["auto", "keep"]
 ToolDigest = Literal["placeholder", "heuristic", "llm", "off"]
 Secrets = Literal["mask", "drop", "off"]
 
@@ -140,10 +139,6 @@ class UserSettings(BaseModel):
     """Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output that shows the
     file stays; or rules (rule: never push), which stand with every summary. What a summary replaces follows it word for
     word."""
-    thinking: Thinking = "auto"
-    """What happens to thinking that an edit invalidates: it is left out, and an edit that would invalidate that of an
-    open tool loop waits for the loop's end (`auto`); or it stays (`keep`), if the provider takes it nevertheless."""
-
     secrets: Secrets = "mask"
     """Keys, tokens and passwords in recorded text: `mask` hides them in the search index, summaries, hand-offs, pages
     and exports, and keeps the original; `drop` stores the messages without them; `off` hides nothing. A session cannot

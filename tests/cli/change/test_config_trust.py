@@ -65,7 +65,7 @@ def test_no_file_is_trusted_without_a_confirmation(untrusted: UntrustedProject) 
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("prune_att = 1", "Did you mean"), ('thinking = "strip"', "thinking"), ("x", "not valid TOML")],
+    [("prune_att = 1", "Did you mean"), ('secrets = "hide"', "secrets"), ("x", "not valid TOML")],
 )
 def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject, text: str, says: str) -> None:
     untrusted.write(text)
