@@ -125,18 +125,6 @@ def test_smart_shows_errors_that_differ_in_numbers_alone_once() -> None:
     assert shown.count("ERROR request") == 1
 
 
-def test_smart_shows_the_definitions_of_source_code_with_its_own_line_numbers() -> None:
-    code = "".join(
-        f"def step_{number}(value):\n    if not value:\n        raise ValueError('step failed')\n    return value\n\n"
-        for number in range(60)
-    )
-    listed = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(code.split("\n"), 101))
-    shown = limit(listed, OutputLimits(tokens=400), quarter).text
-    middle = shown[shown.index("[") : shown.index(" on:]")]
-    assert "\n151 def step_10(value):\n… 4 lines\n156 def step_11(value):\n" in middle
-    assert "ValueError" not in middle
-
-
 def test_smart_finds_an_error_far_inside_one_long_line() -> None:
     text = "a" * 500_000 + " Error: disk full " + "b" * 500_000
     assert "1: …" not in text

@@ -20,7 +20,7 @@ from contextstash.events.names import names_of
 from contextstash.events.shell import as_run, sweep_of
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import Count
-from contextstash.outputs.salient import DEFINITION
+from contextstash.outputs.digest import DEFINITION
 from contextstash.safety.sanitize import one_line
 from contextstash.safety.secret_masks import has_mask
 

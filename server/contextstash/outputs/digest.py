@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from contextstash.outputs.measures import line_count
 from contextstash.outputs.run_outcomes import error_lines, find_crash, find_test_run
-from contextstash.outputs.salient import DEFINITION
 from contextstash.outputs.shell_envelope import Printed, unwrap
 from contextstash.safety.sanitize import clip, one_line
 
@@ -136,6 +135,16 @@ _READING = re.compile(
     r"(?:^|[\s/|;&(])(?:read|view|open|cat(?! *>)|sed|head|tail|nl|bat|less|get_file|fetch_file)\w*",
     re.IGNORECASE,
 )
+DEFINITION = re.compile(
+    r"^(?: {0,8}\d{1,7}(?:→|\t|: ?))?[ \t]{0,8}"
+    r"(?:(?:export|default|pub(?:\(\w+\))?|public|private|protected|internal|static|final|abstract|async|unsafe|override|open"
+    r"|data|sealed|declare) ){0,5}"
+    r"(?:def|class|func|fn|function\*?|interface|struct|enum|trait|impl|type|module|namespace|record|object)"
+    r"[ \t]+(?:\(\w{0,30} ?\*?[\w.\[\]]{0,60}\) )?([A-Za-z_$](?:[\w$]|[.:]{1,2}(?=\w)){0,80})",
+    re.MULTILINE,
+)
+"""A line of source code that defines something, with or without a line number before it; its group is the name."""
+
 _NUMBERED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t|: ?| {2})", re.MULTILINE)
 
 

@@ -1,4 +1,4 @@
-"""Salient lines: what is worth showing of the middle of a long output: errors and counts; in code, definitions."""
+"""Salient lines: what is worth showing of the middle of a long output: errors and counts."""
 
 from __future__ import annotations
 
@@ -38,26 +38,7 @@ MAX_LENGTH = 200
 MAX_BEFORE = 80
 """Characters shown before the word, if the word is far from the start of its line."""
 
-MIN_DEFINITIONS = 3
-"""With this many definitions at its start an output is source code, where "error" is usually a name."""
-
-SOURCE_START = 8_000
-"""In how many characters at the start of an output these definitions are counted."""
-
-MAX_SOURCE_SCANNED = 1_000_000
-"""Characters of source code in which definitions are searched; it bounds the time."""
-
 GAP_MARK = "… {:,} lines"
-
-DEFINITION = re.compile(
-    r"^(?: {0,8}\d{1,7}(?:→|\t|: ?))?[ \t]{0,8}"
-    r"(?:(?:export|default|pub(?:\(\w+\))?|public|private|protected|internal|static|final|abstract|async|unsafe|override|open"
-    r"|data|sealed|declare) ){0,5}"
-    r"(?:def|class|func|fn|function\*?|interface|struct|enum|trait|impl|type|module|namespace|record|object)"
-    r"[ \t]+(?:\(\w{0,30} ?\*?[\w.\[\]]{0,60}\) )?([A-Za-z_$](?:[\w$]|[.:]{1,2}(?=\w)){0,80})",
-    re.MULTILINE,
-)
-"""A line of source code that defines something, with or without a line number before it; its group is the name."""
 
 _COUNTS = re.compile(
     r"\b\d[\d,]* (?:passed|failed|failing|errors?|warnings?|failures|tests?|problems?|vulnerabilities)\b"
@@ -89,9 +70,9 @@ _GUTTER = re.compile(r"\s{0,8}\d{1,7}(?:→|\t|: )")
 
 @dataclass(frozen=True, slots=True)
 class SalientLine:
-    """A line worth showing. `rank` is 0 for counts, 1 for errors and outer definitions, 2 for warnings and inner
-    definitions, 3 for mentions; `number` counts from 1; `start` and `end` are its place in the output; `shown` is its
-    text, after its number unless the tool wrote one; `times` is how many lines differ from it in numbers only."""
+    """A line worth showing. `rank` is 0 for counts, 1 for errors, 2 for warnings, 3 for mentions; `number` counts from
+    1; `start` and `end` are its place in the output; `shown` is its text, after its number unless the tool wrote one;
+    `times` is how many lines differ from it in numbers only."""
 
     rank: int
     number: int
@@ -107,8 +88,6 @@ class SalientLine:
 def salient_lines(text: str) -> list[SalientLine]:
     """The salient lines by rank: counts from the last to the first, all others from the first to the last. Of lines
     that differ in numbers only the first is returned, of counts the last."""
-    if len(DEFINITION.findall(text[:SOURCE_START])) >= MIN_DEFINITIONS:
-        return sorted(_definitions(text), key=lambda line: (line.rank, line.start))
     kinds: dict[tuple[int, str], SalientLine] = {}
     for line in _telling_lines(text):
         kind = (line.rank, _NUMBER.sub("#", line.shown))
@@ -118,22 +97,8 @@ def salient_lines(text: str) -> list[SalientLine]:
     return sorted(kinds.values(), key=lambda line: (line.rank, -line.start if line.rank == 0 else line.start))
 
 
-def _definitions(text: str) -> Iterator[SalientLine]:
-    """The lines that define something; those without indentation rank first."""
-    number, counted = 1, 0
-    for match in DEFINITION.finditer(text[:MAX_SOURCE_SCANNED]):
-        start = match.start()
-        number += text.count("\n", counted, start)
-        counted = start
-        end = text.find("\n", match.end(), match.end() + STRETCH)
-        end = end if end >= 0 else match.end() + STRETCH
-        gutter = _GUTTER.match(text, start)
-        is_inner = text[gutter.end() if gutter else start].isspace()
-        yield _line(text, 2 if is_inner else 1, number, start, end, start)
-
-
 def _telling_lines(text: str) -> Iterator[SalientLine]:
-    """The lines of an output that is no source code and that have a rank."""
+    """The lines that have a rank."""
     lower = folded(text)
     for number, start, end in _stretches(text):
         hits = [place for word in WORDS if (place := lower.find(word, start, end)) >= 0]
