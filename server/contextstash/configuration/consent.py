@@ -22,16 +22,11 @@ class NetworkUse:
     detail: str = ""
 
 
-def network_use(
-    found: Configuration,
-    environment: Mapping[str, str],
-    agent: str | None = None,
-    session: Mapping[str, Any] | None = None,
-) -> NetworkUse:
-    """Whether sessions of an agent may be sent; `session` are the settings of one session."""
-    from contextstash.window.settings import resolve_settings, session_layer
+def network_use(found: Configuration, environment: Mapping[str, str], agent: str | None = None) -> NetworkUse:
+    """Whether sessions of an agent may be sent."""
+    from contextstash.window.settings import resolve_settings
 
-    settings = resolve_settings(found.settings_layer(agent), session_layer(session or {}))
+    settings = resolve_settings(found.settings_layer(agent))
     consent, key = found.consent(agent), key_variable(environment)
     if consent is None:
         unused = f"{INHERITED_KEY} is set but not used: no setting of yours allows model calls."
