@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from typing import Any
 
-from contextstash.web.loopback import _listening
+import httpx2
+import pytest
+
+from contextstash.web.loopback import _listening, serving
 
 
 async def test_a_response_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
@@ -22,3 +26,15 @@ async def test_a_response_in_two_parts_does_not_wait_for_an_acknowledgement() ->
         writer.close()
         server.close()
     assert without_delay == [1]
+
+
+def test_a_server_beside_a_client_that_cannot_start_refuses_it_and_logs_no_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def app() -> Any:
+        raise RuntimeError("of a session")
+
+    with serving(app, {}) as port, pytest.raises(httpx2.TransportError):
+        httpx2.get(f"http://127.0.0.1:{port}/", timeout=30)
+    assert "the server has ended: RuntimeError" in caplog.text
+    assert "of a session" not in caplog.text

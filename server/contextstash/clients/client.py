@@ -288,12 +288,11 @@ class WindowSetting:
 class Client:
     """A client, by the `name` that the command line and recorded sessions use. What it lacks is None.
 
-    `programs` are the names of its program and package. `reader`
-    makes an instance of the reader of its transcripts. `used_window` returns the tokens of its model's window that it
-    uses, from the model's name and the tokens that were reported, None for all; a client that writes them into its
-    transcript needs none. `no_window` says why the size of its window cannot be set. `continued` is the command that
-    starts it with a first message, `has_plugin` whether our plugin, with the server and the hooks, is enabled there by
-    the client's own command.
+    `programs` are the names of its program and package. `reader` makes an instance of the reader of its transcripts.
+    `used_window` returns the tokens of its model's window that it uses, from the model's name and the tokens that were
+    reported, None for all; a client that writes them into its transcript needs none. `no_window` says why the size of
+    its window cannot be set. `continued` is the command that starts it with a first message, `has_plugin` whether our
+    plugin, with the server and the hooks, is enabled there by the client's own command.
     """
 
     name: str

@@ -92,6 +92,7 @@ def proxy_beside(served: ServedProxy, log: TextIO) -> Iterator[str]:
     from contextstash.web.loopback import serving
 
     configure_logs(log)
+    logging.captureWarnings(True)
     _quiet_libraries()
     with serving(partial(proxy_app, served), UVICORN) as port:
         yield f"http://127.0.0.1:{port}/{served.secret}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -16,6 +17,8 @@ import uvicorn
 from contextstash.base.serving_process import own_interpreter
 from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
+
+logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 5
 """Seconds that open requests may continue after a signal; then they are cut off."""
@@ -59,6 +62,7 @@ def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any]) -> I
     own_interpreter()
     servers, ended = list[_Server](), threading.Event()
     with _listening(LOOPBACK[0], 0) as listener:
+        port = listener.getsockname()[1]
 
         async def run() -> None:
             with closing(listener):
@@ -66,10 +70,16 @@ def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any]) -> I
                 servers[0].should_exit = ended.is_set()
                 await servers[0].serve(sockets=[listener])
 
-        thread = threading.Thread(target=lambda: asyncio.run(run()))
+        def work() -> None:
+            try:
+                asyncio.run(run())
+            except Exception as error:  # its trace would be written into the terminal of whoever runs the block
+                logger.error("the server has ended: %s", type(error).__name__)
+
+        thread = threading.Thread(target=work)
         thread.start()
         try:
-            yield listener.getsockname()[1]
+            yield port
         finally:
             ended.set()
             for server in servers:
