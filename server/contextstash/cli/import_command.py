@@ -21,16 +21,11 @@ if TYPE_CHECKING:
 
 EXPORT_PREFIX = b'{"contextstash_session":'
 
-DELETED = "{} deleted here in the last {} days; to bring one back, name its file: {}"
-NO_TRANSCRIPT = "{} without a transcript, such as {}"
-EXPORT = "{} with an exported session; to import one, name its file, such as {}"
-"""Why files in a folder are not imported, with their number and an example."""
+DELETED, NO_TRANSCRIPT, EXPORT = "deleted here", "without a transcript", "with an exported session"
+"""Why files in a folder are not imported."""
 
 INTERRUPTED = 130
 """The exit code of shells for a process that SIGINT ended: 128 + 2."""
-
-MAX_ROWS = 30
-"""Transcripts that the table lists: a screen of them. --json lists all."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     results = [*(each for each in imported if not each.skipped), *failed]
     skipped = [each for each in imported if each.skipped]
     if not results and all(each.skipped != DELETED for each in skipped):
-        raise BadInputError(_nothing_found(paths, skipped))
+        raise BadInputError(f"No transcript in a recognized format in {' '.join(map(str, paths))}.")
     if as_json:
         echo_json([{name: value for name, value in asdict(each).items() if value is not None} for each in results])
     else:
@@ -163,42 +158,21 @@ async def _import_session(stash: Stash, path: Path, session: str | None) -> Impo
 
 
 def _print(results: Sequence[Imported]) -> None:
-    new = [result for result in results if result.error is None and result.recorded]
+    new = [result for result in results if result.recorded]
     if new:
-        rows = [(result.session_id, result.recorded, Path(result.file).name) for result in new[:MAX_ROWS]]
+        rows = [(result.session_id, result.recorded, Path(result.file).name) for result in new]
         print_table(["session", "new", "file"], rows)
-    if len(new) > MAX_ROWS:
-        click.echo(f"and {counted(len(new) - MAX_ROWS, 'more transcript')}; --json lists all")
     for result in results:
         if result.error:
             echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)
-    if done := [result for result in results if result.error is None]:
-        click.echo(_total(done))
-
-
-def _total(done: Sequence[Imported]) -> str:
-    """The line of totals."""
-    new = {each.session_id for each in done if each.recorded}
-    old = {each.session_id for each in done} - new
-    unchanged = f"Nothing new in {counted(len(old), 'session')}."
-    if not new:
-        return unchanged
-    recorded = f"Recorded {counted(sum(each.recorded for each in done), 'message')} in {counted(len(new), 'session')}."
-    return f"{recorded} {unchanged}" if old else recorded
-
-
-def _nothing_found(paths: Sequence[Path], skipped: Sequence[Imported]) -> str:
-    exports = [each.file for each in skipped if each.skipped == EXPORT]
-    named = f" An exported session is imported if you name its file: {exports[0]}" if exports else ""
-    return f"No transcript in a recognized format in {' '.join(map(str, paths))}.{named}"
+    recorded = counted(sum(result.recorded for result in new), "message")
+    read = {result.session_id for result in results if result.error is None}
+    others = len(read - {result.session_id for result in new})
+    click.echo(f"Recorded {recorded} in {counted(len(read) - others, 'session')}; nothing new in {others:,} others.")
 
 
 def _print_skipped(skipped: Sequence[Imported]) -> None:
     """One line for each reason, with an example."""
-    from contextstash_storage.notes import KEPT_DAYS
-
     for reason in (DELETED, NO_TRANSCRIPT, EXPORT):
         if files := [each.file for each in skipped if each.skipped == reason]:
-            number = counted(len(files), "session" if reason == DELETED else "file")
-            given = (number, KEPT_DAYS, files[0]) if reason == DELETED else (number, files[0])
-            echo(f"Skipped {reason.format(*given)}", err=True)
+            echo(f"Skipped {counted(len(files), 'file')} {reason}; to import one, name it: {files[0]}", err=True)

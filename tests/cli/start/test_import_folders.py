@@ -63,7 +63,9 @@ def test_files_that_are_not_transcripts_are_skipped_in_folders_but_refused_by_na
     settings = contextstash.folder / "home" / "plain" / "settings.json"
     done = contextstash.run("import", contextstash.folder / "home")
     assert done.returncode == 0
-    assert done.stderr.splitlines() == [f"Skipped 3 files without a transcript, such as {done.stderr.split()[-1]}"]
+    assert done.stderr.splitlines() == [
+        f"Skipped 3 files without a transcript; to import one, name it: {done.stderr.split()[-1]}"
+    ]
     named = contextstash.run("import", contextstash.folder / "home", settings)
     assert named.returncode == 1
     assert f"Not imported: {settings}" in named.stderr
@@ -77,9 +79,7 @@ def test_an_export_is_not_imported_from_a_folder(contextstash: CommandLine) -> N
     export = folder / "before.jsonl"
     assert contextstash.run("export", "5b1f", "-o", export).returncode == 0
     done = contextstash.run("import", folder)
-    assert done.stderr.splitlines() == [
-        f"Skipped 1 file with an exported session; to import one, name its file, such as {export}"
-    ]
+    assert done.stderr.splitlines() == [f"Skipped 1 file with an exported session; to import one, name it: {export}"]
     assert len(contextstash.json("sessions")["sessions"]) == 1
     named = contextstash.json("import", export, "--session", "copy")
     assert [report["session_id"] for report in named] == ["copy"]
@@ -109,7 +109,7 @@ def test_a_folder_does_not_bring_back_what_was_deleted_and_a_named_file_does(con
     assert contextstash.run("delete", first["session_id"], "--yes").returncode == 0
     again = contextstash.run("import", folder)
     assert again.returncode == 0, again.stderr
-    assert "deleted here in the last 30 days; to bring one back, name its file:" in again.stderr
+    assert "Skipped 1 file deleted here; to import one, name it:" in again.stderr
     assert contextstash.json("sessions")["sessions"] == []
     [back] = contextstash.json("import", path)
     assert back["recorded"] == 8
