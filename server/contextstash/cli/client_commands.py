@@ -6,7 +6,7 @@ import difflib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,20 +31,6 @@ HAS_PLUGIN = (
 )
 
 
-ALIASES = {"claude": "claude-code"}
-"""The names of programs whose clients have another one."""
-
-
-class ClientName(click.Choice[str]):
-    """The name of a client, or of its program."""
-
-    def __init__(self, names: Sequence[str] = CLIENT_NAMES) -> None:
-        super().__init__(names)
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(ALIASES.get(value, value), param, ctx)
-
-
 def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a command that changes a client's files."""
     for option in (
@@ -58,7 +44,7 @@ def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command()
-@click.argument("client", metavar="[CLIENT]", type=ClientName(), required=False)
+@click.argument("client", metavar="[CLIENT]", type=click.Choice(CLIENT_NAMES), required=False)
 @click.option(
     "--db",
     type=DatabaseType(),
@@ -136,7 +122,7 @@ def _install(
 
 
 @click.command()
-@click.argument("client", metavar="CLIENT", type=ClientName())
+@click.argument("client", metavar="CLIENT", type=click.Choice(CLIENT_NAMES))
 @confirmation
 def uninstall(client: str, scope: Scope, **confirmed: bool) -> None:
     """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.

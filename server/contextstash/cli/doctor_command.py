@@ -55,7 +55,7 @@ Findings = Iterator[Finding]
 @DATABASE
 @JSON
 def doctor(db: Location | None, as_json: bool) -> int:
-    """Check the database, the tokenizer, the clients' configurations and a round trip over stdio.
+    """Check the database, the clients' configurations and a round trip over stdio.
 
     Exit code 1 if something is wrong.
     """
@@ -144,14 +144,6 @@ def _encryption(encrypted: bool) -> Findings:
     elif source is not None:
         says = f"the database can be read without a key, though encryption_key is set ({shown(source)})"
         yield Finding("encryption", "wrong", says, "End all clients, then: contextstash encrypt")
-
-
-def _vocabulary(_: Location | None) -> Findings:
-    from contextstash.tokenizer import count_with
-
-    for name in ("o200k_base", "cl100k_base"):
-        count_with(name)("contextstash counts tokens")
-        yield Finding(f"vocabulary {name}", "ok", "loaded")
 
 
 def _settings(_: Location | None) -> Findings:
@@ -249,14 +241,13 @@ def _installed(what: str, entry: object, install: str) -> Finding:
 
 
 def _round_trip(_: Location | None) -> Findings:
-    """Whether a server starts and answers as it should."""
+    """Whether a server starts, loads its vocabulary and answers as it should."""
     from contextstash.clients.installation import own_command
     from contextstash.mcp.stdio import round_trip
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        # Without a vocabulary, which has a check of its own: loading it takes longer than the rest of the call
-        command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db"), "--set", "estimator=chars"]
+        command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db")]
         tools, tokens = asyncio.run(round_trip(command, ROUND_TRIP_SECONDS))
     took = f"{time.perf_counter() - started:.1f} s"
     yield Finding(ROUND_TRIP, "ok", f"{tools} tools, one call ({tokens} tokens), {took}")
@@ -267,7 +258,6 @@ ROUND_TRIP = "round trip over stdio"
 CHECKS: Mapping[str, Callable[[Location | None], Findings]] = {
     "program": _program,
     "database": _database,
-    "vocabulary": _vocabulary,
     "settings": _settings,
     "clients": _clients,
     ROUND_TRIP: _round_trip,

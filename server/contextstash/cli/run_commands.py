@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from contextstash.cli.client_commands import ClientName
 from contextstash.cli.console import for_reader
 from contextstash.cli.options import (
     DATABASE,
@@ -219,7 +218,7 @@ class Start:
 
 
 @click.command("continue")
-@click.argument("client", type=ClientName(CONTINUED))
+@click.argument("client", type=click.Choice(CONTINUED))
 @SESSION
 @click.option(
     "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."

@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script"),
 ]
 
-OPTIONS = {"claude": [], "gemini": ["--prompt-interactive"], "codex": ["-c", "mcp_optional_startup_grace_ms=0"]}
+OPTIONS = {"claude-code": [], "gemini": ["--prompt-interactive"], "codex": ["-c", "mcp_optional_startup_grace_ms=0"]}
 
 CLIENT = """
 import json, os, sys
@@ -46,7 +46,7 @@ def recorded(contextstash: CommandLine) -> Path:
     return path
 
 
-@pytest.mark.parametrize("client", ["claude", "codex", "gemini"])
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
 def test_the_client_gets_the_hand_off_in_the_sessions_folder(
     contextstash: CommandLine, environment: dict[str, str], client: str
 ) -> None:
@@ -60,8 +60,7 @@ def test_the_client_gets_the_hand_off_in_the_sessions_folder(
     assert 'session_id "5b1f6c1e-0000-4000-8000-000000000001"' in message
     assert "out_" in message
     assert noted["arguments"][:-1] == OPTIONS[client]
-    name = "claude-code" if client == "claude" else client
-    assert f"{name} cannot search the old session yet." in done.stderr
+    assert f"{client} cannot search the old session yet." in done.stderr
 
 
 def test_what_the_client_wrote_since_is_handed_off_too(contextstash: CommandLine, environment: dict[str, str]) -> None:

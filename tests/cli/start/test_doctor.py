@@ -26,7 +26,6 @@ def test_a_new_machine_has_no_problems_and_the_next_steps_are_named(contextstash
     code, found = findings(contextstash)
     assert code == 0
     assert found["round trip over stdio"]["state"] == "ok"
-    assert found["vocabulary o200k_base"]["state"] == "ok"
     assert found["clients"]["advice"] == "contextstash install CLIENT"
     assert "No problems found." in contextstash.run("doctor").stdout
 

@@ -340,8 +340,8 @@ def test_claude_code_is_found_by_its_folder_and_named_by_its_program(contextstas
     (contextstash.folder / ".claude").mkdir()
     done = contextstash.run("install", "--dry-run", environment={"PATH": "/nowhere"})
     assert "claude-code:" in done.stdout.splitlines()
-    assert "Installed. Restart claude-code" in run(contextstash, "install", "claude", "--yes")
-    assert "already installed in claude-code" in run(contextstash, "install", "claude", "--yes")
+    assert "Installed. Restart claude-code" in run(contextstash, "install", "claude-code", "--yes")
+    assert "already installed in claude-code" in run(contextstash, "install", "claude-code", "--yes")
 
 
 def test_an_installation_has_the_hooks_and_says_so(contextstash: CommandLine) -> None:
