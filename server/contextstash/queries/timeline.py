@@ -46,7 +46,7 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
 async def _by_run(access: Access, session: Session, width: int) -> dict[int, Parts]:
     """The tokens that the model saw of the history, by part, in each run of `width` messages."""
     runs: dict[int, Parts] = {}
-    async for message in access.shown_messages(session.session_id, 0, session.counters.messages - 1):
+    async for message in access.shown_messages(session, 0, session.counters.messages - 1):
         parts = runs.setdefault(message.seq // width, {})
         for block in message.blocks:
             part = part_named(message.role, message.kind, block.type).value

@@ -83,7 +83,7 @@ async def user_turns(turns: SessionTurns, first: int, last: int) -> tuple[Turn, 
     if last - first < MAX_READ:
         return await turns.between(first, last)
     wanted, calls, said = set[int](), dict[str, int](), set[int]()
-    async for message in turns.access.shown_messages(turns.snapshot.session_id, first, last):
+    async for message in turns.access.shown_messages(turns.snapshot.session, first, last):
         if turns.is_left(message.seq):
             continue
         if message.role == "assistant":

@@ -272,11 +272,11 @@ class Access:
         known = await opened.known(session)
         return await opened.messages(known, overlay.visible_ranges(session.counters.messages), bodies=bodies)
 
-    async def shown_messages(self, session_id: str, first: int, last: int) -> AsyncIterator[Message]:
+    async def shown_messages(self, session: Session, first: int, last: int) -> AsyncIterator[Message]:
         """The messages `first..last` that the model was shown, without bodies; READ_AT_ONCE are in memory at a time."""
         for start in range(first, last + 1, READ_AT_ONCE):
             end = min(last, start + READ_AT_ONCE - 1)
-            for message in await self.store.read_messages(session_id, first=start, last=end, bodies=False):
+            for message in await self.store.read_messages(session.session_id, first=start, last=end, bodies=False):
                 if message.agent_visible:
                     yield message
 
