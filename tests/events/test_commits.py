@@ -68,11 +68,6 @@ def test_an_amended_commit_takes_the_place_of_the_one_before() -> None:
     assert done_in(script) == ["(4) committed: Read the fines only once"]
 
 
-def test_a_failed_or_refused_commit_is_not_told() -> None:
-    failed = "Exit code 128\nfatal: index.lock: File exists."
-    assert done_in(bash(Script().user("Commit."), "git commit -m 'Read once'", failed)) == []
-
-
 def test_a_pull_request_is_told_with_its_address_and_title() -> None:
     script = bash(Script().user("Commit, open a PR."), "git commit -qm 'Read the fines once'", "")
     url = "https://github.com/city/fines/pull/7"
@@ -94,7 +89,10 @@ def test_what_is_done_is_known_over_summaries() -> None:
     assert done_in(later, previous=first) == ["(2) committed: Read the fines once", "(5) committed: Close the file"]
 
 
-def test_a_commit_that_the_user_refused_is_not_told_even_if_the_format_has_no_flag_for_it() -> None:
-    refused = "The user doesn't want to proceed with this tool use. The tool use was rejected."
-    assert done_in(bash(Script().user("Commit."), "git commit -m 'Read once'", refused)) == []
-    assert done_in(bash(Script().user("Commit."), "git commit -qm 'Read once'", refused)) == []
+FAILED = "Exit code 128\nfatal: index.lock: File exists."
+REFUSED = "The user doesn't want to proceed with this tool use. The tool use was rejected."
+
+
+@pytest.mark.parametrize(("flags", "printed"), [("-m", FAILED), ("-m", REFUSED), ("-qm", REFUSED)])
+def test_a_commit_that_failed_or_was_refused_is_not_told_even_without_a_flag_for_it(flags: str, printed: str) -> None:
+    assert done_in(bash(Script().user("Commit."), f"git commit {flags} 'Read once'", printed)) == []

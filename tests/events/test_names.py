@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from contextstash.events.names import names_of
 from contextstash.events.turns import Turn
 from tests.support.summaries import Section, extract_summary, read_summary
@@ -70,7 +72,20 @@ def test_the_keys_of_arguments_and_words_with_slashes_are_no_names() -> None:
     assert not {"old_string", "new_string", "file_path", "read/write"} & set(
         " ".join(name_lines(script.turns, [], 200)).replace(",", "").split()
     )
-    assert list(names_of("see read/write, ./run and app/main.py")) == ["app/main.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("see read/write, ./run and app/main.py", ["app/main.py"]),
+        ("cat $(go env X)/github.com/go-git/common.go; ls src/**/django/db.py; git diff origin/main...HEAD", []),
+        (r"{\"text\": \"\tchargeFine(loanDays)\n\\treturn_loan\"}", ["chargeFine", "loanDays", "return_loan"]),
+        ("diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n",
+         ["app/fines.py", "charge_fine"]),
+    ],
+)  # fmt: skip
+def test_a_text_has_these_names(text: str, names: list[str]) -> None:
+    assert list(names_of(text)) == names
 
 
 def test_the_system_prompt_lends_no_names() -> None:
@@ -93,11 +108,6 @@ def test_names_of_turns_that_an_earlier_summary_tells_stay_while_there_is_room()
     assert "place_hold" in text
 
 
-def test_the_end_of_a_pattern_and_a_range_of_git_are_no_paths() -> None:
-    text = "cat $(go env GOMODCACHE)/github.com/go-git/common.go; ls src/**/django/db.py; git diff origin/main...HEAD"
-    assert not any("/" in name for name in names_of(text))
-
-
 def test_the_names_take_at_most_their_share_of_the_summary() -> None:
     script = Script().user("Count the loans.")
     for number in range(40):
@@ -109,14 +119,6 @@ def test_the_names_take_at_most_their_share_of_the_summary() -> None:
     assert quarter(text) <= 800
     assert quarter("\n".join(names)) <= 500
     assert Section.TASK in read_summary(text)
-
-
-def test_escapes_and_the_sides_of_a_diff_are_no_part_of_names() -> None:
-    assert names_of(r"{\"text\": \"\tchargeFine(loanDays)\\n\\treturn_loan\"}") == dict.fromkeys(
-        ["chargeFine", "loanDays", "return_loan"]
-    )
-    diff = "diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n"
-    assert list(names_of(diff)) == ["app/fines.py", "charge_fine"]
 
 
 def test_a_list_of_names_is_cut_between_names() -> None:

@@ -39,20 +39,20 @@ def test_the_first_request_stands_at_the_head_as_it_was_written() -> None:
     assert plain(TASK) in plain(text)
 
 
-def test_a_yes_says_what_was_agreed() -> None:
-    script = Script().user("Look at the port.").assistant("It is 8080. Should I change it to 9090?").user("yes")
-    assert "- (2) yes\n  [the assistant had said: It is 8080. Should I change it to 9090?]" in block_of(script.turns)
-
-
-def test_a_yes_to_a_proposal_without_a_question_says_what_was_proposed() -> None:
-    script = Script().user("Why is it slow?").assistant("If you want, I can add an index on orders.").user("do this")
-    assert "[the assistant had said: If you want, I can add an index on orders.]" in block_of(script.turns)
-
-
-def test_a_chosen_option_is_written_out() -> None:
-    offer = "Where should it go?\n\nA. In the root\nB. Nested below strategy\n\nWhich do you prefer?"
-    script = Script().user("Add a setting.").assistant(offer).user("B, and use the British spelling")
-    assert "B is: B. Nested below strategy" in block_of(script.turns)
+@pytest.mark.parametrize(
+    ("said", "reply", "told"),
+    [
+        ("It is 8080. Should I change it to 9090?", "yes", "It is 8080. Should I change it to 9090?"),
+        ("If you want, I can add an index on orders.", "do this", "If you want, I can add an index on orders."),
+        ("Where?\n\nA. In the root\nB. Nested below it\n\nWhich do you prefer?", "B, and use the British spelling",
+         "B. Nested below it Which do you prefer? B is: B. Nested below it"),
+        ("When?\n\n| Option | Means |\n|---|---|\n| **A. Now (best)** | Once. |\n| **B. Later** | By hand. |\n\nWhich?",
+         "A.", "When? Which? A is: A. Now (best): Once."),
+    ],
+)  # fmt: skip
+def test_a_reply_says_what_was_agreed(said: str, reply: str, told: str) -> None:
+    block = block_of(Script().user("Look at the port.").assistant(said).user(reply).turns)
+    assert f"- (2) {reply}\n  [the assistant had said: {told}]" in block
 
 
 def test_a_command_of_the_client_is_listed_by_name_and_its_text_is_no_request() -> None:
@@ -301,12 +301,6 @@ def test_rules_of_files_have_the_room_that_the_first_request_leaves() -> None:
     script = Script().user(AGENTS.replace("- Never push to main.", rules)).user("Fix `load`.").assistant("Done.")
     assert "part 59" in block_of(script.turns, first=900, tokens=100)
     assert "part 30" not in block_of(script.turns, first=200, tokens=900)
-
-
-def test_of_a_choice_from_a_table_the_line_is_told_without_its_marks() -> None:
-    table = "| Option | Means |\n|--------|-------|\n| **A. At commit (best)** | Once. |\n| **B. Later** | By hand. |"
-    script = Script().user("Add it.").assistant(f"When is it written?\n\n{table}\n\nWhich one do you want?").user("A.")
-    assert "A is: A. At commit (best): Once.]" in block_of(script.turns)
 
 
 @pytest.mark.parametrize("kind", ["message", "host"])

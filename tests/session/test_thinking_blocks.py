@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from contextstash.session.thinking_blocks import DROP_REQUEST, stripping_of
+from contextstash.session.thinking_blocks import DROP_REQUEST
 from contextstash.view.compaction_plan import CompactPlan, plan_without_thinking
 from contextstash.view.view import Entry
 from contextstash_storage.records import Block, Message
@@ -13,32 +11,6 @@ from tests.support.handmade_views import message, text
 
 def thought(seq: int, tokens: int = 30) -> Message:
     return message(seq, "assistant", Block(type="thinking", tokens=tokens), text(10))
-
-
-def asked(seq: int) -> Message:
-    return message(seq, "user", text(9))
-
-
-CALLING = message(4, "assistant", Block(type="thinking", tokens=5), Block(type="tool_call", call_id="c"))
-ANSWERED = [asked(0), thought(1), asked(2), thought(3), asked(4)]
-IN_A_LOOP = [*ANSWERED[:4], CALLING]
-
-
-@pytest.mark.parametrize(
-    ("messages", "needed", "chosen"),
-    [(ANSWERED, False, "strip"), (IN_A_LOOP, False, "wait"), (IN_A_LOOP, True, "strip")],
-)
-def test_what_happens_to_invalidated_thinking(messages: list[Message], needed: bool, chosen: str) -> None:
-    effect = stripping_of(messages, 0, bound=True, needed=needed)
-    assert effect.choice == chosen
-    assert effect.reason
-
-
-def test_an_edit_waits_for_an_open_tool_loop_only_if_it_invalidates_the_loop_s_thinking() -> None:
-    calling = message(5, "assistant", Block(type="tool_call", call_id="c"))
-    answer = message(6, "user", Block(type="tool_result", call_id="c"))
-    effect = stripping_of([*ANSWERED, calling, answer], 0, bound=True, needed=False)
-    assert effect.choice == "strip"
 
 
 def test_the_request_that_makes_the_provider_drop_thinking_is_complete() -> None:
