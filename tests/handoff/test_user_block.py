@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.events.turns import Turn
-from contextstash.handoff.user_block import Block, pinned_rules, read_block, user_block
+from contextstash.handoff.user_block import Block, pinned_rules, read_block, user_block, words_of
 from tests.support.summaries import extract_summary
 from tests.support.turns import Script, laws, quarter
 
@@ -209,6 +210,21 @@ def test_a_pasted_line_cannot_pass_for_an_entry_or_a_mark(text: str) -> None:
     assert read.words.answered == {0: 1}
 
 
+def test_a_request_that_says_what_changes_withdraws_the_one_that_it_changes() -> None:
+    script = Script().user("Store sessions in redis.").assistant("Done.").user("Write the release notes.")
+    script.assistant("Written.").user("Store sessions in sqlite instead.").assistant("Done.").user("Go on.")
+    assert "Withdrawn or changed by the user: (0) by (4)." in block_of(script.turns)
+
+
+def test_thousands_of_requests_that_change_something_take_no_minutes() -> None:
+    script = Script()
+    for number in range(3_000):
+        script.user(f"Please move part{number} of src/app.py to part{number * 7} instead.").assistant("Done.")
+    started = time.perf_counter()
+    words_of(script.turns)
+    assert time.perf_counter() - started < 10  # seconds; a third of one on a laptop, 150 if each is compared with each
+
+
 def test_the_request_under_way_is_shortened_after_those_that_are_answered() -> None:
     script = Script().user("Review the port.")
     for number in range(12):
@@ -218,6 +234,16 @@ def test_the_request_under_way_is_shortened_after_those_that_are_answered() -> N
     text = block_of(script.turns)
     assert plain(newest).strip() in plain(text)
     assert "Finding 0.0" in text
+
+
+def test_a_withdrawn_request_gets_only_the_room_that_is_left() -> None:
+    old = "\n\n".join(f"Store part {part} of the sessions in redis, under its own key." for part in range(40))
+    new = "\n\n".join(f"Keep row {row} of the orders in its own table." for row in range(40))
+    script = Script().user("Look at it.").assistant("Done.").user(old).assistant("Done.")
+    script.user(f"Ignore the last message.\n\n{new}")
+    taken_back, valid = block_of(script.turns, tokens=560).split("- (2) ")[1].split("- (4) ")
+    assert quarter(taken_back) <= 90
+    assert "[left out" not in valid
 
 
 def test_what_replaces_a_withdrawn_first_request_gets_the_room_of_the_first() -> None:
@@ -335,3 +361,10 @@ def test_a_skill_that_the_agent_loads_is_told_once_and_by_the_summary_alone() ->
     second = extract_summary(later.turns, previous=first, max_tokens=1_000, count=quarter, words_kept=True)
     assert "In progress: the request in message 0" in second
     assert "improving" not in second
+
+
+def test_a_text_pasted_below_a_request_withdraws_nothing() -> None:
+    text = "resume the other session instead, close here and run"
+    script = Script().user(f"Print to {text} the command.").assistant("Ok.")
+    script.user(f"This looks a bit strange: Operation stopped.\n\nTo {text} x")
+    assert "Withdrawn" not in block_of(script.turns)

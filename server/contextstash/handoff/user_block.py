@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from contextstash.events.calls import calls_of
 from contextstash.events.kinds import Asked
 from contextstash.events.pasted_text import shortened
 from contextstash.events.replies import APPROVED, answered, decisions_of
 from contextstash.events.requests import SKILL, client_rules, is_interruption, requests_of, user_rules
-from contextstash.events.revisions import takes_back_last
+from contextstash.events.revisions import revisable_words, revises, revising_words, takes_back_last
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import write_item
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
@@ -226,14 +227,24 @@ def _limits(
     main = next((entry for entry in words.entries if _stands(words, entry) and not entry.source), None)
     main = main if first else None
     files = [entry for entry in words.entries if entry.source] if main else []
-    others = {entry: costs[entry] for entry in words.entries if entry is not main and entry not in files}
-    level = _level([*others.values()], tokens)
-    limits = dict.fromkeys(others, max(MIN_ENTRY_TOKENS, level))
-    if words.open in others and others[words.open] > level:
-        # Half of the room for the request under way, if it needs that: the others are answered.
-        own = min(max(level, tokens // 2), others.pop(words.open))
-        limits = dict.fromkeys(others, max(MIN_ENTRY_TOKENS, _level([*others.values()], tokens - own)))
-        limits[words.open] = max(MIN_ENTRY_TOKENS, own)
+    others = [entry for entry in words.entries if entry is not main and entry not in files]
+    standing = [costs[entry] for entry in others if _stands(words, entry)]
+    gone = [costs[entry] for entry in others if not _stands(words, entry)]
+    room = tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)
+    level = _level(standing, room)
+    # Half of the room for the request under way, if it needs that: the others are answered.
+    under_way = words.open if words.open in others else None
+    own = max(level, room // 2)
+    if under_way and costs[under_way] > level:
+        standing.remove(costs[under_way])
+        room -= min(own, costs[under_way])
+        tokens -= min(own, costs[under_way])
+        level = _level(standing, room)
+    level = max(MIN_ENTRY_TOKENS, level)
+    rest = max(MIN_ENTRY_TOKENS, _level(gone, tokens - sum(min(level, cost) for cost in standing)))
+    limits = {entry: level if _stands(words, entry) else rest for entry in others}
+    if under_way:
+        limits[under_way] = max(level, own)
     if main:
         limits[main] = first_tokens
         # Rules of files have the room that the first request leaves.
@@ -372,19 +383,34 @@ def _is_plan(entry: Said) -> bool:
     return entry.text.startswith(APPROVED)
 
 
+MAX_COMPARED = 100
+"""Earlier requests, the newest, that one may revise: it bounds the work if there are thousands."""
+
+
 def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
     """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
-    if it says so, and an approved plan those before it."""
+    if it says so, or those that it revises; an approved plan those before it."""
     old = [entry for entry in before.entries if not entry.source]
     known = [*old, *(entry for entry in entries if not entry.source)]
+
+    @cache
+    def words(place: int) -> frozenset[str]:
+        entry = known[place]
+        return revisable_words("" if entry.command or entry.asked else entry.text)
+
     withdrawn: dict[int, int] = {}
     for place in range(len(old), len(known)):
-        entry, gone = known[place], list[Said]()
+        entry, near = known[place], range(max(0, place - MAX_COMPARED), place)
         if _is_plan(entry):
-            gone = [each for each in known[:place] if _is_plan(each)]
-        elif not entry.command and takes_back_last(entry.text):
-            gone = known[:place][-1:]
-        for each in gone:
-            if each.seq not in before.withdrawn:
-                withdrawn.setdefault(each.seq, entry.seq)
+            gone = [at for at in range(place) if _is_plan(known[at])]
+        elif entry.command:
+            gone = []
+        elif takes_back_last(entry.text):
+            gone = [*near[-1:]]
+        else:
+            said = revising_words(entry.text)
+            gone = [at for at in near if said and any(revises(sentence, words(at)) for sentence in said)]
+        for at in gone:
+            if known[at].seq not in before.withdrawn:
+                withdrawn.setdefault(known[at].seq, entry.seq)
     return withdrawn
