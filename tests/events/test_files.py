@@ -187,6 +187,13 @@ def test_every_file_that_sed_edits_is_named_and_nothing_of_its_script() -> None:
     ]
 
 
+def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/dates.py", "old_string": "a", "new_string": "b"}, "updated")
+    for name in ("one.py", "two.py", "three.py"):
+        script.call("bash", {"command": f"cat > {name} <<'EOF'\nprint()\nEOF\npython {name}"}, "")
+    assert lines_in(script) == ["`/srv/dates.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]
+
+
 def test_the_files_that_git_lists_as_changed_are_changed_whatever_changed_them() -> None:
     printed = " M src/a.py\nM  src/b.py\n?? notes.md\n"
     script = Script().call("Bash", {"command": "cd /srv && git apply fix.patch && git status --short"}, printed)

@@ -116,6 +116,16 @@ def test_the_last_run_that_passed_is_told_beside_a_later_one_that_passed_first_a
     assert sections[Section.FAILED][0].startswith("(5) ran `go test ./sync`: 1 failed")
 
 
+def test_what_the_agent_says_directly_after_a_run_is_told_until_its_turn_ends() -> None:
+    script = run(Script().user("Test it."), "go test ./...", GO_FAILED, failed=True)
+    script.assistant("Let me look at the failing test. The failure of TestPrune is unrelated to my change.")
+    run(script, "cat sync_test.go", "package sync").assistant("The test is missing a lock, I read.")
+    run(script, "go test ./sync", GO_PASSED).assistant("All pass.").call("Bash", {"command": "ls"}, "a.go")
+    told = [line for line in sections_of(script)[Section.STATE] if line.startswith("The assistant said of a run")]
+    assert told == ["The assistant said of a run (3): The failure of TestPrune is unrelated to my change."]
+    assert fold(script.assistant("The sync tests pass.").user("And the docs?").turns).verdicts == []
+
+
 def test_a_task_is_updated_by_its_number_and_leaves_when_it_is_done() -> None:
     script = Script().user("Go.").call("TaskCreate", {"subject": "Port it"}, "Task #7 created successfully: Port it")
     script.call("TaskCreate", {"subject": "Test it"}, "Task #8 created successfully: Test it")

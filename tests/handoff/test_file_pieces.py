@@ -136,8 +136,8 @@ def test_the_functions_that_the_newest_messages_speak_of_are_shown_before_others
     assert [line for line in shown.split("\n") if line.startswith("def ")] == ["def b_total(x):", "def f_total(x):"]
 
 
-def test_pieces_of_a_file_that_are_next_to_each_other_are_shown_as_one() -> None:
-    script = edit(edit(read_whole(), "return x + 99", "return 0"), "return x + 100", "return 0")
+def test_pieces_of_a_file_that_are_near_are_shown_as_one() -> None:
+    script = edit(edit(read_whole(), "return x + 99", "return 0"), "return x + 101", "return 0")
     text = pieces_of_files(known_files(script.turns), 40, quarter)
     assert "def c_total(x):\n    return 0\n\ndef d_total" in text
     assert text.count("```") == 2

@@ -135,9 +135,10 @@ class State:
     `open` those requests on which the agent has not ended its turn, `interrupted` those of them on which the user
     stopped the work, `stopped` whether that is all of them and nothing followed, `decision` the newest decision if no
     request follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by
-    their programs, `passed` the test runs that passed when last
-    run, by their commands. `commit` is the newest one that a call of the session made. `calls` are the newest calls.
-    `quoted` counts the quoted wordings and the numbers that the agent wrote.
+    their programs, `passed` the test runs that passed when last run, by their commands. `tested` is whether the newest
+    call ran a program, `verdicts` what the agent said right behind one in this turn. `commit` is the newest one that a
+    call of the session made. `calls` are the newest calls. `quoted` counts the quoted wordings and the numbers that the
+    agent wrote.
     """
 
     seq: int = -1
@@ -157,6 +158,8 @@ class State:
     plan: Plan = field(default_factory=Plan)
     failed: dict[str, Run] = field(default_factory=dict)
     passed: dict[str, Run] = field(default_factory=dict)
+    tested: bool = False
+    verdicts: list[Told] = field(default_factory=list)
     commit: Run | None = None
     calls: list[Told] = field(default_factory=list)
     names: NamesInUse = field(default_factory=NamesInUse)
@@ -264,7 +267,7 @@ class _Fold:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
         state = self.state
         if state.ended or state.silent:
-            state.open, state.silent = [], False
+            state.open, state.silent, state.verdicts = [], False, []
         if state.ended and state.said is not None and all(each.seq != state.said.seq for each in state.done):
             state.done.append(Told(state.said.seq, closing(state.said.text)))
 
@@ -278,6 +281,7 @@ class _Fold:
             if state.asked and (state.said is None or state.said.seq < state.asked[-1].seq) and concedes(text):
                 self._questioned(state.asked[-1].seq)
             self._said_before = state.said
+            self._judged(turn.seq, text)
             state.said, state.ended = Told(turn.seq, text), turn.ends_work
             state.skill = None if turn.ends_work else state.skill
         elif by_agent:
@@ -296,12 +300,20 @@ class _Fold:
                 found |= names_of(without_host_text(text) if turn.role == "user" else text)
         state.names.add(turn.seq, found, by_agent=by_agent)
 
+    def _judged(self, seq: int, text: str) -> None:
+        """What the agent says directly after a run."""
+        verdict = next(filter(_VERDICT.match, own_sentences(text)), "") if self.state.tested else ""
+        if verdict:  # with more than three, fewer calls have room
+            verdict = clip(defused(one_line(verdict, MAX_TEXT)), MAX_CLOSING)
+            self.state.verdicts = [*self.state.verdicts, Told(seq, verdict)][-3:]
+        self.state.tested = False
+
     def _called(self, call: Call, uses: list[FileUse]) -> None:
         state = self.state
         state.ended = state.silent = state.stopped = False
         if not is_plan_call(call) and not is_dialog(call.tool):
             self._told.append((call, uses))
-        self._ran(call)
+        self._ran(call, any(use.verb == "run" for use in uses))
         for use in uses:
             self._used(use, call.seq)
         for decision in decisions_of(call):
@@ -321,12 +333,14 @@ class _Fold:
         if call.output is not None:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False, files=files)
 
-    def _ran(self, call: Call) -> None:
-        """Whether a program that tests, checks or builds failed or passed."""
+    def _ran(self, call: Call, file: bool) -> None:
+        """Whether a program that tests, checks or builds failed or passed; `file` is whether a file was run."""
         state, command = self.state, call.command
+        state.tested = False
         if command is None or call.output is None or call.refused or call.output.running:
             return
         runner = runner_of(command) or ("" if not call.tests else " ".join(bare_command(command).split()[:2]))
+        state.tested = bool(runner) or file
         whole = bool(runner) and _is_whole(command, runner)
         known = state.failed.get(runner)
         if runner and call.failed:
@@ -417,6 +431,14 @@ _OF_USER = re.compile(
     re.IGNORECASE,
 )
 """What the agent says of the user's decisions. Those stand in the user's own words, and nothing else is one."""
+
+
+_VERDICT = re.compile(  # of a sentence that says more of a run than that it passed, and not what comes next
+    r"(?!\W*(?:(?:now|next|then|first)\b,? ?)?(?:let(?: me|['’]s)|i(?:['’]ll| will| need)|now)\b)(?=.{25}).*(?:[✓✅❌]"
+    r"|\b(?:pass(?:e[sd]|ing)?|fail(?:s|ed|ing|ures?)?|work(?:s|ed)?|green|expected|unrelated|pre-?existing|fixe[sd]"
+    r"|broken?|because|confirm\w*|errors?|issues?|problem|causes?|correct\w*|success\w*|clean|wrong|missing)\b)",
+    re.IGNORECASE,
+)
 
 
 def closing(text: str) -> str:

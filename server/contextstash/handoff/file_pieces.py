@@ -64,6 +64,9 @@ thousands of times."""
 REPEATED_SHARE = 0.3
 """A piece of whose lines no more than this share are new is left out: another part of the file shows them."""
 
+MAX_BETWEEN = 4
+"""Lines between two pieces that are shown as well: they take less room than a new head, and read as one text."""
+
 GAP = "[…]"
 """Between two pieces of a file."""
 
@@ -443,7 +446,8 @@ def _joined(pieces: Iterable[_Piece]) -> list[tuple[Run, int, int]]:
     for piece in pieces:
         last = parts[-1] if parts else None
         between = piece.run.lines[last[2] : piece.start] if last and last[0] is piece.run else []
-        if last and last[0] is piece.run and not any(map(str.strip, between)):
+        near = len(between) <= MAX_BETWEEN and not any(map(has_mask, between))
+        if last and last[0] is piece.run and (near or not any(map(str.strip, between))):
             parts[-1] = (last[0], last[1], piece.stop)
         else:
             parts.append((piece.run, piece.start, piece.stop))

@@ -49,6 +49,9 @@ tokens a hundred changed files are named."""
 PER_LINE = 6
 """Paths in a line that lists them. A line is the unit that is left out if the summary is too long."""
 
+MIN_SCRIPTS = 3
+"""Files that were created and run, such as the agent's own scripts, are listed in one line if there are so many."""
+
 MAX_FRESH = 20
 """Calls after which a plan may be out of date: agents that keep one update it more often."""
 
@@ -236,14 +239,18 @@ class _Writer:
         out: without it, the list would read as complete."""
         files = [(self._short(path), path, file) for path, file in reversed(self._state.files.items())]
         changed = [each for each in files if each[2].changed and not each[2].deleted]
-        told = changed[:LATELY_CHANGED]
+        scripts = [each for each in changed if {"created", "run"} <= set(each[2].verbs)]
+        scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
+        own = [each for each in changed if each not in scripts]
+        told = own[:LATELY_CHANGED]
         listed = [
-            *_listed("Also changed", [short for short, *_ in changed[LATELY_CHANGED:]]),
+            *_listed("Also changed", [short for short, *_ in own[LATELY_CHANGED:]]),
+            *_listed("Created and run", [short for short, *_ in scripts]),
             *_listed("Deleted", [short for short, _, file in files if file.deleted]),
         ]
         read = [each for each in files if not each[2].changed and "read" in each[2].verbs]
         newest_read = read[:MAX_READ]
-        head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and (changed or read) else []
+        head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and (own or read) else []
         by_file, hidden = self._state.names.by_file(self._state.seq), self._beside_names | self.listed
         names = {
             path: [name for name in by_file.get(path_key(path), ()) if name not in hidden]
@@ -351,7 +358,10 @@ class _Writer:
             short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
         shown = newest(calls, room - sum(map(self._item, head)), self._count)
-        return [*head, *known, *shown]
+        before = [each for each in reversed(state.verdicts) if state.said and each.seq != state.said.seq]
+        verdicts = [f"The assistant said of a run ({each.seq}): {each.text}" for each in before]
+        told = first_of(verdicts, room - sum(map(self._item, [*head, *shown])), self._count)
+        return [*head, *known, *told, *shown]
 
     def names(self, room: int) -> list[str]:
         """The names most in use, without those that stand beside the list, and literals: those that the agent wrote
