@@ -107,6 +107,7 @@ SCRIPT = "cat > fix.py <<'EOF'\npath = 'src/a.py'\ntext = open(path).read()\nwit
 def test_a_file_that_a_script_changes_is_changed_when_the_script_runs() -> None:
     assert lines_of(SCRIPT) == ["`fix.py`: created"]
     assert "`src/a.py`: edited" in lines_of(SCRIPT, "python fix.py")
+    assert "`/w/src/a.py`: edited" in lines_of(SCRIPT, "cd /w && python fix.py")
     assert "`src/a.py`: edited" in lines_of("python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF")
     assert "`src/a.py`: edited" in lines_of("python -c \"open('src/a.py', 'w').write('x')\"")
 

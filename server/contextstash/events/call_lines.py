@@ -38,8 +38,9 @@ def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
     if call.refused:
         return f"{made}: refused by the user"
     changes = [use for use in uses if use.verb not in ("read", "run")]
-    if changes and not call.failed and (call.command is None or not call.output.text.strip()):
-        return f"{made}: {_changed(changes, made) or 'done'}"
+    silent = call.command is None or not call.output.text.strip()
+    if changes and not call.failed and silent and (told := _changed(changes, made)):
+        return f"{made}: {told}"
     code = call.output.exit_code
     state = f"exit {code}: " if code else still_running(call.output)
     return f"{made}: {state}{digest_output(call.tool, call.argument, call.output.text, call.is_error)}"

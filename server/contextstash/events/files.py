@@ -74,11 +74,13 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
         used |= dict.fromkeys(use.path for use in uses)
         found = list(uses)
         if targets and (written := [use.path for use in uses if use.verb == "created"]):
-            scripts |= dict.fromkeys(written, targets)
+            scripts |= {path.rpartition("/")[2]: targets for path in written}
         elif not call.failed and not call.refused:
             found += targets
         if not call.failed and not call.refused:
-            found += [target for use in uses if use.verb == "run" for target in scripts.get(use.path, ())]
+            # By its name: it may be written in one folder and run from another, in which it finds its files.
+            run = [use.path.rpartition("/")[2] for use in uses if use.verb == "run"]
+            found += [_within(call.folder, target) for name in run for target in scripts.get(name, ())]
             listed = [*staged_files(command), *_told_changed(command, call)]
             found += [_within(call.folder, FileUse(path, "changed", staged=True)) for path in listed]
         yield found

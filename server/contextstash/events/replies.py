@@ -61,9 +61,12 @@ def answered(request: Asked) -> str:
     said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(request.said)]
     question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
     chosen = _chosen_option(request)
-    if question is None and not is_reply(request):
+    if question is not None:
+        about = _ending_with(said[: question + 1], 3 if len(said[question].split()) < MIN_QUESTION_WORDS else 1)
+    elif is_reply(request) or _REPLY.match(request.text):
+        about = _ending_with(said, len(said))  # a proposal, of as many sentences as fit
+    else:
         return chosen
-    about = _ending_with(said, len(said) - 1 if question is None else question)
     return one_line(" ".join(part for part in (about, chosen) if part), 2 * MAX_ASKED_LENGTH)
 
 
@@ -111,16 +114,13 @@ _CELL = re.compile(r"\s*\|\s*")
 """Between two cells of a table in Markdown."""
 
 
-def _ending_with(said: Sequence[str], last: int) -> str:
-    """The sentence at `last`, with those before it if it is short, as far as they fit."""
-    if not 0 <= last < len(said):
-        return ""
-    shown = said[last] if len(said[last]) <= MAX_ASKED_LENGTH else ""
-    alone = len(shown.split()) >= MIN_QUESTION_WORDS
-    for sentence in reversed(said[max(0, last - 2) : last]) if shown and not alone else ():
+def _ending_with(said: Sequence[str], most: int) -> str:
+    """The last sentences, at most so many, as far as they fit."""
+    shown = ""
+    for sentence in reversed(said[-most:]):
         if len(shown) + len(sentence) >= MAX_ASKED_LENGTH:
             break
-        shown = f"{sentence} {shown}"
+        shown = f"{sentence} {shown}".strip()
     return shown
 
 
