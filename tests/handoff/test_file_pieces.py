@@ -247,6 +247,17 @@ def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:
     assert "    return total" in lines
 
 
+def test_what_an_edit_came_between_does_not_stand_beside_it_as_it_was() -> None:
+    shown = numbered(["sessions = list_sessions()", "for state in sessions:", "    commit = commit_of(state)"], 12)
+    script = Script().call("Read", {"file_path": "/srv/a.py", "offset": 12, "limit": 3}, shown)
+    loop = "unread = 1\nsessions = list_sessions()\nfor state in sessions:"
+    edit(script, loop, f"{loop}\n    if state.base != head:\n        continue")
+    assert [run.lines for run in edited(script).runs] == [
+        ["    commit = commit_of(state)"],
+        [*loop.split("\n"), "    if state.base != head:", "        continue"],
+    ]
+
+
 def patch(script: Script, *hunks: str) -> Script:
     text = "\n".join(("*** Begin Patch", "*** Update File: /srv/a.py", *hunks, "*** End Patch"))
     return script.call("apply_patch", text, "Success.")
@@ -313,5 +324,10 @@ def test_the_files_that_a_script_changes_in_a_loop_have_to_be_read_again() -> No
     script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": loop}, "created")
     text = pieces_of_files(known_files(run(script, "cd /srv && python fix.py").turns), 1_000, quarter)
     assert "by `cd /srv && python fix.py` in 5" in text
+    package = run(
+        read_whole("/srv/b/__init__.py"), f"cd /srv && python3 <<'PY'\n{loop.replace('a.py', '__init__.py')}PY"
+    )
+    assert "may be" not in shown_of(package)
+    assert "in 3" not in shown_of(package)
     shown = shown_of(run(read_whole(), "perl -pi -e 's/x/y/' /srv/a.py"))
     assert "by `perl -pi -e 's/x/y/' /s…` in 3" in shown

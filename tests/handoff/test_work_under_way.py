@@ -24,7 +24,7 @@ def interrupted() -> Script:
     return script.assistant("Removing it.").call("Bash", {"command": "git rm -r folder"}, "rm 'folder'")
 
 
-BOTH = ["In progress: the request in message 6, in the words above, for which the user interrupted (2)"]
+BOTH = ["In progress: the request in message 6, in the words above, and (2), interrupted for it"]
 
 
 def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted() -> None:
@@ -36,7 +36,7 @@ def test_what_the_user_says_in_the_message_with_the_interruption_is_the_next_req
     script.user("[Request interrupted by user for tool use]", "Just remove the folder from the commit.")
     script.call("Bash", {"command": "git rm -r folder"}, "rm 'folder'")
     assert under_way(summary_of(script)) == [
-        "In progress: the request in message 2, in the words above, for which the user interrupted (0)"
+        "In progress: the request in message 2, in the words above, and (0), interrupted for it"
     ]
     again = (
         Script()
@@ -58,7 +58,7 @@ def test_a_refusal_without_words_is_not_under_way_if_words_follow_in_the_same_me
     script.turns.append(joined)
     script.call("Bash", {"command": "git status"}, "clean")
     assert under_way(summary_of(script)) == [
-        "In progress: the request in message 2, in the words above, for which the user interrupted (0)"
+        "In progress: the request in message 2, in the words above, and (0), interrupted for it"
     ]
 
 

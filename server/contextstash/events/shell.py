@@ -213,7 +213,8 @@ def written_by_script(command: str, used: Collection[str] = ()) -> list[str]:
     names = dict(_ASSIGNED.findall(script)) if any(name for _, name, _ in found) else {}
     paths = [path or names.get(name or "", "") or other or "" for path, name, other in found]
     if len(found) < len(_WRITES.findall(script)) or "" in paths:
-        ends = tuple(f"/{path}" for path in _PATH_LITERAL.findall(script))
+        # Each package has a file of the name that is left out: alone it names none.
+        ends = tuple(f"/{path}" for path in _PATH_LITERAL.findall(script) if path != "__init__.py")
         paths += [path for path in used if f"/{path}".endswith(ends)]
     return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
 

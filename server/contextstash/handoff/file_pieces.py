@@ -162,9 +162,12 @@ class KnownFile:
 
     def _put_aside(self, change: Replaced, seq: int) -> None:
         new, old = change.new.strip("\n").split("\n"), change.old.split("\n")
-        gone = {*_telling(old)}.difference(line.strip() for line in new)
+        known, stays = {*_telling(old)}, {line.strip() for line in new}
         runs: list[Run] = []
         for run in self.runs:
+            # Where several stand, it may be the place: what stays of it the new text shows, with what came in between.
+            is_near = len(known.intersection(map(str.strip, run.lines))) >= MIN_SAME_LINES
+            gone = known if is_near else known - stays
             leaves = [line.strip() in gone for line in run.lines]
             for place in _places(run, change):
                 start = "\n".join(run.lines).count("\n", 0, place)

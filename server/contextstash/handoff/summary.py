@@ -325,10 +325,8 @@ class _Writer:
                 told = one_line(asked.text, MAX_REPEATED)
             elif others:
                 told = f"the requests in messages {others} and {asked.seq}, in the words above"
-            elif stopped:
-                told = (
-                    f"the request in message {asked.seq}, in the words above, for which the user interrupted {stopped}"
-                )
+            elif stopped:  # whether it goes on since, its words decide
+                told = f"the request in message {asked.seq}, in the words above, and {stopped}, interrupted for it"
             else:
                 # It is said again: the summary is printed without the words, too.
                 told = f"the request in message {asked.seq}, in the words above: {one_line(asked.text, MAX_REPEATED)}"
