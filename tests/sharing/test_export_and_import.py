@@ -123,14 +123,15 @@ async def test_an_export_whose_edits_say_what_they_change_in_the_view_is_read(tm
         await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
         lines = await exported(stash)
         former = [
-            line.replace(
-                '{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, '
-            ).replace('{"role"', '{"user_visible": true, "role"')
+            line.replace('{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, ')
+            .replace('{"role"', '{"user_visible": true, "role"')
+            .replace('{"type": ', '{"breakpoint": false, "type": ')
+            .replace('"counters": {', '"counters": {"level": "ok", ')
             for line in lines
         ]
         assert former != lines
         event = next(place for place, line in enumerate(former) if line.startswith('{"event"'))
-        former.insert(event, former[event].replace('"kind": "prune"', '"kind": "oscillation"'))
+        former.insert(event, former[event].replace('"kind": "prune"', '"kind": "level"'))
         former[0] = former[0].replace('"settings": {}', '"settings": {"thinking": "strip", "first_cut_tokens": 900}')
         former[-1] = former[-1].replace('"events": 1', '"events": 2')
         await stash.import_session(former, session_id="copy")

@@ -67,12 +67,9 @@ PARTS: Mapping[str, TypeAdapter[Any]] = {
 MOVED: Mapping[str, TypeAdapter[Any]] = {**PARTS, "note": TypeAdapter(Note)}
 """The same of a session that goes to another database. A file has no notes: they say where its client goes on."""
 
-FORMER_FIELDS = ("delta", "view_messages", "view_results", "user_visible")
-"""In exports of commit 81800828: what each edit changes in the view, which is folded from all edits now; and of
-messages, that the user sees them, which was always true."""
-
-FORMER_EVENTS = ("oscillation", "reasoning_dropped")
-"""Kinds of events in such exports, which are not logged any more."""
+FORMER_EVENTS = ("level", "oscillation", "reasoning_dropped")
+"""Kinds of events in exports of commit 81800828, which are not logged any more. Fields that records had there and have
+no more are passed over."""
 
 LOGGED_AT_ONCE = 1_000
 
@@ -220,7 +217,7 @@ class _Lines:
         if version != VERSION:
             raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
         try:
-            session = Session.model_validate(record["session"])
+            session = Session.model_validate(record["session"], extra="ignore")
             return session.model_copy(update={"settings": _settings_here(session.settings)})
         except (ValidationError, KeyError, TypeError) as error:
             raise self._wrong() from error
@@ -237,11 +234,10 @@ class _Lines:
                 if name == "event" and record[name]["kind"] in FORMER_EVENTS:
                     counts[name] += 1
                     continue
-                fields = {field: value for field, value in record[name].items() if field not in FORMER_FIELDS}
                 if name == "message":
-                    item: Copied = _message(fields, fmt, calls, settings)
+                    item: Copied = _message(record[name], fmt, calls, settings)
                 else:
-                    item = self._parts[name].validate_python(fields)
+                    item = self._parts[name].validate_python(record[name], extra="ignore")
             except (ValidationError, ContextstashError, KeyError, ValueError, TypeError, AttributeError) as error:
                 raise self._wrong() from error
             self._check_place(item, record.get("seq"), counts[name], keys)
@@ -321,7 +317,7 @@ def _settings_here(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _message(fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settings: ContextSettings) -> NewMessage:
     """The message in a record, with what the settings here store of it."""
     outputs = [{**output, "seq": 0} for output in fields.get("outputs", ())]
-    message = NewMessage.model_validate({**fields, "outputs": outputs})
+    message = NewMessage.model_validate({**fields, "outputs": outputs}, extra="ignore")
     read = fmt.read(message.body)
     shown = derived(settings, replace(read, blocks=message.blocks, texts=read.texts or ("",)))
     remember_calls(calls, shown.blocks)
