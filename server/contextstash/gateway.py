@@ -100,6 +100,8 @@ def _entry(name: str, value: Mapping[str, Any], environment: Mapping[str, str]) 
         raise BadInputError("the type 'sse' is not supported: only stdio and http (streamable HTTP) are.")
     if not {"command", "url", "httpUrl"} & given.keys():
         raise BadInputError("it has neither a command nor a url.")
+    if "contextstash" in given:  # as if nothing was denied, its tools would be offered
+        raise BadInputError("it has rules under the key 'contextstash', which the gateway does not know.")
     filled = {key: _filled(given[key], environment) for key in EXPANDED if key in given}
     try:
         return ServerEntry.model_validate({**given, **filled, "name": name})
@@ -349,9 +351,11 @@ class Gateway:
         found: dict[str, Offered] = {}
         for upstream in self.upstreams:
             for item in upstream.tools:
-                offered = item.name if upstream.own else tool_name(f"{upstream.name}__{item.name}")
-                if not upstream.own and own_tool(f"contextstash__{offered}"):  # clients put our server's name before it
-                    offered = tool_name(f"{upstream.name}__{item.name}_")
+                name = item.name if upstream.own else f"{_prefix(upstream.name)}__{item.name}"
+                # Clients put our server's name before it.
+                while tool_name(name) in found or (not upstream.own and own_tool(f"contextstash__{tool_name(name)}")):
+                    name += "_"
+                offered = tool_name(name)
                 found[offered] = Offered(upstream, item.name, item.model_copy(update={"name": offered}))
         return found
 
@@ -428,11 +432,22 @@ def check(gateway: Gateway) -> None:
         upstream.problem = problem
 
 
+def _prefix(server: str) -> str:
+    """The server's name in front of its tools': no other server's, whatever its tools are called."""
+    return server if _PLAIN.fullmatch(server) else f"{tool_name(server)}_{_digest(server)}"
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
+
+
+def _digest(name: str) -> str:
+    return sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+
+
 def tool_name(name: str) -> str:
     """The name as every provider takes it. A cut one ends with a digest of the whole."""
     fit = re.sub(r"[^A-Za-z0-9_-]+", "_", name) or "tool"
-    digest = sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-    return fit if len(fit) <= MAX_TOOL_NAME else f"{fit[: MAX_TOOL_NAME - 9]}_{digest}"
+    return fit if len(fit) <= MAX_TOOL_NAME else f"{fit[: MAX_TOOL_NAME - 9]}_{_digest(name)}"
 
 
 def _failed(text: str) -> types.CallToolResult:

@@ -25,3 +25,11 @@ async def test_an_impostors_tools_are_neither_taken_for_ours_nor_for_the_users_w
         [fetched] = [each for each in theirs if "get_archived_output" in each]
         assert len(text_of(await client.call_tool(fetched, {"length": 30_000}))) <= 20_000
         assert "raw" not in text_of(await client.call_tool(ours, {"handle": "out_none"}))
+
+
+async def test_two_tools_whose_names_become_equal_are_both_offered(tmp_path: Path) -> None:
+    servers = {"a": raw_server("b__c", "list.files", "list/files"), "a__b": raw_server("c"), "a b": raw_server("c")}
+    async with gateway(tmp_path, servers) as client:
+        *theirs, _ = await tool_names(client)
+        assert len({*theirs}) == 5 + 2 * len(servers)  # each has two more
+        assert {"a__b__c", "a__list_files", "a__list_files_"} <= {*theirs}

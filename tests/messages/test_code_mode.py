@@ -40,10 +40,16 @@ PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-price\n+`price`\n*** End P
             'tools.write_stdin({session_id: 16678, chars: ""})',
             ("write_stdin", {"session_id": "16678", "chars": ""}),
         ),
+        (
+            "// not tools.apply_patch('x')\ntext(await tools.exec_command({cmd: 'echo tools.apply_patch(1)'}))",
+            ("exec_command", {"cmd": "echo tools.apply_patch(1)"}),
+        ),
         # What the tool was given is not known, or several were called.
         ("for (const f of files) text(await tools.exec_command({cmd: 'cat ' + f}))", None),
         ("for (const f of files) text(await tools.exec_command({cmd: `cat ${f}`}))", None),
         ("await Promise.all([tools.exec_command({cmd: 'ls'}), tools.exec_command({cmd: 'pwd'})])", None),
+        ("let cmd = 'a'; cmd = 'b'; text(await tools.exec_command({cmd}))", None),
+        ("/* tools.exec_command({cmd: 'ls'}) */ text(1)", None),
         ("tools.get_goal({})", None),
         ("text('tools')", None),
     ],

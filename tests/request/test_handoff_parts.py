@@ -1,4 +1,4 @@
-"""A hand-off in parts: whole lines, nothing lost."""
+"""A hand-off in parts: whole lines, closed fences, nothing lost."""
 
 from __future__ import annotations
 
@@ -18,12 +18,23 @@ def test_the_parts_hold_all_lines_in_order_and_none_is_too_long(lines: list[str]
     text = "\n".join(lines)
     parts = divided(text, characters)
     assert all(len(part) <= characters for part in parts)
-    shown = [line for part in parts for line in part.split("\n") if line.strip() and not line.startswith("[context")]
-    assert shown == [line for line in lines if line.strip()]
+    shown = [
+        line for part in parts for line in part.split("\n") if line.strip(" `") and not line.startswith("[context")
+    ]
+    assert shown == [line for line in lines if line.strip(" `")]
 
 
 def test_a_text_that_fits_is_one_part_without_a_head() -> None:
     assert divided("short", 300) == ["short"]
+
+
+def test_code_that_is_divided_is_fenced_in_each_part() -> None:
+    text = "\n".join(["before", "```", *(f"line {number}" for number in range(60)), "```", "after"])
+    first, second, *_ = divided(text, 300)
+    assert first.startswith("[contextstash: part 1 of ")
+    assert first.endswith("\n```")
+    assert second.split("\n")[1] == "```"
+    assert all(part.count("```") == 2 for part in divided(text, 300)[:-1])
 
 
 @pytest.mark.parametrize(("tokens", "used"), [(300, 1), (2_500, 1), (5_000, 2), (8_000, 3), (50_000, 3)])

@@ -124,7 +124,7 @@ def running_proxy(
         ready.set()
         return made
 
-    with serving(app, UVICORN) as port:
+    with serving(app, UVICORN, 30) as port:
         address = f"http://127.0.0.1:{port}"
         assert ready.wait(30)
         proxy = RunningProxy(f"{address}/{secret}" if secret else address, database, *found)

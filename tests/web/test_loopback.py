@@ -34,7 +34,7 @@ def test_a_server_beside_a_client_that_cannot_start_refuses_it_and_logs_no_text(
     async def app() -> Any:
         raise RuntimeError("of a session")
 
-    with serving(app, {}) as port, pytest.raises(httpx2.TransportError):
+    with serving(app, {}, 30) as port, pytest.raises(httpx2.TransportError):
         httpx2.get(f"http://127.0.0.1:{port}/", timeout=30)
     assert "the server has ended: RuntimeError" in caplog.text
     assert "of a session" not in caplog.text

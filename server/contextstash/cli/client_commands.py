@@ -81,7 +81,8 @@ def install(
     from contextstash.clients.client import Machine, found_clients
 
     machine = Machine.this()
-    found = [each for each in found_clients(machine) if each.has_place(scope) and not each.has_plugin(machine)]
+    by_plugin = [each for each in found_clients(machine) if scope == "project" and each.has_plugin(machine)]
+    found = [each for each in found_clients(machine) if each.has_place(scope) and each not in by_plugin]
     if not found:
         raise BadInputError(
             f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
@@ -139,7 +140,7 @@ def uninstall(client: str, scope: Scope, **confirmed: bool) -> None:
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
     elif _written(changes, apply_uninstall, **confirmed):
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
-        if folders := [each for each in (data_folder(), user_config_folder() / "contextstash") if each.exists()]:
+        if folders := [each for each in (data_folder(), user_config_folder()) if each.exists()]:
             click.echo(f"What is left, if you want to delete it too: {shlex.join(map(str, folders))}")
 
 

@@ -95,7 +95,7 @@ def run(
     claude. What stands behind CLIENT is for it."""
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
-    from contextstash.clients.launch import launched_client
+    from contextstash.clients.launch import ignore_signals, launched_client
     from contextstash.proxy.app import check_upstream
     from contextstash.proxy.plan import ProxyOptions
     from contextstash.proxy.serve import ServedProxy, proxy_beside
@@ -118,6 +118,7 @@ def run(
         with proxy_beside(served, log) as url:
             launch = with_window(chosen, proxied.launch(url, (program, *arguments), os.environ))
             code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
+            ignore_signals()
         _report(opener, started, before)
         _report_unrecorded(db, logged)
     return code

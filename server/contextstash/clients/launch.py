@@ -117,5 +117,11 @@ def run_client(command: Sequence[str], environment: Mapping[str, str]) -> int:
     return 128 - code if code < 0 else code
 
 
+def ignore_signals() -> None:
+    """From now on no signal ends this process, which records what its client did last."""
+    for number in _signals("SIGINT", "SIGQUIT", *PASSED_ON):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _signals(*names: str) -> list[signal.Signals]:
     return [getattr(signal, name) for name in names if hasattr(signal, name)]

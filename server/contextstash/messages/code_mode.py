@@ -17,7 +17,10 @@ _CALL = re.compile(r"\btools\.(\w{1,200})\s*\(\s*")
 _STRING = re.compile(
     r"(String\.raw)?(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.|\$(?!\{))*`)", re.DOTALL
 )
-_BOUND = re.compile(rf"\b(?:const|let|var)\s+(\w{{1,200}})\s*=\s*({_STRING.pattern})\s*(?:;|\n|\Z)", re.DOTALL)
+_WRITTEN = re.compile(rf"{_STRING.pattern}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+"""Texts and comments, in which nothing is called."""
+
+_BOUND = re.compile(rf"\bconst\s+(\w{{1,200}})\s*=\s*({_STRING.pattern})\s*(?:;|\n|\Z)", re.DOTALL)
 _KEY = re.compile(r"[\s,]*(?:(\w{1,200})|\"(\w{1,200})\"|'(\w{1,200})')\s*(:?)\s*")
 _WORD = re.compile(r"-?[\w.]{1,200}|\[[^\[\]]{0,2000}\]")
 _VALUE_ENDS = re.compile(r"\s*(?=[,}])")
@@ -30,7 +33,8 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0
 def scripted_call(script: str) -> tuple[str, str | dict[str, str]] | None:
     """The tool that a script calls, and its argument: a text, or the texts among its arguments by their names. None if
     the script calls no tool or several, or says the argument in another way than by texts."""
-    calls = list(_CALL.finditer(script))
+    written = [(found.start(), found.end()) for found in _WRITTEN.finditer(script)]
+    calls = [call for call in _CALL.finditer(script) if not any(start < call.start() < end for start, end in written)]
     if len(calls) != 1:
         return None
     [call] = calls

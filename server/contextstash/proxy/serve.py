@@ -94,7 +94,7 @@ def proxy_beside(served: ServedProxy, log: TextIO) -> Iterator[str]:
     configure_logs(log)
     logging.captureWarnings(True)
     _quiet_libraries()
-    with serving(partial(proxy_app, served), UVICORN) as port:
+    with serving(partial(proxy_app, served), UVICORN, LAST_SECONDS + END_SECONDS) as port:
         yield f"http://127.0.0.1:{port}/{served.secret}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -266,16 +267,18 @@ async def _has_had_it(access: Access, session_id: str, reason: str, *, same: boo
 
 def divided(text: str, characters: int) -> list[str]:
     """The text in parts of at most so many characters, each a whole number of lines; of several, each says which part
-    it is."""
+    it is. A fenced text that is divided is fenced in each part: what stands outside is taken for ours."""
     if len(text) <= characters:
         return [text]
     parts: list[str] = []
-    rest = text
+    rest, opened = text, ""
     while rest:
         room = characters - PART_HEAD_CHARACTERS
         end = len(rest) if len(rest) <= room else _end(rest, room)
-        parts.append(rest[:end].rstrip("\n"))
-        rest = rest[end:].lstrip("\n")
+        piece, rest = rest[:end].rstrip("\n"), rest[end:].lstrip("\n")
+        piece = f"{opened}\n{piece}" if opened else piece
+        opened = _open_fence(piece)
+        parts.append(f"{piece}\n{opened}" if opened else piece)
     return [
         f"{PART_HEAD.format(number, len(parts), '' if number == 1 else ', continued')}\n{part}"
         for number, part in enumerate(parts, 1)
@@ -287,3 +290,14 @@ def _end(text: str, room: int) -> int:
     empty = text.rfind("\n\n", int(room * MIN_FILLED), room)
     line = text.rfind("\n", 0, room)
     return empty if empty > 0 else line if line > 0 else room
+
+
+_FENCE = re.compile(r"^(`{3,})(?!`)", re.MULTILINE)
+
+
+def _open_fence(text: str) -> str:
+    """The fence that is open at the end of the text, empty if none is."""
+    opened = ""
+    for fence in _FENCE.findall(text):
+        opened = "" if fence == opened else opened or fence
+    return opened

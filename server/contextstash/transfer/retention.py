@@ -97,9 +97,13 @@ async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
     for start in range(0, len(sessions), TOGETHER):
         batch = sessions[start : start + TOGETHER]
         waiting = [session.session_id for session in batch if await _is_unchanged(access, session)]
-        if waiting:
-            with suppress(SessionNotFoundError):  # deleted by another process meanwhile: the others go the next time
+        while waiting:
+            try:
                 note = (await delete_session(access, waiting[0], others=waiting[1:])).note or note
+            except SessionNotFoundError:  # deleted by another process meanwhile
+                del waiting[0]
+            else:
+                break
     return note
 
 

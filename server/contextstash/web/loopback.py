@@ -56,9 +56,9 @@ def serve(
 
 
 @contextmanager
-def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any]) -> Iterator[int]:
+def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any], end_seconds: float) -> Iterator[int]:
     """Serve the application in a thread of this process while the block runs, on a free port, which is yielded. Whoever
-    connects before it is ready waits; if it ends, they are refused."""
+    connects before it is ready waits; if it ends, they are refused. It has `end_seconds` to end behind the block."""
     own_interpreter()
     servers, ended = list[_Server](), threading.Event()
     with _listening(LOOPBACK[0], 0) as listener:
@@ -76,7 +76,7 @@ def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any]) -> I
             except Exception as error:  # its trace would be written into the terminal of whoever runs the block
                 logger.error("the server has ended: %s", type(error).__name__)
 
-        thread = threading.Thread(target=work)
+        thread = threading.Thread(target=work, daemon=True)
         thread.start()
         try:
             yield port
@@ -84,7 +84,7 @@ def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any]) -> I
             ended.set()
             for server in servers:
                 server.should_exit = True
-            thread.join()
+            thread.join(end_seconds)
 
 
 @contextmanager

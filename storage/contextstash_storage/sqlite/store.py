@@ -305,23 +305,23 @@ class SqliteDatabase:
         the same."""
         outcome: Future[Result] = Future()
         self._waiting.append((work, outcome))
-        if len(self._waiting) == 1:  # else it is committed with the one that came before
-            try:
-                await self.writer.run(self._commit)
-            except StoreError:  # closed
-                self._waiting.clear()
-                raise
-        return await asyncio.wrap_future(outcome)
+        try:
+            await self.writer.run(self._commit)
+        except BaseException:
+            outcome.cancel()  # unless it is on its way
+            raise
+        return outcome.result()
 
     def _commit(self, db: sqlite3.Connection) -> None:
-        while self._waiting:
-            group = [self._waiting.popleft() for _ in range(min(MAX_TOGETHER, len(self._waiting)))]
-            group = [each for each in group if each[1].set_running_or_notify_cancel()]
-            for (_, outcome), result in zip(group, _together(db, [work for work, _ in group]), strict=True):
-                if isinstance(result, Exception):
-                    outcome.set_exception(result)
-                else:
-                    outcome.set_result(result)
+        """Commit those that wait longest. Each brings such a turn, so that all get theirs, and other writes between."""
+        group = [self._waiting.popleft() for _ in range(min(MAX_TOGETHER, len(self._waiting)))]
+        group = [each for each in group if each[1].set_running_or_notify_cancel()]
+        results = _together(db, [work for work, _ in group]) if group else []
+        for (_, outcome), result in zip(group, results, strict=True):
+            if isinstance(result, Exception):
+                outcome.set_exception(result)
+            else:
+                outcome.set_result(result)
 
     async def close(self) -> None:
         """Close both connections. The writer is closed last: the last connection moves the log into the file, which a

@@ -37,7 +37,7 @@ def test_each_value_is_shown_with_the_layer_that_set_it(contextstash: CommandLin
 def test_a_key_is_never_shown(contextstash: CommandLine) -> None:
     key = {"ANTHROPIC_API_KEY": "sk-ant-secret"}
     done = contextstash.run("config", "show", environment=key)
-    assert "set by ANTHROPIC_API_KEY" in done.stdout
+    assert "ANTHROPIC_API_KEY is set but not used" in done.stdout
     assert "sk-ant-secret" not in done.stdout + done.stderr
 
 

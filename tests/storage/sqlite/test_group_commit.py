@@ -104,3 +104,22 @@ async def test_calls_that_wait_for_a_locked_database_all_hear_of_it_at_once(tmp_
     other.execute("ROLLBACK")
     other.close()
     await store.close()
+
+
+async def test_other_writes_get_their_turn_while_recordings_keep_coming(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "db")
+    database, ended = store.database, False
+
+    async def record() -> int:
+        count = 0
+        while not ended:
+            await database.write_together(lambda tx: tx.rows("SELECT count(*) FROM sessions"))
+            count += 1
+        return count
+
+    recorders = [asyncio.create_task(record()) for _ in range(40)]
+    for _ in range(5):
+        await asyncio.wait_for(database.write(lambda tx: tx.rows("SELECT 1")), 10)
+    ended = True
+    assert min(await asyncio.gather(*recorders)) > 0
+    await store.close()
