@@ -52,13 +52,15 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     script = bash(Script().user("Fix it."), "git status", "On branch fines\nnothing to commit, working tree clean")
     assert commit_in(script) == []
     bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
-    assert commit_in(script) == ["Last commit in this session: 1a2b3c4 on fines, message 4"]
+    assert commit_in(script) == ["Last commit by a call of this session: 1a2b3c4 on fines, message 4"]
     script.call("Edit", {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}, "done")
-    assert commit_in(script) == ["Last commit in this session: 1a2b3c4 on fines, message 4 (changed since: a.py)"]
+    assert commit_in(script) == [
+        "Last commit by a call of this session: 1a2b3c4 on fines, message 4 (changed since: a.py)"
+    ]
     bash(script, "git checkout -- a.py", "")
-    assert commit_in(script) == ["Last commit in this session: 1a2b3c4 on fines, message 4"]
+    assert commit_in(script) == ["Last commit by a call of this session: 1a2b3c4 on fines, message 4"]
     bash(script, "git commit -q --amend --no-edit", "")
-    assert commit_in(script) == ["Last commit in this session: message 10"]
+    assert commit_in(script) == ["Last commit by a call of this session: message 10"]
     assert done_in(script) == ["(10) committed: Fix it"]
 
 
@@ -96,3 +98,17 @@ REFUSED = "The user doesn't want to proceed with this tool use. The tool use was
 @pytest.mark.parametrize(("flags", "printed"), [("-m", FAILED), ("-m", REFUSED), ("-qm", REFUSED)])
 def test_a_commit_that_failed_or_was_refused_is_not_told_even_without_a_flag_for_it(flags: str, printed: str) -> None:
     assert done_in(bash(Script().user("Commit."), f"git commit {flags} 'Read once'", printed)) == []
+
+
+def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> None:
+    def branch_in(script: Script) -> list[str]:
+        text = extract_summary(script.turns, max_tokens=2_000, count=quarter)
+        return [line for line in read_summary(text).get(Section.STATE, []) if line.startswith("Git branch ")]
+
+    script = bash(Script().user("Fix it."), "git checkout -b fines", "Switched to a new branch 'fines'")
+    assert branch_in(script) == ["Git branch at message 2: `fines`"]
+    bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
+    assert branch_in(script) == []
+    bash(script, "cat notes", "On branch other")
+    bash(script, "git status", "On branch loans\nnothing to commit, working tree clean")
+    assert branch_in(script) == ["Git branch at message 8: `loans`"]

@@ -518,5 +518,5 @@ def test_the_last_commit_and_the_run_that_passed_have_room_before_the_newest_cal
     for number in range(20):
         script.call("Read", {"file_path": f"/srv/a/long/path/of/part_{number}.py"}, "1\tx = 1\n" * 30)
     state = summary_of(script, most=250)[Section.STATE]
-    assert state[0] == "Last commit in this session: 1a2b3c4 on fines, message 2"
+    assert state[0] == "Last commit by a call of this session: 1a2b3c4 on fines, message 2"
     assert state[1] == "Tests passed at message 4: `pytest -q`: 4 passed"

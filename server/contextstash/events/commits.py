@@ -39,6 +39,12 @@ _ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
 _TITLE = re.compile(r"--title[ =]([\"'])(.+?)(?<!\\)\1")
 
 
+_BRANCH = re.compile(
+    rf"^(?:On branch |Switched to (?:a new )?branch '|(?={_COMMITTED.pattern[1:]})\[)(?P<name>[\w./@+-]+)", re.MULTILINE
+)
+"""How Git says on which branch it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
     """The agent made a commit, pushed one, or opened a pull request. `amends` is whether it replaced the commit
@@ -46,6 +52,14 @@ class Committed:
 
     text: str
     amends: bool = False
+
+
+def branch_of(call: Call) -> str:
+    """The branch that Git printed last in a call, empty if it printed none."""
+    if call.output is None or call.refused or "git " not in (call.command or ""):
+        return ""
+    printed = [each["name"] for each in _BRANCH.finditer(call.output.text[:MAX_COMMAND])]
+    return printed[-1] if printed else ""
 
 
 def commits_of(call: Call) -> Iterator[Committed]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from contextstash.events.call_lines import call_line, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, MADE, Committed, commits_of
+from contextstash.events.commits import COMMITTED, MADE, Committed, branch_of, commits_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import Asked, FileUse, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
@@ -137,8 +137,8 @@ class State:
     request follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by
     their programs, `passed` the test runs that passed when last run, by their commands. `tested` is whether the newest
     call ran a program, `verdicts` what the agent said right behind one in this turn. `commit` is the newest one that a
-    call of the session made. `calls` are the newest calls. `quoted` counts the quoted wordings and the numbers that the
-    agent wrote.
+    call of the session made, `branch` the one that Git named last. `calls` are the newest calls. `quoted` counts the
+    quoted wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -161,6 +161,7 @@ class State:
     tested: bool = False
     verdicts: list[Told] = field(default_factory=list)
     commit: Run | None = None
+    branch: Told | None = None
     calls: list[Told] = field(default_factory=list)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
@@ -325,6 +326,9 @@ class _Fold:
             state.decision = None if words or state.stopped else decision
         for commit in commits_of(call):
             self._committed(call.seq, commit)
+        works = state.folder
+        if (branch := branch_of(call)) and not (works and call.folder and not f"{call.folder}/".startswith(works)):
+            state.branch = Told(call.seq, branch)
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1

@@ -342,8 +342,11 @@ class _Writer:
     def state(self, room: int) -> list[str]:
         """What the assistant said last, branch and test run, and the newest calls with what came of them."""
         state = self._state
+        commit, branch = state.commit, state.branch
+        branch = None if branch and commit and commit.seq >= branch.seq else branch  # it names its branch
         known = [
-            *([_commit(state.commit)] if state.commit else []),
+            *([f"Git branch at message {branch.seq}: `{branch.text}`"] if branch else []),
+            *([_commit(commit)] if commit else []),
             *map(_passed, [*state.passed.values()][-1:]),
         ]
         bound = max(room // 3, MIN_CALL)
@@ -411,7 +414,9 @@ def _passed(run: Run) -> str:
 
 
 def _commit(run: Run) -> str:
-    return f"Last commit in this session: {f'{run.told}, ' if run.told else ''}message {run.seq}{_since(run.since)}"
+    """The user and sub-agents may have made others."""
+    which = f"{run.told}, " if run.told else ""
+    return f"Last commit by a call of this session: {which}message {run.seq}{_since(run.since)}"
 
 
 def _numbered(told: Told) -> str:
