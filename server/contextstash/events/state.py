@@ -326,9 +326,10 @@ class _Fold:
             state.decision = None if words or state.stopped else decision
         for commit in commits_of(call):
             self._committed(call.seq, commit)
-        works = state.folder
-        if (branch := branch_of(call)) and not (works and call.folder and not f"{call.folder}/".startswith(works)):
-            state.branch = Told(call.seq, branch)
+        if branch := branch_of(call):
+            works = state.folder if call.folder else ""
+            if not works or f"{call.folder}/".startswith(works):  # else of another repository
+                state.branch = Told(call.seq, branch)
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
