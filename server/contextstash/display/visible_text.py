@@ -46,7 +46,7 @@ def _picture(found: re.Match[str]) -> str:
 
 
 def readable_arguments(arguments: str) -> str:
-    """The arguments of a call: one with a name each, texts with their line breaks; the text itself if it is no JSON."""
+    """The arguments of a call: one with a name each, texts with their line breaks; the text itself if not JSON."""
     try:
         found = json.loads(arguments)
     except (ValueError, RecursionError):

@@ -38,11 +38,8 @@ _OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
 _ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
 _TITLE = re.compile(r"--title[ =]([\"'])(.+?)(?<!\\)\1")
 
-
-_BRANCH = re.compile(
-    rf"^(?:On branch |Switched to (?:a new )?branch '|(?={_COMMITTED.pattern[1:]})\[)(?P<name>[\w./@+-]+)", re.MULTILINE
-)
-"""How Git says on which branch it is."""
+_BRANCH = re.compile(r"^(?:On branch |Switched to (?:a new )?branch ')(?P<name>[\w./@+-]+)", re.MULTILINE)
+"""How Git says on which branch it is; a commit names its own."""
 
 
 @dataclass(frozen=True, slots=True)

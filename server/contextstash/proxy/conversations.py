@@ -400,7 +400,7 @@ def _new(session_id: str, asked: AskedRequest, client: str | None, parent: str |
 
 
 def _is_main(state: ProxiedSession, asked: AskedRequest) -> bool:
-    """Whether a request that is no continuation of a stored session belongs to it all the same. In a loop of calls
+    """Whether a request that does not continue a stored session belongs to it all the same. In a loop of calls
     people do not go back: what differs there is of another agent."""
     request = asked.request
     if state.surroundings != asked.surroundings:
