@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,6 +107,27 @@ async def test_our_own_retrievals_come_back_as_they_are(tmp_path: Path) -> None:
         for tool, argument in (("mcp__contextstash__search_history", ""), ("Bash", "contextstash show out_k3f9x2ab")):
             limited = await stash.limit_output(text_of("nuts"), tool=tool, argument=argument, limits=LIMITS)
             assert limited.text == text_of("nuts")
+
+
+async def test_an_archived_output_is_what_recording_its_messages_makes_of_it(tmp_path: Path) -> None:
+    secret = "export TOKEN=ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+    async def derived(stash: Stash, session: str) -> Any:
+        messages = await stash.store.read_messages(session)
+        shown = [
+            (each.role, each.kind, [(b.type, b.tool, b.argument, b.size) for b in each.blocks]) for each in messages
+        ]
+        outputs = [each.model_dump(exclude={"tokens"}) for each in await stash.store.read_outputs(session)]
+        return shown, outputs, [each.body for each in messages]
+
+    async with stash_at(tmp_path / "stash.db") as stash:
+        await stash.limit_output(
+            f"{secret}\n{text_of('kiwis')}", tool="Bash", argument=f"make; {secret}", limits=LIMITS
+        )
+        archived = await derived(stash, "outputs")
+        await stash.record_messages(archived[-1], session_id=SESSION, format="openai-chat")
+        assert await derived(stash, SESSION) == archived
+        assert "masked" in str(archived[:2])
 
 
 @pytest.mark.parametrize(

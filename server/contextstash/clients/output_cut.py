@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextstash.clients.client import Client, hooks_of
 from contextstash.clients.projects import project_folder
@@ -16,9 +16,13 @@ from contextstash.configuration.database import HOOK_BUSY_SECONDS, open_database
 from contextstash.configuration.setting_layers import RemarkHandler, configuration, sets_output_limits
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits
-from contextstash.record.output_archive import limit_output
-from contextstash.session.access import Access
-from contextstash.window.settings import resolve_settings
+from contextstash.record.output_archive import OutputArchive, tokens_of_bytes
+from contextstash.session.ids import check_session_id
+from contextstash.window.settings import resolve_settings, session_layer
+from contextstash_storage.errors import SessionNotFoundError
+
+if TYPE_CHECKING:
+    from contextstash_storage.store import SessionStore
 
 CHARACTERS_PER_TOKEN = 4
 """The usual estimate for English text and code."""
@@ -38,8 +42,6 @@ MIN_SAVED_SHARE = 0.25
 """The least that a cut to a client's own limit must save, as a share of the output. Less is not worth the notice and
 the call with which the model fetches the rest. Seen with Codex: 10,107 characters became 9,893."""
 
-COUNTED_BY_BYTES: Mapping[str, Any] = {"estimator": "bytes"}
-
 
 async def cut_outputs(
     client: Client, event: Mapping[str, Any], tool: str, texts: Sequence[tuple[str, bool]], on_remark: RemarkHandler
@@ -48,23 +50,31 @@ async def cut_outputs(
     `on_remark` is called with each remark on a project's file."""
     found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
     layer = found.settings_layer(client.name)
-    resolve_settings(layer)
     own = limits_in_characters(layer) if sets_output_limits(layer) else {}
-    session_id = event.get("session_id")
     async with await open_database(busy_seconds=HOOK_BUSY_SECONDS) as store:
-        access = Access(store, settings={**layer, **COUNTED_BY_BYTES})
-        limited = [
-            await limit_output(
-                access,
-                text,
-                tool=tool,
-                argument=main_argument(event.get("tool_input")) or "",
-                session_id=session_id if isinstance(session_id, str) and session_id else None,
-                limits=_limits(client, tool, text, own, is_preview=is_preview),
-            )
-            for text, is_preview in texts
-        ]
+        archive = await _archive(store, layer, event.get("session_id"))
+        if archive is None:
+            return None
+        argument = main_argument(event.get("tool_input")) or ""
+        limited = []
+        for text, is_preview in texts:
+            given = _limits(client, tool, text, own, is_preview=is_preview)
+            limits = OutputLimits.of(archive.settings, archive.settings.window).merged(given)
+            limited.append(await archive.limited(text, limits, tool=tool, argument=argument))
     return [each.text for each in limited] if any(each.cut for each in limited) else None
+
+
+async def _archive(store: SessionStore, layer: Mapping[str, Any], named: object) -> OutputArchive | None:
+    """The archive of the client's session, which may have settings of its own; None if the session was deleted."""
+    session_id, own = named if isinstance(named, str) and named else None, {}
+    if session_id is not None:
+        check_session_id(session_id)
+        try:
+            own = session_layer((await store.get_session(session_id)).settings)
+        except SessionNotFoundError:
+            if any(each.is_continued_by(session_id, ()) for each in await store.deleted_sessions()):
+                return None
+    return OutputArchive(store, resolve_settings(layer, own), tokens_of_bytes, session_id)
 
 
 def limits_in_characters(layer: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from contextstash.clients.client import Requests, own_clients
 from contextstash.safety.sanitize import MARKER, OF_SESSION
-from contextstash.session.access import is_archive_id
+from contextstash.session.ids import is_archive_id
 
 
 @cache

@@ -8,7 +8,7 @@ from contextstash.queries.receipt import MAX_CALLS, SHRINKING
 from contextstash.results import Change, Timeline, TimelinePoint
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
-from contextstash.view.view import part_named
+from contextstash.view.session_counters import part_named
 from contextstash_storage.records import Call, Event, Session
 
 POINTS = 200

@@ -16,8 +16,9 @@ from contextstash.record.declared_parts import MAX_HEAD, System, Tools, check_de
 from contextstash.record.messages import append, check_limits, in_thread_if_large, size_of
 from contextstash.record.output_limits import limit_outputs
 from contextstash.record.usage import book_late, fields_with_usage, with_usage
-from contextstash.session.access import Access, check_conversation_id
+from contextstash.session.access import Access
 from contextstash.session.edit import retrying, weighed
+from contextstash.session.ids import check_conversation_id
 from contextstash.session.masks import stored_body
 from contextstash.session.open_session import digest_of
 from contextstash.view.branches import KnownPath, known_path, path_to, rewinding

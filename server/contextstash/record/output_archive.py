@@ -1,21 +1,34 @@
 """Outputs that are in no recorded message: each is truncated to its limit, and the whole stored in a session that holds
-only such outputs."""
+only such outputs.
+
+The archive makes both messages of such an output itself, and so needs none of the readers of messages: a client waits
+for its hook, which must load little.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from contextstash.messages.base import Reading
+from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits, limit
-from contextstash.outputs.own_tools import is_own_retrieval
-from contextstash.record.messages import append, check_limits, in_thread_if_large, sha256_of
-from contextstash.session.access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access, check_session_id
+from contextstash.outputs.own_tools import is_own_call, is_own_retrieval
+from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX, check_session_id
+from contextstash.session.masks import derived, stored_body
+from contextstash.view.session_counters import count_message
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.errors import BadInputError, NotFoundError
-from contextstash_storage.records import Native, Session
+from contextstash_storage.errors import BadInputError, BadMessageError, NotFoundError
+from contextstash_storage.records import Block, Native, NewMessage, Output, Role, Session, handle_of
+
+if TYPE_CHECKING:
+    from contextstash.session.access import Access
+    from contextstash_storage.store import SessionStore
 
 OUTPUTS_AGENT = "contextstash-outputs"
 """The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
@@ -25,6 +38,9 @@ FORMAT = "openai-chat"
 MAX_COUNTED = 200_000
 """Characters. A longer output is counted by its bytes instead of by the configured counter, because counting it exactly
 would take longer than storing it."""
+
+MAX_CHARACTERS = 64 * 1024 * 1024
+"""The longest output that is archived, as long as the longest message that is recorded."""
 
 
 def outputs_session_id(session_id: str | None) -> str:
@@ -45,26 +61,9 @@ async def kept_outputs(access: Access, session_id: str) -> tuple[int, int]:
     return 0, 0
 
 
-async def keep_output(
-    access: Access, text: str, *, tool: str, argument: str = "", session_id: str | None = None
-) -> str:
-    """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
-    BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
-    name = outputs_session_id(session_id)
-    content = "\0".join((tool, argument, text))
-    call_id = f"call_{sha256_of(content)}"  # the same output of the same call is recognized
-    result_key = f"result of {call_id}"
-    natives = [_call(call_id, tool or "tool", argument), {"role": "tool", "tool_call_id": call_id, "content": text}]
-    check_limits(natives)
-    session = _outputs_session(name, session_id)
-    if await access.find(name) is None:
-        await access.store.create_session(session)
-    if len(text) > MAX_COUNTED:
-        session = session.model_copy(update={"settings": {**session.settings, "estimator": "bytes"}})
-    await append(access, session, natives, extras=[{"key": call_id}, {"key": result_key}])
-    seq = await access.store.find_key(name, result_key)
-    [output] = await access.store.read_outputs(name, first=seq or 0, last=seq)
-    return output.handle  # the store numbers equal names
+def tokens_of_bytes(text: str) -> int:
+    """The tokens of a text by its bytes: no vocabulary is loaded for it."""
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
 class LimitedOutput(NamedTuple):
@@ -77,6 +76,84 @@ class LimitedOutput(NamedTuple):
     def cut(self) -> bool:
         """Whether something of it was left out."""
         return self.handle is not None
+
+
+class OutputArchive(NamedTuple):
+    """The archive of the outputs of one session, or of none, with the settings in force for it. `count` returns the
+    tokens of a text."""
+
+    store: SessionStore
+    settings: ContextSettings
+    count: Callable[[str], int]
+    session_id: str | None = None
+
+    async def limited(self, text: str, limits: OutputLimits, *, tool: str, argument: str) -> LimitedOutput:
+        """The output of a call truncated to these limits; if it is, the whole was stored before. The results of
+        contextstash's own retrieval tools are never truncated. Raises StoreError if the whole cannot be stored."""
+        if is_own_retrieval(tool, argument) or await asyncio.to_thread(limits.holds, text, self.count):
+            return LimitedOutput(text)
+        handle = await self.keep(text, tool=tool, argument=argument)
+        return LimitedOutput((await asyncio.to_thread(limit, text, limits, self.count, handle)).text, handle)
+
+    async def keep(self, text: str, *, tool: str, argument: str) -> str:
+        """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
+        BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
+        if len(text) > MAX_CHARACTERS:
+            raise BadMessageError(f"An output of more than {MAX_CHARACTERS:,} characters cannot be archived.")
+        name = outputs_session_id(self.session_id)
+        messages = await asyncio.to_thread(self._messages, text, tool, argument)
+        await self.store.create_session(_outputs_session(name, self.session_id))
+        await self.store.append_messages(name, messages, count=count_message)
+        seq = await self.store.find_key(name, messages[1].key or "")
+        [output] = await self.store.read_outputs(name, first=seq or 0, last=seq)
+        return output.handle  # the store numbers equal names
+
+    def _messages(self, text: str, tool: str, argument: str) -> list[NewMessage]:
+        """The call and its result, as they would be if a client had recorded them."""
+        content = "\0".join((tool, argument, text))
+        call_id = f"call_{_sha256(content)}"  # the same output of the same call is recognized
+        arguments = json.dumps({"command": argument}) if argument else "{}"
+        named: dict[str, Any] = {"call_id": call_id, "tool": tool or "tool"}
+        function = {"name": named["tool"], "arguments": arguments}
+        calls = [{"id": call_id, "type": "function", "function": function}]
+        body: Native = {"role": "assistant", "content": None, "tool_calls": calls}
+        asked = Block(type="tool_call", argument=main_argument({"command": argument}), **named)
+        call = self._message("assistant", asked, arguments, body, key=call_id)
+        result = {"role": "tool", "tool_call_id": call_id, "content": text}
+        output = self._output(named["tool"], call.blocks[0].argument or "", text)
+        more = {"key": f"result of {call_id}", "kind": "tool_result", "outputs": (output,)}
+        return [call, self._message("tool", Block(type="tool_result", **named), text, result, **more)]
+
+    def _message(self, role: Role, block: Block, text: str, body: Native, **more: Any) -> NewMessage:
+        sized = block.model_copy(update={"size": len(text), "tokens": self._tokens(text)})
+        shown = derived(self.settings, Reading(role, (sized,), (text,)))
+        found = () if is_own_call(block.tool, block.argument) else ((0, shown.texts[0]),)
+        return NewMessage(body=stored_body(self.settings, body), role=role, blocks=shown.blocks, texts=found, **more)
+
+    def _output(self, tool: str, argument: str, text: str) -> Output:
+        return Output(
+            handle=handle_of("out", "\0".join((tool, argument, text))),
+            seq=0,
+            block=0,
+            tool=tool,
+            argument=argument,
+            tokens=self._tokens(text),
+            characters=len(text),
+            lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
+            sha256=_sha256(text),
+        )
+
+    def _tokens(self, text: str) -> int:
+        return tokens_of_bytes(text) if len(text) > MAX_COUNTED else self.count(text)
+
+
+async def keep_output(
+    access: Access, text: str, *, tool: str, argument: str = "", session_id: str | None = None
+) -> str:
+    """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
+    BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
+    archive = _archive(access, await access.find(session_id), session_id)
+    return await archive.keep(text, tool=tool, argument=argument)
 
 
 async def limit_output(
@@ -100,14 +177,15 @@ async def limit_output(
     session = await access.find(session_id)
     if session is None and session_id is not None and await access.was_deleted(session_id):
         return LimitedOutput(text)
+    archive = _archive(access, session, session_id)
+    rules = limits_of(access, archive.settings, session, limits)
+    return await archive.limited(text, rules, tool=tool, argument=argument)
+
+
+def _archive(access: Access, session: Session | None, session_id: str | None) -> OutputArchive:
     settings = access.settings(session)
-    rules = limits_of(access, settings, session, limits)
-    count = access.counter(settings, session.model if session else None).count
-    if is_own_retrieval(tool, argument) or await in_thread_if_large(len(text), rules.holds, text, count):
-        return LimitedOutput(text)
-    handle = await keep_output(access, text, tool=tool, argument=argument, session_id=session_id)
-    limited = await in_thread_if_large(len(text), limit, text, rules, count, handle)
-    return LimitedOutput(limited.text, handle)
+    counter = access.counter(settings, session.model if session else None)
+    return OutputArchive(access.store, settings, counter.count, session_id)
 
 
 def limits_of(
@@ -137,11 +215,5 @@ def _outputs_session(name: str, parent: str | None) -> Session:
     )
 
 
-def _call(call_id: str, tool: str, argument: str) -> Native:
-    arguments = json.dumps({"command": argument}) if argument else "{}"
-    function = {"name": tool, "arguments": arguments}
-    return {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": call_id, "type": "function", "function": function}],
-    }
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -15,6 +15,7 @@ from anyio import CapacityLimiter
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.session.ids import check_session_id
 from contextstash.session.open_session import READ_AT_ONCE, WHOLE, OpenSession, Scope
 from contextstash.view.session_counters import fixed_tokens
 from contextstash.view.session_snapshot import SessionSnapshot
@@ -52,12 +53,6 @@ MAX_REMEMBERED_PROJECTS = 4_096
 PROXIED_SECONDS = 24 * 3_600
 """How long after its last request a session counts as one that goes through the proxy. After a longer
 pause its tools say again that they change only contextstash's view, until its next request."""
-
-OUTPUTS_SESSION = "outputs"
-"""The session for archived outputs that belong to no session."""
-
-OUTPUTS_SUFFIX = ".outputs"
-"""The id of a session that archives the outputs of another one is the other's id and this suffix."""
 
 
 class AccessOptions(TypedDict, total=False):
@@ -318,31 +313,6 @@ class Access:
 def is_current(proxied: ProxiedSession | None, now: float | None = None) -> bool:
     """Whether a session still goes through the proxy. `now` is in seconds since 1970."""
     return proxied is not None and proxied.last_at >= (time.time() if now is None else now) - PROXIED_SECONDS
-
-
-def is_archive_id(session_id: str) -> bool:
-    """Whether a session of this id holds archived outputs, not a conversation."""
-    return session_id == OUTPUTS_SESSION or session_id.endswith(OUTPUTS_SUFFIX)
-
-
-def check_conversation_id(session_id: str) -> None:
-    """Raises BadInputError if no conversation can have this id. One with an archive's id would be searched, handed out
-    and deleted with the outputs of another session."""
-    check_session_id(session_id)
-    if is_archive_id(session_id):
-        raise BadInputError(
-            f"The session_id '{OUTPUTS_SESSION}', and those that end with '{OUTPUTS_SUFFIX}', are kept for archived"
-            " outputs: choose another one."
-        )
-
-
-def check_session_id(session_id: str) -> None:
-    """Raises BadInputError if the id is not safe in a URI and on a command line."""
-    valid = 0 < len(session_id) <= 200 and all(c.isprintable() and c not in "/?#%\\ " for c in session_id)
-    if not valid:
-        raise BadInputError(
-            "A session_id is 1 to 200 printable characters without spaces, slashes, '?', '#', '%' or backslashes."
-        )
 
 
 def _texts(fmt: Format, messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from operator import eq
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from contextstash.messages.base import Reading
 from contextstash.safety.secret_masks import FILL, masked, masked_value, may_hold_secrets, secrets_in, shown
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block, Native
+
+if TYPE_CHECKING:
+    from contextstash.messages.base import Reading
 
 PROMPT_ROLES = ("user",)
 """Roles of messages in which `<private>` is a person's word; a tool's output may hold it as any other text."""

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from contextstash.queries.sessions import all_sessions, title_of
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.results import DeleteResult, RetainedOut, RetainResult
-from contextstash.session.access import OUTPUTS_SESSION, OUTPUTS_SUFFIX, Access
+from contextstash.session.access import Access
+from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session

@@ -22,7 +22,8 @@ from contextstash.queries.sessions import all_sessions
 from contextstash.record.messages import search_texts
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.results import CopyResult
-from contextstash.session.access import Access, check_conversation_id
+from contextstash.session.access import Access
+from contextstash.session.ids import check_conversation_id
 from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
 from contextstash.session.open_session import READ_AT_ONCE, remember_calls
 from contextstash.window.settings import ContextSettings, resolve_settings, session_layer

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from contextstash.view.view import part_of
 from contextstash.window.settings import ContextSettings
-from contextstash.window.token_counters import Counter
-from contextstash_storage.records import Counters, NewMessage, Part, SentRequest, Session, Usage
+from contextstash_storage.records import (
+    Block,
+    Counters,
+    Kind,
+    Message,
+    NewMessage,
+    Part,
+    Role,
+    SentRequest,
+    Session,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from contextstash.window.token_counters import Counter
 
 MIN_GROWTH = 200
 """Fewer tokens say nothing of how the provider counts: what a host adds to prompts unseen would outweigh them."""
@@ -31,6 +44,33 @@ counts as its vocabulary does (tests/support/gemini_loop.py)."""
 
 UNDECLARED = ", and without system prompt and tools, which are not declared"
 """What is added if no tools were declared: what a client sends beside the messages is not counted then."""
+
+
+_PARTS_BY_TYPE: dict[str, Part] = {
+    "thinking": Part.THINKING,
+    "tool_call": Part.TOOL_CALLS,
+    "tool_result": Part.TOOL_RESULTS,
+    "image": Part.IMAGES,
+    "document": Part.IMAGES,
+}
+_PARTS_BY_ROLE: dict[str, Part] = {
+    "system": Part.SYSTEM,
+    "user": Part.USER,
+    "assistant": Part.ASSISTANT,
+    "tool": Part.TOOL_RESULTS,
+}
+
+
+def part_of(message: Message | NewMessage, block: Block) -> Part:
+    """The part of the window that a block's tokens belong to."""
+    return part_named(message.role, message.kind, block.type)
+
+
+def part_named(role: Role, kind: Kind, block_type: str) -> Part:
+    """The part of blocks of this type in messages of this role and kind."""
+    if kind in ("summary", "tool_summary"):
+        return Part.SUMMARIES
+    return _PARTS_BY_TYPE.get(block_type) or _PARTS_BY_ROLE[role]
 
 
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:

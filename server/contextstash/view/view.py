@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_WHOLE
+from contextstash.view.session_counters import part_named, part_of
 from contextstash_storage.records import (
     ArchiveEdit,
     Block,
@@ -18,12 +19,10 @@ from contextstash_storage.records import (
     Kind,
     Message,
     Native,
-    NewMessage,
     Part,
     Replacement,
     RestoreEdit,
     RewindEdit,
-    Role,
     SpanEdit,
     StripEdit,
     SummaryEdit,
@@ -258,33 +257,6 @@ def _with_images(blocks: Sequence[Block], index: int) -> list[int]:
 def output_tokens(message: Message, index: int) -> int:
     """The tokens of a tool result in the view, including the images nested in it."""
     return sum(message.blocks[i].tokens for i in _with_images(message.blocks, index))
-
-
-_PARTS_BY_TYPE: dict[str, Part] = {
-    "thinking": Part.THINKING,
-    "tool_call": Part.TOOL_CALLS,
-    "tool_result": Part.TOOL_RESULTS,
-    "image": Part.IMAGES,
-    "document": Part.IMAGES,
-}
-_PARTS_BY_ROLE: dict[str, Part] = {
-    "system": Part.SYSTEM,
-    "user": Part.USER,
-    "assistant": Part.ASSISTANT,
-    "tool": Part.TOOL_RESULTS,
-}
-
-
-def part_of(message: Message | NewMessage, block: Block) -> Part:
-    """The part of the window that a block's tokens belong to."""
-    return part_named(message.role, message.kind, block.type)
-
-
-def part_named(role: Role, kind: Kind, block_type: str) -> Part:
-    """The part of blocks of this type in messages of this role and kind."""
-    if kind in ("summary", "tool_summary"):
-        return Part.SUMMARIES
-    return _PARTS_BY_TYPE.get(block_type) or _PARTS_BY_ROLE[role]
 
 
 def build_view(

@@ -381,7 +381,7 @@ def test_real_transcripts_are_read_to_their_end(hooked: Hooked) -> None:
     assert hooked.command_line.json("sessions")["sessions"]
 
 
-def test_a_cut_imports_neither_other_formats_nor_a_vocabulary(hooked: Hooked) -> None:
+def test_a_cut_imports_neither_formats_nor_views_nor_a_vocabulary(hooked: Hooked) -> None:
     event = {"session_id": SESSION, "hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {}}
     event["tool_response"] = {"stdout": LARGE, "stderr": ""}
     program = "import os, sys; os._exit = lambda code: print(*sys.modules, file=sys.stderr)"
@@ -392,10 +392,12 @@ def test_a_cut_imports_neither_other_formats_nor_a_vocabulary(hooked: Hooked) ->
     done = subprocess.run(command, input=json.dumps(event), env=environment, capture_output=True, text=True, check=True)
     assert "stdout" in json.loads(done.stdout)["hookSpecificOutput"]["updatedToolOutput"]
     imported = set(done.stderr.split())
-    assert "contextstash.messages.openai_chat" in imported
+    assert "contextstash.record.output_archive" in imported
     heavy = {
+        "contextstash.messages.openai_chat",
         "contextstash.messages.anthropic",
-        "contextstash.messages.gemini",
+        "contextstash.session.access",
+        "contextstash.view.view",
         "tiktoken",
         "mcp",
         "anthropic",
