@@ -42,9 +42,9 @@ def numbered(characters: int) -> str:
     [
         ("staged", "x" * 50_001, "101 bytes cut here; whole output: "),
         ("token-budget", "x" * 10_001, "101 characters cut here; whole output: "),
-        ("rolling", "line\n" * 2_001, "of 2,001 lines, 10,005 characters cut; whole output: "),
-        ("rolling", numbered(204_801), "too large to show, 204,801 characters"),
-        ("byte-budget", "x" * 4_001, "cut after the first 4,000 of 4,001 bytes; whole output: "),
+        ("rolling", "line\n" * 2_001, "2 lines, 10 characters cut here; whole output: "),
+        ("rolling", numbered(204_801), "204,801 characters"),
+        ("byte-budget", "x" * 4_001, "1 byte cut here; whole output: "),
         ("default", numbered(200_000), "cut here; whole output: "),
     ],
 )
@@ -79,7 +79,7 @@ async def test_the_limits_of_one_call_override_the_settings_for_its_messages_onl
         await stash.record_messages(messages[3:], session_id=SESSION)
         first, second = await shown_outputs(stash)
         assert first.startswith("0000000\n")
-        assert "cut after the first 19 of 500 lines" in first
+        assert "481 lines, 3,848 characters cut here" in first
         assert second == text + "again"
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from contextstash.events.shell import GO_TO, LOOKING, bare_command
 from contextstash.events.turns import Turn
-from contextstash.outputs.run_outcomes import TestRun, error_lines, find_crash, find_test_run
+from contextstash.outputs.run_outcomes import TestRun, find_crash, find_test_run
+from contextstash.outputs.salient import error_line
 from contextstash.outputs.shell_envelope import TOOL_ERROR, Printed, unwrap
 from contextstash.safety.sanitize import one_line
 
@@ -120,9 +121,8 @@ class Call:
             return ""
         if self.tests and self.tests.failed:
             return self.tests.line()
-        lines = error_lines(self.output.text, 1)
         code = f"exit {self.output.exit_code}" if self.output.exit_code else ""
-        said = find_crash(self.output.text) or (lines[0] if lines else one_line(self.output.text, 160))
+        said = find_crash(self.output.text) or error_line(self.output.text) or one_line(self.output.text, 160)
         return ": ".join(filter(None, (code, said)))
 
 

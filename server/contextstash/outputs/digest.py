@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from contextstash.outputs.measures import line_count
-from contextstash.outputs.run_outcomes import error_lines, find_crash, find_test_run
+from contextstash.outputs.run_outcomes import find_crash, find_test_run
+from contextstash.outputs.salient import error_line
 from contextstash.outputs.shell_envelope import Printed, unwrap
 from contextstash.safety.sanitize import clip, one_line
 
@@ -91,7 +92,7 @@ def _outcome(output: _Output) -> str | None:
     marked as an error: in others "error" is usually a mere word."""
     if run := find_test_run(output.text):
         return f"tests: {run.line()}"
-    return find_crash(output.text) or next(iter(error_lines(output.text, 1)) if output.is_error else iter(()), None)
+    return find_crash(output.text) or (error_line(output.text) if output.is_error else None)
 
 
 _DIFF = re.compile(r"^(?:diff --git |--- (?:a/|/dev/null|\S+\t)|\*\*\* (?:Update|Add|Delete) File: )", re.MULTILINE)

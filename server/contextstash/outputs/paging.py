@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from contextstash.outputs.counts import counted
-from contextstash.outputs.measures import Count, first_tokens, is_pair, line_list
+from contextstash.outputs.measures import Count, UnitLimit, is_pair, line_list
 from contextstash.safety.sanitize import one_line
 from contextstash_storage.errors import BadInputError
 
@@ -169,9 +169,13 @@ class _Fit:
     def holds(self, text: str) -> bool:
         return self.count(text) <= self.max_tokens
 
+    def start(self, text: str) -> str:
+        """About the longest start of the text that fits."""
+        return UnitLimit("tokens", self.max_tokens, self.count).longest(text, self.max_tokens)
+
     def most(self, pieces: Sequence[str], joiner: str = "") -> int:
         """About how many of the first pieces fit when joined."""
-        room = len(first_tokens(joiner.join(pieces), self.max_tokens, self.count))
+        room = len(self.start(joiner.join(pieces)))
         ends = list(accumulate(len(piece) + len(joiner) for piece in pieces))
         number = bisect_right(ends, room + len(joiner))
         # Token counts are not monotonic: a shorter text may have more tokens.
@@ -181,7 +185,7 @@ class _Fit:
 
     def characters(self, text: str) -> str:
         """About the longest start of the text that fits, at least one character; never splits a surrogate pair."""
-        shown = first_tokens(text, self.max_tokens, self.count) or text[: 1 + is_pair(text, 1)]
+        shown = self.start(text) or text[: 1 + is_pair(text, 1)]
         if not self.holds(shown):
             raise BadInputError(f"max_tokens {self.max_tokens} is too small to show anything: pass 50 or more.")
         return shown

@@ -63,7 +63,7 @@ def output_line(output: Output) -> str:
 
 def digest_message(output: Output, text: str, max_chars: int) -> str:
     """The digest message for one archived output if no model writes it: the head and the tail of the output."""
-    excerpt = limit(defused(encodable(text)), OutputLimits(chars=max_chars, cut="head_tail"), len).text
+    excerpt = limit(defused(encodable(text)), OutputLimits(chars=max_chars, cut="head_tail"), len)
     return digest_wording(output, excerpt)
 
 

@@ -188,23 +188,3 @@ def find_crash(text: str) -> str:
         if match:
             return one_line(match.group(1), 300)
     return ""
-
-
-_ERROR_LINE = re.compile(
-    r"^(?=[^\n]{0,300}(?:\b(?:error|fatal|failed|failure|exception|denied|refused|panic)\b|Error\b|Exception\b"
-    r"|not found|No such|undefined:|cannot |Invalid ))[^\n]{0,300}",
-    re.MULTILINE | re.IGNORECASE,
-)
-_NOT_ERROR = re.compile(r"\b(?:0|no) (?:errors?|failed|failures)\b", re.IGNORECASE)
-
-
-def error_lines(text: str, maximum: int = 3) -> list[str]:
-    """The first lines that look like errors, each once."""
-    found: dict[str, None] = {}
-    for match in _ERROR_LINE.finditer(ends_of(text)):
-        line = one_line(match.group(), 200)
-        if line and not _NOT_ERROR.search(line):
-            found[line] = None
-        if len(found) == maximum:
-            break
-    return list(found)

@@ -9,22 +9,8 @@ from dataclasses import dataclass, replace
 from contextstash.outputs.measures import UnitLimit
 from contextstash.safety.sanitize import folded, one_line
 
-WORDS = (
-    "error", "fail", "fatal", "exception", "panic", "traceback", "assert", "denied", "refused", "not found", "no such",
-    "undefined", "unexpected", "cannot", "warning", "critical", "timed out", "killed", "passed", "summary", "total",
-    "result", "exit", "错误", "失败", "エラー",
-)  # fmt: skip
-"""In lower case; a line without any of them is never salient. Looking for words is cheaper than matching the patterns
-below against each line."""
-
-MAX_SCANNED = 20_000
-"""Lines that are looked at from the start of an output, and as many from its end. It bounds the time."""
-
-STRETCH = 1_000
-"""Characters in which a long line is looked at, each as a line."""
-
-STRETCH_OVERLAP = 40
-"""Characters that two of them share, so that a word on the border is in one of them."""
+MAX_SCANNED = 500_000
+"""Characters that are looked at from the start of an output, and as many from its end. It bounds the time."""
 
 MAX_LINES = 100
 """How many salient lines are shown at most; usually the budget is used up before."""
@@ -39,6 +25,13 @@ MAX_BEFORE = 80
 """Characters shown before the word, if the word is far from the start of its line."""
 
 GAP_MARK = "… {:,} lines"
+
+_WORDS = re.compile(
+    r"error|fail|fatal|exception|panic|traceback|assert|denied|refused|not found|no such|undefined|unexpected|cannot"
+    r"|warning|critical|timed out|killed|passed|summary|total|result|exit|错误|失败|エラー"
+)
+"""In lower case; a line without any of them is never salient. To look for words is cheaper than to match the patterns
+below against each line."""
 
 _COUNTS = re.compile(
     r"\b\d[\d,]* (?:passed|failed|failing|errors?|warnings?|failures|tests?|problems?|vulnerabilities)\b"
@@ -60,7 +53,8 @@ _MENTION = re.compile(
     r"|undefined|unexpected|cannot|critical|assertion)(?![\w./(-])",
     re.IGNORECASE,
 )
-_RANKS = ((_COUNTS, 0), (_NO_ERROR, None), (_ERROR, 1), (_WARNING, 2), (_MENTION, 3))
+COUNT, ERROR, WARNING, MENTION = range(4)
+_RANKS = ((_COUNTS, COUNT), (_NO_ERROR, None), (_ERROR, ERROR), (_WARNING, WARNING), (_MENTION, MENTION))
 """A line has the rank of the first pattern that finds something in it; without one it is not salient."""
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
@@ -70,72 +64,65 @@ _GUTTER = re.compile(r"\s{0,8}\d{1,7}(?:→|\t|: )")
 
 @dataclass(frozen=True, slots=True)
 class SalientLine:
-    """A line worth showing. `rank` is 0 for counts, 1 for errors, 2 for warnings, 3 for mentions; `number` counts from
-    1; `start` and `end` are its place in the output; `shown` is its text, after its number unless the tool wrote one;
-    `times` is how many lines differ from it in numbers only."""
+    """A line worth showing, or the part of a long one around a word. `number` counts from 1, and stands in `label`
+    unless the tool itself wrote one; `start` and `end` are its place in the output; `times` is how many lines differ
+    from it in numbers only."""
 
     rank: int
     number: int
     start: int
     end: int
-    shown: str
+    label: str
+    text: str
     times: int = 1
 
     def __str__(self) -> str:
-        return self.shown + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
+        return f"{self.label}{self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
 
 
 def salient_lines(text: str) -> list[SalientLine]:
     """The salient lines by rank: counts from the last to the first, all others from the first to the last. Of lines
     that differ in numbers only the first is returned, of counts the last."""
     kinds: dict[tuple[int, str], SalientLine] = {}
-    for line in _telling_lines(text):
-        kind = (line.rank, _NUMBER.sub("#", line.shown))
+    for line in _ranked_lines(text):
+        kind = line.rank, _NUMBER.sub("#", line.text)
         known = kinds.get(kind)
-        kept = line if known is None or line.rank == 0 else known
-        kinds[kind] = replace(kept, times=1 if known is None else known.times + 1)
-    return sorted(kinds.values(), key=lambda line: (line.rank, -line.start if line.rank == 0 else line.start))
+        kept = line if known is None or line.rank == COUNT else known
+        kinds[kind] = replace(kept, times=known.times + 1 if known else 1)
+    return sorted(kinds.values(), key=lambda line: (line.rank, -line.start if line.rank == COUNT else line.start))
 
 
-def _telling_lines(text: str) -> Iterator[SalientLine]:
-    """The lines that have a rank."""
+def error_line(text: str) -> str:
+    """The first line that says an error, else the first that mentions one; empty if there is none."""
+    lines = [line for line in _ranked_lines(text) if line.rank in (ERROR, MENTION)]
+    found = min(lines, key=lambda line: line.rank, default=None)
+    return found.text if found else ""
+
+
+def _ranked_lines(text: str) -> Iterator[SalientLine]:
+    """The lines that have a rank, of long lines the parts."""
     lower = folded(text)
-    for number, start, end in _stretches(text):
-        hits = [place for word in WORDS if (place := lower.find(word, start, end)) >= 0]
-        if not hits:
-            continue
-        begin = start if min(hits) - start <= MAX_LENGTH - MAX_BEFORE else min(hits) - MAX_BEFORE
-        shown = one_line(text[begin:end], MAX_LENGTH)
-        rank = next((rank for pattern, rank in _RANKS if pattern.search(shown)), None)
-        if rank is not None:
-            yield _line(text, rank, number, start, end, begin)
+    number, counted = 1, 0
+    for begin, end in _scanned(len(text)):
+        while found := _WORDS.search(lower, begin, end):
+            hit = found.start()
+            start = max(text.rfind("\n", begin, hit) + 1, begin)
+            if hit - start > MAX_LENGTH - MAX_BEFORE:
+                start = hit - MAX_BEFORE
+            line_end = text.find("\n", hit)
+            stop = min(line_end if line_end >= 0 else len(text), start + 2 * MAX_LENGTH)
+            shown = one_line(text[start:stop], MAX_LENGTH)
+            number, counted = number + text.count("\n", counted, start), start
+            rank = next((rank for pattern, rank in _RANKS if pattern.search(shown)), None)
+            if rank is not None:
+                label = "" if _GUTTER.match(text, start) else f"{number}: "
+                yield SalientLine(rank, number, start, stop, label, shown)
+            begin = max(stop, found.end())
 
 
-def _stretches(text: str) -> Iterator[tuple[int, int, int]]:
-    """Number, start and end of the lines at the start and at the end of a text, of long lines in parts."""
-    number, start = 1, 0
-    total = text.count("\n") + 1
-    while start < len(text):
-        if number == MAX_SCANNED and total - number > MAX_SCANNED:
-            start = _start_of_last(text, MAX_SCANNED)
-            number = total - text.count("\n", start)
-        end = text.find("\n", start)
-        end = end if end >= 0 else len(text)
-        for begin in range(start, max(end, start + 1), STRETCH):
-            yield number, begin, min(end, begin + STRETCH + STRETCH_OVERLAP)
-        number, start = number + 1, end + 1
-
-
-def _start_of_last(text: str, lines: int) -> int:
-    place = len(text)
-    for _ in range(lines):
-        place = text.rfind("\n", 0, place)
-    return place + 1
-
-
-def _line(text: str, rank: int, number: int, start: int, end: int, begin: int) -> SalientLine:
-    prefix = "" if _GUTTER.match(text, start) else f"{number}: "
-    return SalientLine(rank, number, start, end, prefix + one_line(text[begin:end], MAX_LENGTH))
+def _scanned(length: int) -> list[tuple[int, int]]:
+    middle = max(MAX_SCANNED, length - MAX_SCANNED)
+    return [(0, min(length, MAX_SCANNED)), (middle, length)]
 
 
 def select(
@@ -146,13 +133,13 @@ def select(
     selected: list[SalientLine] = []
     mentions = 0
     for line in lines:
-        if line.start < start or line.end > end or (line.rank == 3 and mentions == MAX_MENTIONS):
+        if line.start < start or line.end > end or (line.rank == MENTION and mentions == MAX_MENTIONS):
             continue
         cost = [limit.measure(f"{line}\n{GAP_MARK.format(line.number)}\n") for limit in limits]
         if any(price > budget for price, budget in zip(cost, left, strict=True)):
             continue
         left = [budget - price for price, budget in zip(cost, left, strict=True)]
-        mentions += line.rank == 3
+        mentions += line.rank == MENTION
         selected.append(line)
         if len(selected) == MAX_LINES:
             break

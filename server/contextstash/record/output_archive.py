@@ -93,7 +93,7 @@ class OutputArchive(NamedTuple):
         if is_own_retrieval(tool, argument) or await asyncio.to_thread(limits.holds, text, self.count):
             return LimitedOutput(text)
         handle = await self.keep(text, tool=tool, argument=argument)
-        return LimitedOutput((await asyncio.to_thread(limit, text, limits, self.count, handle)).text, handle)
+        return LimitedOutput(await asyncio.to_thread(limit, text, limits, self.count, handle), handle)
 
     async def keep(self, text: str, *, tool: str, argument: str) -> str:
         """Archive an output durably and return its handle. The same output of the same call is stored once. Raises

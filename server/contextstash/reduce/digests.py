@@ -80,7 +80,7 @@ async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text:
     if snapshot.settings.tool_digest == "llm" and writer is not None and (writer.api_key or writer.base_url):
         from contextstash.writers.anthropic import digest_output_text
 
-        clipped = limit(text, OutputLimits(chars=MAX_INPUT, cut="head_tail"), len).text
+        clipped = limit(text, OutputLimits(chars=MAX_INPUT, cut="head_tail"), len)
         reply, calls = None, tuple[WriterCall, ...]()
         try:
             reply, call = await digest_output_text(writer, output.tool, output.argument, clipped, MAX_WRITTEN)

@@ -184,7 +184,7 @@ async def _written(snapshot: SessionSnapshot, given: HandedOff, max_tokens: int)
     said = await asyncio.to_thread(handoff_sections, given, left, count)
     if not said:
         return None
-    shown = limit(said, OutputLimits(tokens=left, cut="head_tail"), count).text
+    shown = limit(said, OutputLimits(tokens=left, cut="head_tail"), count)
     index = _index(snapshot, max_tokens - count(f"{head}\n\n{shown}\n\n") - 2, shown)
     return "\n\n".join(part for part in (head, shown, index) if part)
 

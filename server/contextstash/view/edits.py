@@ -26,7 +26,7 @@ def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str) -> Archi
 
 def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
     """The edit that cuts an output to limits."""
-    shown = limit(text, limits, snapshot.counter.count_result, output.handle).text
+    shown = limit(text, limits, snapshot.counter.count_result, output.handle)
     return TruncateEdit(**_replacing(snapshot, output, shown))
 
 

@@ -73,7 +73,7 @@ def pinned_text(snapshot: SessionSnapshot, texts: Sequence[tuple[Output, str]]) 
     shown = []
     for output, text in texts:
         if not whole:
-            text = limit(text, limits, snapshot.counter.count, output.handle).text
+            text = limit(text, limits, snapshot.counter.count, output.handle)
         call = one_line(f"{output.tool} {output.argument}", 160)
         shown.append(
             f"{MARKER} pinned output {output.handle} of {call}, message {output.seq}:]\n{unforged(text)}\n"

@@ -130,7 +130,7 @@ def _material(text: str) -> str:
 
 def _cut(text: str, most: int | None) -> str:
     text = _material(text)
-    return text if most is None else limit(text, OutputLimits(chars=most, cut="head_tail"), len).text
+    return text if most is None else limit(text, OutputLimits(chars=most, cut="head_tail"), len)
 
 
 def digest_text(tool: str, argument: str, text: str) -> str:
@@ -147,7 +147,7 @@ you. Write only the digest."""
 
 def shortened_to(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
     """The text, or its head and tail, with at most `max_tokens` tokens."""
-    return limit(text, OutputLimits(tokens=max_tokens, cut="head_tail"), count).text
+    return limit(text, OutputLimits(tokens=max_tokens, cut="head_tail"), count)
 
 
 def first_lines(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
