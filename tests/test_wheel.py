@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 
@@ -62,14 +63,14 @@ async def test_it_serves_its_tools(command: Path, tmp_path: Path) -> None:
 
 
 def test_what_install_writes_are_absolute_commands_that_run_elsewhere(command: Path, tmp_path: Path) -> None:
-    done = run(command, tmp_path, "install", "claude-code", "--scope", "project", "--yes")
+    done = run(command, tmp_path, "install", "codex", "--yes")
     assert done.returncode == 0, done.stderr
-    server = json.loads((tmp_path / ".mcp.json").read_text())["mcpServers"]["contextstash"]
+    server = tomllib.loads((tmp_path / ".codex" / "config.toml").read_text())["mcp_servers"]["contextstash"]
     assert server["command"] == str(command)
-    settings = json.loads((tmp_path / ".claude" / "settings.json").read_text())
+    settings = json.loads((tmp_path / ".codex" / "hooks.json").read_text())
     lines = {hook["command"] for groups in settings["hooks"].values() for each in groups for hook in each["hooks"]}
-    parts = {f"{command} hook claude-code --part {number}/3" for number in (1, 2, 3)}
-    assert lines == {f"{command} hook claude-code", *parts}
+    parts = {f"{command} hook codex --part {number}/3" for number in (1, 2, 3)}
+    assert lines == {f"{command} hook codex", *parts}
     event = json.dumps({"hook_event_name": "SessionStart", "source": "startup", "session_id": "s", "cwd": "/"})
     for line in lines:
         environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}

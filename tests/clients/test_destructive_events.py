@@ -23,7 +23,7 @@ from contextstash_storage.sqlite.store import open_sqlite
 from tests.clients.test_windows import SECONDS
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import in_the_end, program
+from tests.support.real_clients import in_the_end, install_hooks_alone, program
 
 pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.processes]
 
@@ -113,7 +113,7 @@ def sweep(client: Client) -> None:
 def fail_to_compact(client: Client) -> None:
     """The provider refuses the request for a summary, which only a client without our mod makes."""
     assert client.ours.run("uninstall", "claude-code", "--yes").returncode == 0
-    assert client.ours.run("install", "claude-code", "--scope", "project", "--yes").returncode == 0
+    install_hooks_alone(client.home)
     client.provider.fails_to_compact = True
     client.run("-p", "--continue", "/compact")
     assert client.provider.refused

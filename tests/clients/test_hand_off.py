@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from contextstash.clients.client import client, hooks_of
-from tests.support.command_line import CommandLine
 from tests.support.provider import Asked, Said, provider
-from tests.support.real_clients import SECONDS, run_claude
+from tests.support.real_clients import SECONDS, install_hooks_alone, run_claude
 
 KINDS = [
     f"{place}_{what}" for place in ("library", "branch", "school", "region") for what in ("loans", "fines", "copies")
@@ -95,9 +94,7 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
     project.mkdir()
     for kind in KINDS:
         (project / f"{kind}.py").write_text("\n".join(functions(kind)))
-    home = CommandLine(tmp_path)
-    # The hooks alone, as in a client without mods.
-    assert home.run("install", "claude-code", "--scope", "project", "--yes").returncode == 0
+    install_hooks_alone(tmp_path)
     model = ReadingModel([project / f"{kind}.py" for kind in KINDS])
     with provider(model.say) as url:
         said = run_claude(tmp_path, url, "Sum up the fines. Never round them.", "--allowedTools", "Read")

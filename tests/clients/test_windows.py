@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.coding_provider import Asked, CodingProvider, coding_provider
-from tests.support.real_clients import program
+from tests.support.real_clients import install_hooks_alone, program
 
 SECONDS = 240
 """A guess: a client starts in a few seconds, on a busy machine in a minute."""
@@ -72,12 +72,8 @@ def codex(
 
 
 def install_hooks(home: Path) -> None:
-    """Our hooks alone, as in a client without mods, but for the one that shortens outputs."""
-    contextstash(home, "install", "claude-code", "--scope", "project", "--yes")
-    path = home / ".claude" / "settings.json"
-    settings = json.loads(path.read_text())
-    del settings["hooks"]["PostToolUse"]
-    path.write_text(json.dumps(settings))
+    """Our hooks alone, but for the one that shortens outputs."""
+    install_hooks_alone(home, "PreCompact", "SessionStart", "SessionEnd", "SubagentStop")
 
 
 def sizes(provider: CodingProvider) -> list[int]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from contextstash.clients.client import PLUGINS
 from contextstash_storage.sqlite.store import open_sqlite
 
 SECONDS = 900
@@ -63,6 +67,17 @@ def run_claude(home: Path, url: str, *arguments: str | Path, needed: tuple[int, 
         "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000",
     }
     return run_real([claude, "-p", *arguments], home, environment).stdout
+
+
+def install_hooks_alone(home: Path, *events: str) -> None:
+    """Our hooks for these events, or all, in Claude Code, without the mod of our plugin."""
+    plugin = json.loads((PLUGINS / "claude_code" / "hooks" / "hooks.json").read_text())["hooks"]
+    named = json.dumps({event: plugin[event] for event in events or plugin})
+    ours = json.dumps(shlex.join([sys.executable, "-m", "contextstash"]))[1:-1]
+    path = home / ".claude" / "settings.json"
+    path.parent.mkdir(exist_ok=True)
+    launcher = json.dumps('"${CLAUDE_PLUGIN_ROOT}"/bin/contextstash')[1:-1]
+    path.write_text(json.dumps({"hooks": json.loads(named.replace(launcher, ours))}))
 
 
 async def recorded(home: Path, session_id: str | None = None) -> tuple[list[str], list[str]]:

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.console import echo, for_reader
+from contextstash.cli.console import echo
 from contextstash.cli.options import DatabaseType, tokens
 from contextstash.clients.hooks import HOOKED, part_of, run_hook
-from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Scope
     from contextstash.clients.install import Change
     from contextstash_storage.databases import Location
 
 CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "opencode", "pi")
 
-HAS_PLUGIN = (
-    "Our plugin is in this client already, with the server and the hooks: nothing was written, as both would be there"
-    " twice. To have them in this project alone: contextstash uninstall claude-code"
-)
-
 
 def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a command that changes a client's files."""
     for option in (
-        click.option("--diff", is_flag=True, help="Show each line that would change."),
         click.option("--dry-run", is_flag=True, help="Only show what would be written."),
         click.option("--yes", is_flag=True, help="Write without asking."),
-        click.option("--scope", type=click.Choice(["user", "project"]), default="user", show_default=True),
     ):
         command = option(command)
     return command
@@ -58,10 +48,9 @@ def install(
     client: str | None,
     db: Location | None,
     window: int | None,
-    scope: Scope,
     **confirmed: bool,
 ) -> None:
-    """Add contextstash to CLIENT's own configuration: the server, and where there are hooks, those that archive large
+    """Add contextstash to your configuration of CLIENT: the server, and where there are hooks, those that archive large
     outputs and write hand-offs. Safe to repeat; uninstall removes it.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, opencode or pi; without it,
@@ -74,15 +63,12 @@ def install(
             "The address holds a password, which would be written into the client's configuration. Leave it out, and"
             " put it into ~/.pgpass."
         )
-    given: dict[str, Any] = {"database": database, "scope": scope, "confirmed": confirmed}
     if client is not None:
-        _install(client, window=window, **given)
+        _install(client, window, database, confirmed)
         return
     from contextstash.clients.client import Machine, found_clients
 
-    machine = Machine.this()
-    by_plugin = [each for each in found_clients(machine) if scope == "project" and each.has_plugin(machine)]
-    found = [each for each in found_clients(machine) if each.has_place(scope) and each not in by_plugin]
+    found = found_clients(Machine.this())
     if not found:
         raise BadInputError(
             f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
@@ -90,28 +76,19 @@ def install(
         )
     for each in found:
         click.echo(f"{each.name}:")
-        _install(each.name, window=window if each.window else None, **given)
+        _install(each.name, window if each.window else None, database, confirmed)
 
 
-def _install(
-    name: str,
-    *,
-    window: int | None,
-    database: Location | None,
-    scope: Scope,
-    confirmed: Mapping[str, bool],
-) -> None:
+def _install(name: str, window: int | None, database: Location | None, confirmed: Mapping[str, bool]) -> None:
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
     from contextstash.clients.install import apply_install, plan_install, window_setting
     from contextstash.clients.installation import own_command
 
-    client, machine = client_of(name), Machine.this()
+    client = client_of(name)
     if window is not None and (remark := window_setting(client).remark_on(window)):
         click.echo(remark, err=True)
-    if scope == "project" and client.has_plugin(machine):
-        raise BadInputError(HAS_PLUGIN)
-    changes = plan_install(client, scope, machine, own_command(), database=database, window=window)
+    changes = plan_install(client, Machine.this(), own_command(), database=database, window=window)
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {name}: {changes[0].path}")
     elif _written(changes, apply_install, **confirmed):
@@ -125,7 +102,7 @@ def _install(
 @click.command()
 @click.argument("client", metavar="CLIENT", type=click.Choice(CLIENT_NAMES))
 @confirmation
-def uninstall(client: str, scope: Scope, **confirmed: bool) -> None:
+def uninstall(client: str, **confirmed: bool) -> None:
     """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, opencode or pi.
@@ -135,7 +112,7 @@ def uninstall(client: str, scope: Scope, **confirmed: bool) -> None:
     from contextstash.clients.install import apply_uninstall, plan_uninstall
     from contextstash.configuration.locations import data_folder, user_config_folder
 
-    changes = plan_uninstall(client_of(client), scope, Machine.this())
+    changes = plan_uninstall(client_of(client), Machine.this())
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
     elif _written(changes, apply_uninstall, **confirmed):
@@ -144,13 +121,14 @@ def uninstall(client: str, scope: Scope, **confirmed: bool) -> None:
             click.echo(f"What is left, if you want to delete it too: {shlex.join(map(str, folders))}")
 
 
-def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, dry_run: bool, diff: bool) -> bool:
+def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, dry_run: bool) -> bool:
     """Show the changes, and write them if --yes or the user says so."""
     for change in changes:
         if change.needed:
-            _show(change) if diff else _sum_up(change, yes=yes and not dry_run)
-    if not diff:
-        click.echo("--diff shows each line.")
+            fate = "created" if change.before is None else "deleted" if change.after is None else "changed"
+            click.echo(f"{change.path} {'is' if yes and not dry_run else 'would be'} {fate}:")
+            for each in change.does:
+                echo(f"  {each}")
     if not (yes or dry_run or sys.stdin.isatty()):
         raise BadInputError("Nothing was written, as there is no terminal to ask in: pass --yes to write it.")
     if dry_run or not (yes or click.confirm("Write these changes?", err=True)):
@@ -162,33 +140,6 @@ def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, 
         except OSError as error:
             raise BadInputError(f"{change.path} cannot be written: {error.strerror}.") from error
     return True
-
-
-def _sum_up(change: Change, *, yes: bool) -> None:
-    """The changes of a file, one line for each. Without `yes` they are not decided yet."""
-    lines = list(_difference(change))[2:]
-    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    fate = "created" if change.before is None else "deleted" if change.after is None else "changed"
-    counts = " and ".join(
-        f"{counted(number, 'line')} {verb}" for number, verb in ((added, "added"), (removed, "removed")) if number
-    )
-    click.echo(f"{change.path} {'is' if yes else 'would be'} {fate}: {counts}")
-    for each in change.does:
-        echo(f"  {each}")
-
-
-def _difference(change: Change) -> Iterator[str]:
-    before, after = (
-        (content or b"").decode(errors="replace").splitlines(keepends=True) for content in (change.before, change.after)
-    )
-    name = str(change.path)
-    return difflib.unified_diff(before, after, name, name if change.after is not None else "deleted", n=2)
-
-
-def _show(change: Change) -> None:
-    for line in _difference(change):
-        colour = {"+": "green", "-": "red", "@": "cyan"}.get(line[0])
-        click.secho(for_reader(line.rstrip("\n")), fg=colour)
 
 
 FILE = click.option(

@@ -25,7 +25,7 @@ from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Client, Machine, Scope
+    from contextstash.clients.client import Client, Machine
     from contextstash_storage.databases import Location
 
 ROUND_TRIP_SECONDS = 30.0
@@ -171,35 +171,37 @@ def _settings(_: Location | None) -> Findings:
 
 def _clients(_: Location | None = None) -> Findings:
     from contextstash.clients.client import Machine, clients
+
+    machine = Machine.this()
+    found = [finding for client in clients() for finding in _of_client(client, machine)]
+    yield from found
+    if not found:
+        yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
+
+
+def _of_client(client: Client, machine: Machine) -> Findings:
+    """What is installed in a client: a bundle, a server with hooks, a plugin."""
     from contextstash.clients.configuration_files import content
     from contextstash.clients.install import SERVER
 
-    machine = Machine.this()
-    installed = 0
-    for client in clients():
-        if client.has_plugin(machine):
-            installed += 1
-            off = client.bundle.off(machine) if client.bundle else None
-            says = (
-                "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"
-            )
-            yield Finding(f"{client.name} (plugin)", "note" if off else "ok", f"its server and hooks are there; {says}")
-        if (entry := client.entry) is None:
-            continue
-        for scope in entry.scopes:
-            path, what = entry.file(machine, scope), f"{client.name} ({scope})"
-            try:
-                text = _text(path)
-                servers = content(entry.kind, text, str(path)).get(entry.key) if text is not None else None
-            except (OSError, UnicodeDecodeError, BadInputError) as error:
-                yield Finding(what, "wrong", f"{path} cannot be read: {error}", "Correct the file.")
-                continue
-            if isinstance(servers, dict) and SERVER in servers:
-                installed += 1
-                yield _installed(what, servers[SERVER], f"contextstash install {client.name}")
-                yield from _hooks(client, scope, machine)
-    if not installed:
-        yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
+    install = f"contextstash install {client.name}"
+    if client.has_plugin(machine):
+        off = client.bundle.off(machine) if client.bundle else None
+        says = "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"
+        yield Finding(f"{client.name} (plugin)", "note" if off else "ok", f"its server and hooks are there; {says}")
+    if (entry := client.entry) is not None:
+        path = entry.file(machine)
+        try:
+            text = _text(path)
+            servers = content(entry.kind, text, str(path)).get(entry.key) if text is not None else None
+        except (OSError, UnicodeDecodeError, BadInputError) as error:
+            yield Finding(client.name, "wrong", f"{path} cannot be read: {error}", "Correct the file.")
+            return
+        if isinstance(servers, dict) and SERVER in servers:
+            yield _starts(client.name, _command_of(servers[SERVER]), install)
+            yield from _hooks(client, machine)
+    if (plugin := client.plugin) is not None and (command := plugin.installed(machine)) is not None:
+        yield _starts(f"{client.name} (plugin)", command, install)
 
 
 def _text(path: Path) -> str | None:
@@ -209,20 +211,20 @@ def _text(path: Path) -> str | None:
     return read_regular(path).decode() if path.is_file() else None
 
 
-def _hooks(client: Client, scope: Scope, machine: Machine) -> Findings:
+def _hooks(client: Client, machine: Machine) -> Findings:
     """The finding for our hooks in a client that can have them."""
     from contextstash.clients.install import missing_hooks
 
-    if client.hooks is None:
+    hooks, what = client.hooks, f"{client.name} hooks"
+    if hooks is None or hooks.file is None:
         return
-    hooks, what = client.hooks, f"{client.name} ({scope}) hooks"
-    path = hooks.file(machine, scope)
+    path = hooks.file(machine)
     try:
         settings: Mapping[str, Any] = json.loads(_text(path) or "{}")
     except (OSError, ValueError) as error:
         yield Finding(what, "wrong", f"{path} cannot be read: {error}", "Correct the file.")
         return
-    missing = missing_hooks(client, settings)
+    missing = missing_hooks(client, machine, settings)
     if len(missing) == len(hooks.events):
         says = "not installed: new outputs stay long, and a new window gets no hand-off"
     else:
@@ -231,10 +233,15 @@ def _hooks(client: Client, scope: Scope, machine: Machine) -> Findings:
     yield Finding(what, "note" if missing else "ok", says, advice)
 
 
-def _installed(what: str, entry: object, install: str) -> Finding:
-    """The finding for our entry in a client's file, which may be a project's: its text is not trusted."""
+def _command_of(entry: object) -> object:
+    """The program in our entry in a client's file."""
     named = (entry.get("command") or entry.get("cmd")) if isinstance(entry, dict) else None
-    command = shown(named[0] if isinstance(named, list) and named else named)
+    return named[0] if isinstance(named, list) and named else named
+
+
+def _starts(what: str, named: object, install: str) -> Finding:
+    """Whether what a client starts is there; its name may be anything."""
+    command = shown(named)
     if shutil.which(command) is None:
         return Finding(what, "wrong", f"its command does not exist: {command}", install)
     return Finding(what, "ok", f"starts {command}")

@@ -59,7 +59,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
-    paths = paths or _own_folders()
+    is_all, paths = not paths, paths or _own_folders()
     found, failed = _transcripts(paths)
 
     async def work(stash: Stash) -> list[Imported]:
@@ -73,7 +73,8 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
         click.echo("Stopped; run the same command again to continue. What was recorded stays.", err=True)
         return INTERRUPTED
     results = [*(each for each in imported if not each.skipped), *failed]
-    skipped = [each for each in imported if each.skipped]
+    # A client keeps other files beside its sessions, which nobody asked for.
+    skipped = [each for each in imported if each.skipped and not (is_all and each.skipped == NO_TRANSCRIPT)]
     if not results and all(each.skipped != DELETED for each in skipped):
         raise BadInputError(f"No transcript in a recognized format in {' '.join(map(str, paths))}.")
     if as_json:

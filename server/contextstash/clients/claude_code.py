@@ -239,7 +239,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _has_plugin(machine: Machine) -> bool:
-    enabled = _settings(_SETTINGS(machine, "user")).get("enabledPlugins")
+    enabled = _settings(_SETTINGS(machine)).get("enabledPlugins")
     return isinstance(enabled, dict) and enabled.get(PLUGIN) is True
 
 
@@ -266,7 +266,7 @@ CLIENTS = (
         "claude-code",
         has_plugin=_has_plugin,
         bundle=Bundle(
-            lambda at: _SETTINGS(at, "user"),
+            _SETTINGS,
             {
                 ("extraKnownMarketplaces", MARKET): {"source": {"source": "directory", "path": str(PLUGINS)}},
                 ("enabledPlugins", PLUGIN): True,
@@ -277,17 +277,11 @@ CLIENTS = (
             does="our plugin: the MCP server, the hooks, and the mod that answers compactions",
         ),
         programs=("claude", "claude-code"),
-        entry=Entry(
-            "json",
-            "mcpServers",
-            lambda at, scope: at.home / ".claude.json" if scope == "user" else at.project / ".mcp.json",
-            typed,
-        ),
+        entry=Entry("json", "mcpServers", below(".claude.json"), typed),
         files=Files(projects_folder, current_files, agent_transcripts),
         reader=_reader,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
-            _SETTINGS,
             timeout=30,
             parts=3,
             after_tool="PostToolUse",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,12 +20,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from contextstash.base.files import read_regular
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.clients.transcripts import Reader
 
-Scope = Literal["user", "project"]
 Kind = Literal["json", "toml"]
 
 TextPath = tuple[str | int, ...]
@@ -38,17 +39,16 @@ PLUGINS = Path(__file__).parent / "plugins"
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine: the user's home, the project, the platform, and the environment."""
+    """The machine: the user's home, the platform, and the environment."""
 
     home: Path
-    project: Path
     platform: str
     environment: Mapping[str, str]
 
     @classmethod
     def this(cls) -> Machine:
         """The machine that this process runs on."""
-        return cls(Path.home(), Path.cwd(), sys.platform, os.environ)
+        return cls(Path.home(), sys.platform, os.environ)
 
     @property
     def configuration(self) -> Path:
@@ -64,9 +64,9 @@ class Machine:
         return Path(self.environment.get("XDG_CONFIG_HOME") or self.home / ".config")
 
 
-def below(*names: str) -> Callable[[Machine, Scope], Path]:
-    """A file below the user's home or the project's folder, by the scope."""
-    return lambda machine, scope: (machine.home if scope == "user" else machine.project).joinpath(*names)
+def below(*names: str) -> Callable[[Machine], Path]:
+    """A file below the user's home."""
+    return lambda machine: machine.home.joinpath(*names)
 
 
 def plain(command: Sequence[str]) -> dict[str, Any]:
@@ -81,14 +81,13 @@ def typed(command: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Entry:
-    """The MCP server in a client's configuration. `file` is its file in one of the `scopes`, `key` is the key of the
-    servers in it, `form` makes a server's entry from its command."""
+    """The MCP server in the user's configuration of a client, `file`: `key` is the key of the servers in it, `form`
+    makes a server's entry from its command."""
 
     kind: Kind
     key: str
-    file: Callable[[Machine, Scope], Path]
+    file: Callable[[Machine], Path]
     form: Callable[[Sequence[str]], dict[str, Any]] = plain
-    scopes: tuple[Scope, ...] = ("user", "project")
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,9 @@ class Files:
 class Hooks:
     """The lifecycle hooks of a client.
 
-    Installing: `events` call us, in `file`. `timeout` is in the client's own unit, 30 seconds for each, `timeouts` are
-    those of events for which the client waits less long. `parts` are the hooks of the start of a session, each of
-    which gives a part of a hand-off. `remark` is what the user has to know.
+    Installing: `events` call us, in `file`, unless they come with a bundle. `timeout` is in the client's own unit, 30
+    seconds for each, `timeouts` are those of events for which the client waits less long. `parts` are the hooks of the
+    start of a session, each of which gives a part of a hand-off. `remark` is what the user has to know.
 
     Events: `after_tool` and `before_compaction` are the client's names for these two; `read_to_its_end` are the events
     at which its transcript is read. `after_compaction` is the event at which a compacted session can be given context,
@@ -135,7 +134,6 @@ class Hooks:
     """
 
     events: tuple[str, ...]
-    file: Callable[[Machine, Scope], Path]
     timeout: int
     after_tool: str
     before_compaction: str
@@ -144,6 +142,7 @@ class Hooks:
     text_paths: Callable[[str, Any], Sequence[TextPath]]
     replacement: Callable[[Any, Sequence[str]], dict[str, Any]]
     own_folders: Callable[[Path], Sequence[Path]]
+    file: Callable[[Machine], Path] | None = None
     parts: int = 1
     remark: str | None = None
     timeouts: Mapping[str, int] = field(default_factory=dict)
@@ -187,6 +186,15 @@ class Plugin:
     def is_ours(self, code: bytes) -> bool:
         """Whether a file is this plugin, of whichever version or installation."""
         return code.startswith(self._text.partition("\n")[0].encode())
+
+    def installed(self, machine: Machine) -> str | None:
+        """The program that the installed plugin starts, None if it is not installed."""
+        try:
+            code = read_regular(self.file(machine))
+        except OSError:
+            return None
+        named = re.search(rb'^const PROGRAM = \["(.*?)"', code, re.MULTILINE)
+        return named[1].decode("utf-8", "replace") if named and self.is_ours(code) else None
 
 
 PROGRAM = 'const PROGRAM = ["contextstash"]\nconst OPTIONS = []\n'
@@ -265,7 +273,7 @@ class WindowSetting:
     lowest: int
     highest: int
     value: Callable[[int], float]
-    file: Callable[[Machine, Scope], Path]
+    file: Callable[[Machine], Path]
     kind: Kind
     keys: tuple[str, ...]
     for_run: Callable[[Launch, float], Launch] | None = None
@@ -311,15 +319,12 @@ class Client:
     continued: Callable[[str, str], tuple[str, ...]] | None = None
     has_plugin: Callable[[Machine], bool] = lambda machine: False
 
-    def has_place(self, scope: Scope) -> bool:
-        """Whether something of ours can be installed in this scope."""
-        return (self.entry is not None and scope in self.entry.scopes) or (self.plugin is not None and scope == "user")
-
     def is_on(self, machine: Machine) -> bool:
         """Whether its program is on the path, or its configuration is there."""
-        files = [self.entry.file(machine, "user")] if self.entry else []
-        files += [self.hooks.file(machine, "user")] if self.hooks else []
+        files = [each.file(machine) for each in (self.entry, self.hooks) if each is not None and each.file is not None]
         folders = [file.parent for file in files if file.parent not in (machine.home, machine.dot_config)]
+        if self.bundle is not None:
+            folders.append(self.bundle.file(machine).parent)
         if self.plugin is not None and self.entry is None:  # its folder of plugins may not be there yet
             folders.append(self.plugin.file(machine).parents[1])
         there = any(file.is_file() for file in files) or any(folder.is_dir() for folder in folders)

@@ -27,7 +27,6 @@ from contextstash.clients.client import (
     Machine,
     Proxied,
     Requests,
-    Scope,
     TextPath,
     WindowSetting,
 )
@@ -264,14 +263,9 @@ def _is_text(block: Any) -> bool:
     return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
-def _in_folder(name: str) -> Callable[[Machine, Scope], Path]:
-    """A file of Codex's own folder, the user's or the project's."""
-
-    def file(machine: Machine, scope: Scope) -> Path:
-        folder = _home(machine.environment, machine.home) if scope == "user" else machine.project / ".codex"
-        return folder / name
-
-    return file
+def _in_folder(name: str) -> Callable[[Machine], Path]:
+    """A file of Codex's own folder."""
+    return lambda machine: _home(machine.environment, machine.home) / name
 
 
 _settings_file = _in_folder("config.toml")
@@ -345,8 +339,8 @@ CLIENTS = (
         reader=lambda: READER,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
-            _in_folder("hooks.json"),
             timeout=30,
+            file=_in_folder("hooks.json"),
             parts=3,
             remark="Codex runs new hooks only once you trust them: /hooks shows them.",
             # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).

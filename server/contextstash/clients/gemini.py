@@ -240,8 +240,8 @@ CLIENTS = (
         # sure to compress. It starts no new session after a compression, so the hand-off comes with the next prompt.
         hooks=Hooks(
             ("AfterTool", "PreCompress", "BeforeAgent", "SessionStart", "SessionEnd"),
-            _SETTINGS,
             timeout=30_000,
+            file=_SETTINGS,
             after_tool="AfterTool",
             before_compaction="PreCompress",
             after_compaction="BeforeAgent",

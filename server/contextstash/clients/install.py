@@ -1,28 +1,18 @@
-"""Installation: changes of a client's own configuration, planned first, written with a backup, undone to the byte."""
+"""Installation: values at places in a client's own files, planned first, written with a backup, undone to the byte."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import shlex
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.files import is_below, read_regular, replace_file
-from contextstash.clients.client import (
-    Bundle,
-    Client,
-    Hooks,
-    Kind,
-    Machine,
-    Scope,
-    WindowSetting,
-    clients,
-    hooks_of,
-)
+from contextstash.base.files import read_regular, replace_file
+from contextstash.clients.client import Client, Hooks, Kind, Machine, WindowSetting, clients, hooks_of
 from contextstash.clients.configuration_files import Edit, content, edited, put, remove, value_at
 from contextstash.configuration.locations import data_folder
 from contextstash_storage.databases import name_of
@@ -44,22 +34,59 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of an installation in a file of the client: how it is added and removed, each with a line in words.
-    `window` is the value at which the client then compacts, if the part sets it."""
+    """A value that is ours at a place in a file of a client: the `keys` to it, and in words `what` it is.
+
+    With `marked`, the place holds a list of groups of hooks, of which those are ours whose command holds this text.
+    A `setting` is the client's: it is taken back only if it still is as we set it, and the user's former value is there
+    again. What is `noted` by the client itself is only removed, and the mapping around it stays, though it is empty.
+    """
 
     path: Path
     kind: Kind
-    add: Edit
-    adds: str
-    remove: Edit
-    removes: str
-    window: float | None = None
+    keys: tuple[str, ...]
+    value: Any
+    what: str = ""
+    marked: str = ""
+    setting: bool = False
+    noted: bool = False
+
+    def add(self, data: MutableMapping[str, Any]) -> None:
+        """Put the value there, behind those of others in a list."""
+        if not self.noted:
+            put(data, self.keys, [*self._others(data), self.value] if self.marked else self.value)
+
+    def take(self, data: MutableMapping[str, Any], former: object = None, ours: object = None) -> None:
+        """Take the value away; of a setting that still is `ours`, put back the user's in the `former` content."""
+        around = value_at(data, self.keys[:-1])
+        if not isinstance(around, MutableMapping) or self.keys[-1] not in around:
+            return
+        if self.setting and (ours is None or around[self.keys[-1]] != ours):
+            return
+        instead = self._others(data) if self.marked else value_at(former, self.keys) if self.setting else None
+        if instead:
+            around[self.keys[-1]] = instead
+        elif self.noted:  # Claude Code takes a list of plugins without that mapping for damaged
+            del around[self.keys[-1]]
+        else:
+            remove(data, self.keys)
+
+    def _others(self, data: object) -> list[MutableMapping[str, Any]]:
+        """The groups of hooks there without ours, nor a group that is empty then."""
+        groups = value_at(data, self.keys) or ()
+        rests = [[hook for hook in group.get("hooks", ()) if not _is_ours(hook, self.marked)] for group in groups]
+        pairs = zip(groups, rests, strict=True)
+        return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]
+
+
+def _is_ours(hook: Any, marked: str) -> bool:
+    command = str(hook.get("command")) if isinstance(hook, dict) else ""
+    return "contextstash" in command and marked in command
 
 
 @dataclass(frozen=True)
 class Change:
     """A file before and after; None if it does not exist. `does`: what the change does, in words. `clean` is the file
-    before without our parts; `window` as in the piece that sets it."""
+    before without our parts; `window` is the value at which the client then compacts, if the change sets it."""
 
     path: Path
     before: bytes | None
@@ -75,7 +102,6 @@ class Change:
 
 def plan_install(
     client: Client,
-    scope: Scope,
     machine: Machine,
     command: Sequence[str],
     *,
@@ -83,22 +109,24 @@ def plan_install(
     window: int | None = None,
 ) -> list[Change]:
     """The changes that an installation would make; server and hooks get the `database`, if one is named, and the client
-    compacts at `window` tokens. Raises BadInputError if the client has no such scope or no such setting, or if one of
-    its files cannot be read."""
-    pieces = _pieces(client, scope, machine, command, database, window)
-    all_of_ours = dict(_by_file(_all_pieces(client, scope, machine), scope, machine))
-    changes = [_added(path, each, all_of_ours[path]) for path, each in _by_file(pieces, scope, machine)]
-    if (plugin := client.plugin) is not None and scope == "user":
-        path, code = plugin.file(machine), plugin.code(command, _options(database))
-        changes.append(Change(path, _read(path), code, (plugin.does,)))
+    compacts at `window` tokens. Raises BadInputError if the client has no such setting, or if one of its files cannot
+    be read."""
+    named = () if database is None else ("--db", name_of(database))
+    pieces = [*_pieces(client, machine, command, named)]
+    if window is not None:
+        pieces.append(_window(window_setting(client), machine, window))
+    of_file = _by_file(_all_pieces(client, machine))
+    changes = [_added(path, each, of_file[path]) for path, each in _by_file(pieces).items()]
+    if (plugin := client.plugin) is not None:
+        path = plugin.file(machine)
+        changes.append(Change(path, _read(path), plugin.code(command, named), (plugin.does,)))
     return changes
 
 
-def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Change]:
+def plan_uninstall(client: Client, machine: Machine) -> list[Change]:
     """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
-    pieces = _all_pieces(client, scope, machine)
-    changes = [_undone(path, each) for path, each in _by_file(pieces, scope, machine)]
-    if (plugin := client.plugin) is not None and scope == "user":
+    changes = [_undone(path, each) for path, each in _by_file(_all_pieces(client, machine)).items()]
+    if (plugin := client.plugin) is not None:
         path = plugin.file(machine)
         current = _read(path)  # a file of another program that has our name stays
         is_ours = current is not None and plugin.is_ours(current)
@@ -106,118 +134,71 @@ def plan_uninstall(client: Client, scope: Scope, machine: Machine) -> list[Chang
     return changes
 
 
-def _all_pieces(client: Client, scope: Scope, machine: Machine) -> list[Piece]:
+def _all_pieces(client: Client, machine: Machine) -> list[Piece]:
     """Every part that an installation may have, to be removed."""
-    return _pieces(client, scope, machine, [SERVER], None, None if client.window is None else 0)
+    pieces = [*_pieces(client, machine, [SERVER], ("--db", ""))]
+    return pieces if client.window is None else [*pieces, _window(client.window, machine, 0)]
 
 
-def _pieces(
-    client: Client,
-    scope: Scope,
-    machine: Machine,
-    command: Sequence[str],
-    database: Location | None,
-    window: int | None,
-) -> list[Piece]:
-    named = _options(database)
-    bundle = client.bundle if scope == "user" else None
-    pieces = []
-    if bundle is not None:
-        pieces += [_bundle(bundle, machine, database), *(_trace(*noted) for noted in bundle.traces(machine))]
-    elif client.entry is not None or client.plugin is None or scope != "user":
+def _pieces(client: Client, machine: Machine, command: Sequence[str], named: Sequence[str]) -> Iterator[Piece]:
+    """What is put into a client's files; `named` are the options that name the database."""
+    if (bundle := client.bundle) is not None:
+        path = bundle.file(machine)
+        values = {**bundle.values, **({bundle.database: named[1]} if named else {})}
+        for number, (keys, value) in enumerate(values.items()):
+            yield Piece(path, "json", keys, value, bundle.does if number == 0 else "")
+        for path, keys in bundle.traces(machine):
+            yield Piece(path, "json", keys, None, noted=True)
+        return
+    if (entry := client.entry) is not None:
         follows = ("--follow", client.name) if client.files is not None else ()
-        pieces.append(_server(client, scope, machine, [*command, "serve", *follows, *named]))
-    if client.hooks is not None and bundle is None:
-        pieces.append(_hooks(client, scope, machine, command, named))
-    if window is not None:
-        pieces.append(_window(window_setting(client), scope, machine, window))
-    return pieces
+        served = [*command, "serve", *follows, *named]
+        what = f"the MCP server {SERVER}: {shlex.join(served)}"
+        yield Piece(entry.file(machine), entry.kind, (entry.key, SERVER), entry.form(served), what)
+    if client.hooks is not None:
+        yield from hook_pieces(client, machine, command, named)
 
 
-def _options(database: Location | None) -> tuple[str, ...]:
-    """The options by which what is installed names its database."""
-    return () if database is None else ("--db", name_of(database))
-
-
-def _server(client: Client, scope: Scope, machine: Machine, command: Sequence[str]) -> Piece:
-    entry = client.entry
-    if entry is None:
-        raise BadInputError(f"{client.name} starts no MCP servers, but its sessions can be read: contextstash import")
-    if scope not in entry.scopes:
-        raise BadInputError(f"{client.name} has no configuration of the scope {scope}; leave --scope out.")
-    keys, value = (entry.key, SERVER), entry.form(command)
-    return Piece(
-        entry.file(machine, scope),
-        entry.kind,
-        lambda data: put(data, keys, value),
-        f"the MCP server {SERVER}: {shlex.join(command)}",
-        lambda data: remove(data, keys),
-        f"without the MCP server {SERVER}",
-    )
-
-
-def _bundle(bundle: Bundle, machine: Machine, database: Location | None) -> Piece:
-    """The client's plugin: values that make it load one from a folder of this package, and the database."""
-    values = dict(bundle.values) if database is None else {**bundle.values, bundle.database: name_of(database)}
-
-    def add(data: MutableMapping[str, Any]) -> None:
-        for keys, value in values.items():
-            put(data, keys, value)
-
-    def take(data: MutableMapping[str, Any]) -> None:
-        for keys in (*bundle.values, bundle.database):
-            remove(data, keys)
-
-    return Piece(bundle.file(machine), "json", add, bundle.does, take, "without our plugin")
-
-
-def _trace(path: Path, keys: Sequence[str]) -> Piece:
-    """What the client itself has noted of our plugin. Nothing is added there, and the mapping that it stood in stays:
-    Claude Code takes a list of plugins without one for damaged."""
-
-    def take(data: MutableMapping[str, Any]) -> None:
-        around = value_at(data, keys[:-1])
-        if isinstance(around, MutableMapping):
-            around.pop(keys[-1], None)
-
-    return Piece(path, "json", lambda data: None, "", take, "without its note of our plugin")
-
-
-def _hooks(client: Client, scope: Scope, machine: Machine, command: Sequence[str], options: Sequence[str]) -> Piece:
+def hook_pieces(
+    client: Client, machine: Machine, command: Sequence[str] = (SERVER,), named: Sequence[str] = ()
+) -> Iterator[Piece]:
+    """Our hooks, a piece for each event."""
     hooks = hooks_of(client)
-    return Piece(
-        hooks.file(machine, scope),
-        "json",
-        lambda data: add_hooks(client, data, command, options),
-        f"hooks for {', '.join(hooks.events)}: {shlex.join([*command, 'hook', client.name, *options])}",
-        lambda data: remove_hooks(client, data),
-        "without its hooks",
-    )
+    if hooks.file is None:
+        return
+    called = [*command, "hook", client.name]
+    what = f"hooks for {', '.join(hooks.events)}: {shlex.join([*called, *named])}"
+    for event in hooks.events:
+        lines = [shlex.join([*called, *part, *named]) for part in _parts(hooks, event)]
+        timeout = hooks.timeouts.get(event, hooks.timeout)
+        group = {"hooks": [{"type": "command", "command": line, "timeout": timeout} for line in lines]}
+        said = what if event == hooks.events[0] else ""
+        yield Piece(hooks.file(machine), "json", ("hooks", event), group, said, f"hook {client.name}")
 
 
-def _window(setting: WindowSetting, scope: Scope, machine: Machine, wanted: int) -> Piece:
-    """What sets where the client compacts. It is taken back only if it still is as we set it: then the value of the
-    backup is there again."""
-    path, key = setting.file(machine, scope), ".".join(setting.keys)
+def _parts(hooks: Hooks, event: str) -> list[list[str]]:
+    """The options of each hook of an event that say which part of a hand-off it gives."""
+    if event != "SessionStart" or hooks.parts == 1:
+        return [[]]
+    return [["--part", f"{number}/{hooks.parts}"] for number in range(1, hooks.parts + 1)]
+
+
+def missing_hooks(client: Client, machine: Machine, settings: object) -> list[str]:
+    """The events without contextstash's hook in these settings."""
+    missing = []
+    for piece in hook_pieces(client, machine):
+        groups = value_at(settings, piece.keys)
+        given = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+        if not any(_is_ours(hook, piece.marked) for group in given for hook in group.get("hooks") or ()):
+            missing.append(piece.keys[-1])
+    return missing
+
+
+def _window(setting: WindowSetting, machine: Machine, wanted: int) -> Piece:
     tokens = setting.nearest(wanted)
-    value, ours = setting.value(tokens), _records().get(str(path), {}).get("window")
-
-    def take_back(data: MutableMapping[str, Any]) -> None:
-        former = content(setting.kind, _decoded(_former(path) or b"", path), str(path))
-        if ours is not None and value_at(data, setting.keys) == ours:
-            was = value_at(former, setting.keys)
-            put(data, setting.keys, was) if was is not None else remove(data, setting.keys)
-
-    adds = f"compaction at {tokens:,} tokens: {key} = {value}{setting.why}"
-    return Piece(
-        path,
-        setting.kind,
-        lambda data: put(data, setting.keys, value),
-        adds,
-        take_back,
-        f"with the former {key}",
-        value,
-    )
+    value, key = setting.value(tokens), ".".join(setting.keys)
+    what = f"our size of the window: {key} = {value}, so it compacts at {tokens:,} tokens{setting.why}"
+    return Piece(setting.file(machine), setting.kind, setting.keys, value, what, setting=True)
 
 
 def window_setting(client: Client) -> WindowSetting:
@@ -229,97 +210,44 @@ def window_setting(client: Client) -> WindowSetting:
     return client.window
 
 
-def add_hooks(
-    client: Client, settings: MutableMapping[str, Any], command: Sequence[str], options: Sequence[str] = ()
-) -> None:
-    """Put our hooks behind the others of each event, in the place of those that are there already."""
-    given, hooks = hooks_of(client), settings.setdefault("hooks", {})
-    for event in given.events:
-        lines = [shlex.join([*command, "hook", client.name, *part, *options]) for part in _parts(given, event)]
-        timeout = given.timeouts.get(event, given.timeout)
-        ours = {"hooks": [{"type": "command", "command": line, "timeout": timeout} for line in lines]}
-        hooks[event] = [*_others(client, hooks.get(event, ())), ours]
-
-
-def _parts(hooks: Hooks, event: str) -> list[list[str]]:
-    """The options of each hook of an event that say which part of a hand-off it gives."""
-    if event != "SessionStart" or hooks.parts == 1:
-        return [[]]
-    return [["--part", f"{number}/{hooks.parts}"] for number in range(1, hooks.parts + 1)]
-
-
-def remove_hooks(client: Client, settings: MutableMapping[str, Any]) -> None:
-    """Remove our hook from every event, and what is empty after that."""
-    hooks = settings.get("hooks")
-    if not isinstance(hooks, dict):
-        return
-    for event in list(hooks):
-        hooks[event] = _others(client, hooks[event])
-        if not hooks[event]:
-            del hooks[event]
-    if not hooks:
-        del settings["hooks"]
-
-
-def _others(client: Client, groups: Sequence[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
-    """The groups of an event's hooks without ours, nor a group that is empty then."""
-    rests = [[hook for hook in group.get("hooks", ()) if not _is_our_hook(client, hook)] for group in groups]
-    pairs = zip(groups, rests, strict=True)
-    return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]
-
-
-def missing_hooks(client: Client, settings: Any) -> list[str]:
-    """The events without contextstash's hook in these settings."""
-    found = settings.get("hooks") if isinstance(settings, dict) else None
-    groups = found if isinstance(found, dict) else {}
-    return [event for event in hooks_of(client).events if not _has_our_hook(client, groups.get(event))]
-
-
-def _has_our_hook(client: Client, groups: Any) -> bool:
-    given = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
-    return any(_is_our_hook(client, hook) for group in given for hook in group.get("hooks") or ())
-
-
-def _is_our_hook(client: Client, hook: Any) -> bool:
-    command = str(hook.get("command")) if isinstance(hook, dict) else ""
-    return "contextstash" in command and f"hook {client.name}" in command
-
-
-def _by_file(entries: Sequence[Piece], scope: Scope, machine: Machine) -> list[tuple[Path, list[Piece]]]:
-    """The entries of each file: Gemini CLI keeps servers and hooks in one. Raises BadInputError if a file of a project
-    is a link out of it: the author of the repository could direct the edit to any file of the user."""
+def _by_file(pieces: Iterable[Piece]) -> dict[Path, list[Piece]]:
+    """The pieces of each file: Gemini CLI keeps servers and hooks in one."""
     found: dict[Path, list[Piece]] = {}
-    for each in entries:
-        if scope == "project" and not is_below(each.path, machine.project):
-            raise BadInputError(f"{each.path} is a link out of the project. Nothing was written.")
+    for each in pieces:
         found.setdefault(each.path, []).append(each)
-    return list(found.items())
+    return found
 
 
 def _added(path: Path, pieces: Sequence[Piece], all_of_ours: Sequence[Piece]) -> Change:
     before, kind = _read(path), pieces[0].kind
     after = _edited(path, kind, before or b"", [each.add for each in pieces])
-    clean = None if before is None else _edited(path, kind, before, [each.remove for each in all_of_ours]) or before
-    window = next((each.window for each in pieces if each.window is not None), None)
-    does = tuple(each.adds for each in pieces if each.adds)
+    window = next((each.value for each in pieces if each.setting), None)
+    does = tuple(each.what for each in pieces if each.what)
+    clean = None if before is None else _without(path, all_of_ours, before)
     return Change(path, before, before if after is None else after, does, clean, window)
 
 
-def _undone(path: Path, entries: Sequence[Piece]) -> Change:
+def _undone(path: Path, pieces: Sequence[Piece]) -> Change:
     current = _read(path)
     if current is None:
         return Change(path, None, None)
-    kind = entries[0].kind
-    effective = [each for each in entries if _edited(path, kind, current, [each.remove]) is not None]
-    does = tuple(each.removes for each in effective)
-    if _is_as_written(path, current):
-        return Change(path, current, _former(path), does)
-    return Change(path, current, _edited(path, kind, current, [each.remove for each in effective]) or current, does)
-
-
-def _is_as_written(path: Path, current: bytes) -> bool:
+    without = _without(path, pieces, current)
+    gone = [each for each in pieces if each.what and _without(path, [each], current) != current]
+    does = tuple(f"without {each.what.partition(':')[0]}" for each in gone)
     written = _records().get(str(path))
-    return written is not None and written["after"] == _digest(current)
+    is_as_written = written is not None and written["after"] == _digest(current)
+    return Change(path, current, _former(path) if is_as_written else without, does)
+
+
+def _without(path: Path, pieces: Sequence[Piece], data: bytes) -> bytes:
+    """A file without these pieces: the same bytes if it has none of them."""
+    kind, ours = pieces[0].kind, _records().get(str(path), {}).get("window")
+    former = content(kind, _decoded(_former(path) or b"", path), str(path))
+
+    def take(each: Piece) -> Edit:
+        return lambda held: each.take(held, former, ours)
+
+    return _edited(path, kind, data, [take(each) for each in pieces]) or data
 
 
 def _former(path: Path) -> bytes | None:
@@ -405,17 +333,17 @@ def apply_install(change: Change) -> None:
     changed the file; then the backup is what they made of it, without our parts."""
     if not change.needed or change.after is None:
         return
-    known = _records().get(str(change.path))
+    known = _records().get(str(change.path), {})
     existed = change.before is not None
-    if known is not None and change.before is not None and known["after"] == _digest(change.before):
+    if change.before is not None and known.get("after") == _digest(change.before):
         existed = known["existed"]
     elif change.before is not None:
-        # A repository may contain a link of this name, which would direct the copy to any file of the user.
+        # Another program may have put a link of this name there, which would direct the copy to any file of the user.
         kept = change.before if change.clean is None else change.clean
         replace_file(_backup(change.path), kept, mode=0o600, follow_links=False)
     made = [each for each in change.path.parents if not each.exists()]
     replace_file(change.path, change.after)
-    window = (known or {}).get("window") if change.window is None else change.window
+    window = known.get("window") if change.window is None else change.window
     _record(change.path, {"after": _digest(change.after), "existed": existed, "window": window}, made)
 
 

@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from contextstash.base.files import read_regular
 from contextstash.clients.client import (
@@ -21,9 +20,6 @@ from contextstash.clients.client import (
     clients,
     without_version,
 )
-
-if TYPE_CHECKING:
-    pass
 
 SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
 """The variables of the providers' SDKs, and what follows the address in them."""
@@ -59,11 +55,7 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
 
 def is_configured(client: Client, machine: Machine) -> bool:
     """Whether our server is configured in the client, by its files. True for unknown clients."""
-    return (
-        client.entry is None
-        or client.has_plugin(machine)
-        or any(_names_us(client.entry.file(machine, each)) for each in client.entry.scopes)
-    )
+    return client.entry is None or client.has_plugin(machine) or _names_us(client.entry.file(machine))
 
 
 def _names_us(path: Path) -> bool:

@@ -280,7 +280,7 @@ CLIENTS = (
         entry=Entry(
             "json",
             "mcp",
-            lambda at, scope: (at.dot_config / "opencode" if scope == "user" else at.project) / "opencode.json",
+            lambda at: at.dot_config / "opencode" / "opencode.json",
             _entry,
         ),
         files=Files(data_folder, current_sessions, databases=DATABASES, in_database=sessions_in_database),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.base.files import read_regular
-from contextstash.clients.client import Client, Entry, Machine, Scope, below, typed
+from contextstash.clients.client import Client, Entry, below, typed
 from contextstash.clients.transcripts import (
     Head,
     Json,
@@ -89,17 +89,11 @@ def _messages_in(document: Json) -> list[Any]:
     return next((found for key in CHECKPOINTS if isinstance(found := document.get(key), list)), [document])
 
 
-def _of_vscode(machine: Machine, scope: Scope) -> Path:
-    folder = machine.configuration / "Code" / "User" if scope == "user" else machine.project / ".vscode"
-    return folder / "mcp.json"
-
-
-def _of_claude_desktop(machine: Machine, _: Scope) -> Path:
-    return machine.configuration / "Claude" / "claude_desktop_config.json"
-
-
 CLIENTS = (
-    Client("claude-desktop", entry=Entry("json", "mcpServers", _of_claude_desktop, scopes=("user",))),
+    Client(
+        "claude-desktop",
+        entry=Entry("json", "mcpServers", lambda at: at.configuration / "Claude" / "claude_desktop_config.json"),
+    ),
     Client("cursor", entry=Entry("json", "mcpServers", below(".cursor", "mcp.json"))),
-    Client("vscode", entry=Entry("json", "servers", _of_vscode, typed)),
+    Client("vscode", entry=Entry("json", "servers", lambda at: at.configuration / "Code" / "User" / "mcp.json", typed)),
 )

@@ -110,7 +110,7 @@ def listed_in(database: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_client_without_our_server_is_noticed(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, tmp_path / "project", sys.platform, {})
+    machine = Machine(tmp_path, sys.platform, {})
     claude = launched_client("claude")
     assert not is_configured(claude, machine)
     (tmp_path / ".claude.json").write_text('{"mcpServers": {"contextstash": {}}}', "utf-8")
