@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contextstash.events.kinds import Asked
 from contextstash.events.requests import user_rules
 from contextstash.events.state import State, fold
 from tests.support.summaries import Section, extract_summary, read_summary
@@ -42,13 +41,13 @@ def open_failures(script: Script) -> list[str]:
 )
 def test_an_attachment_of_the_host_is_no_request(text: str) -> None:
     sections = sections_of(Script().user("Fix the dates.").user(text).call("Bash", {"command": "ls"}, "a.py"))
-    assert sections[Section.TASK] == ["Fix the dates."]
+    assert sections[Section.TASK] == ["(0) Fix the dates."]
     assert sections[Section.OPEN] == ["In progress: Fix the dates."]
 
 
 def test_a_line_in_the_middle_of_a_sentence_of_a_pasted_text_is_no_rule() -> None:
     pasted = "Guidelines follow here.\n" * 120 + "You must check new code\nand never call the helper.\nNever push."
-    assert user_rules(Asked(0, pasted)) == ["You must check new code", "Never push."]
+    assert user_rules(pasted) == ["You must check new code", "Never push."]
 
 
 def test_a_file_that_was_there_before_is_edited_not_created() -> None:
@@ -116,14 +115,14 @@ def test_the_last_run_that_passed_is_told_beside_a_later_one_that_passed_first_a
     assert sections[Section.FAILED][0].startswith("(5) ran `go test ./sync`: 1 failed")
 
 
-def test_what_the_agent_says_directly_after_a_run_is_told_until_its_turn_ends() -> None:
+def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> None:
     script = run(Script().user("Test it."), "go test ./...", GO_FAILED, failed=True)
     script.assistant("Let me look at the failing test. The failure of TestPrune is unrelated to my change.")
-    run(script, "cat sync_test.go", "package sync").assistant("The test is missing a lock, I read.")
+    run(script, "cat sync_test.go", "package sync").assistant("Now let me run the tests of the package again.")
     run(script, "go test ./sync", GO_PASSED).assistant("All pass.").call("Bash", {"command": "ls"}, "a.go")
-    told = [line for line in sections_of(script)[Section.STATE] if line.startswith("The assistant said of a run")]
-    assert told == ["The assistant said of a run (3): The failure of TestPrune is unrelated to my change."]
-    assert fold(script.assistant("The sync tests pass.").user("And the docs?").turns).verdicts == []
+    told = [line for line in sections_of(script)[Section.STATE] if line.startswith("The assistant said before")]
+    assert told == ["The assistant said before (3): The failure of TestPrune is unrelated to my change."]
+    assert fold(script.assistant("The sync tests pass.").user("And the docs?").turns).notes == []
 
 
 def test_a_task_is_updated_by_its_number_and_leaves_when_it_is_done() -> None:
@@ -178,14 +177,7 @@ def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tu
     adapter = TypeAdapter(State)
     first = adapter.validate_json(adapter.dump_json(fold(script.turns[:cut])))
     parts = fold(script.turns[cut:], first)
-    # What an answer says of the text before it is known within one part alone.
-    assert _without_said(parts) == _without_said(whole)
-
-
-def _without_said(state: State) -> str:
-    state.asked = [Asked(each.seq, each.text, "", each.command) for each in state.asked]
-    state.open = [Asked(each.seq, each.text, "", each.command) for each in state.open]
-    return repr(state)
+    assert parts == whole
 
 
 def test_the_end_of_a_turn_is_not_told_by_an_announcement_alone() -> None:
@@ -199,25 +191,3 @@ def test_the_last_run_that_passed_is_told_beside_another_one_that_failed() -> No
     run(script, "go test ./sync -run TestPrune", GO_FAILED, failed=True)
     assert "Tests passed at message 1: `go test ./...`" in sections_of(script)[Section.STATE]
     assert open_failures(script) == ["ran `go test ./sync -run TestPrune`"]
-
-
-@pytest.mark.parametrize(
-    ("reply", "answer"),
-    [
-        ("But this is a CLI, there is no cache.", "Let me look."),
-        ("There is no cache at all, each call is a process.", "You're right: I was wrong about the cache."),
-    ],
-)
-def test_the_end_of_a_turn_that_the_user_questions_is_told_as_questioned(reply: str, answer: str) -> None:
-    script = Script().user("Why does it fail?").assistant("The cache of the index is stale.").user(reply)
-    script.assistant(answer).call("Bash", {"command": "ls"}, "a.py")
-    assert sections_of(script)[Section.DONE] == [
-        "(1) The cache of the index is stale. (the user questioned this in (2))"
-    ]
-
-
-@pytest.mark.parametrize("reply", ["But wait, there is more to add.", "Wrong branch name in the CI config; fix that."])
-def test_a_request_that_adds_something_questions_nothing(reply: str) -> None:
-    script = Script().user("Why does it fail?").assistant("The cache of the index is stale.").user(reply)
-    script.assistant("On it.").call("Bash", {"command": "ls"}, "a.py")
-    assert "questioned" not in "\n".join(sections_of(script)[Section.DONE])

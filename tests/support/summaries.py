@@ -18,7 +18,6 @@ class Section(StrEnum):
 
     TASK = "Task"
     EARLIER = "Earlier summary"
-    DECISIONS = "Decisions and constraints"
     DONE = "Said at the end of turns, and commits"
     FILES = "Files touched"
     FAILED = "Failed when last run"

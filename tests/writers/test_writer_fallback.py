@@ -25,7 +25,7 @@ async def test_auto_uses_the_hosts_text_unchanged() -> None:
 async def test_auto_writes_an_extractive_summary_if_the_host_passed_none() -> None:
     written = await write_summary(request(), choose("auto"))
     assert written.strategy == "extractive"
-    assert written.text.startswith("## Task\n- Fix the fines.")
+    assert written.text.startswith("## Task\n- (0) Fix the fines.")
 
 
 @pytest.mark.parametrize("summary", ["", " \n ", "done"])

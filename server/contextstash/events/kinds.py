@@ -1,6 +1,6 @@
 """What the messages of a session are read as: what the user asked for, and the uses of files.
 
-Asked(0, "Fix the fines."), FileUse("fines.py", "read"), Told(9, "The fines are fixed.")
+Said(0, "Fix the fines."), FileUse("fines.py", "read"), Told(9, "The fines are fixed.")
 
 `seq` is the position of the message, for what a call did that with its result.
 """
@@ -61,16 +61,20 @@ class FileUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The user asked for something. `said` is the assistant's text just before it, empty if there is none. `command` is
-    the client's command that the message gives or that the client expanded to this text, such as `/review 284`: what it
-    says counts for one turn and makes no rule. `stopped` is whether the same message interrupts the work on it."""
+class Said:
+    """Something that the user said in message `seq`. `asked` is what the assistant had asked or proposed, if these
+    words answer it. `command` is the client's command that the message gives or that the client expanded to this text,
+    such as `/review 284`: it counts for one turn only. `source` is the project's file whose rules the client put there:
+    the user did not say them. `stopped` is whether the same message interrupts the work on this; `dialog` whether it is
+    what the user decided in a dialog of a tool."""
 
     seq: int
     text: str
-    said: str = ""
+    asked: str = ""
     command: str = ""
+    source: str = ""
     stopped: bool = False
+    dialog: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from contextstash.events.calls import ASKING_TOOLS, PLAN_TOOLS, Call, is_dialog
-from contextstash.events.kinds import Asked, Told
+from contextstash.events.kinds import Said
 from contextstash.events.pasted_text import first_lines
 from contextstash.events.sentences import ELLIPSIS, own_sentences
 from contextstash.safety.imitations import defused
@@ -17,21 +17,8 @@ MAX_REPLY_WORDS = 5
 with it; with more, long replies would be quoted with a text that they do not need."""
 
 
-def is_reply(request: Asked) -> bool:
-    """Whether a request is a short reply to what the assistant said before it."""
-    return bool(request.said) and len(request.text) <= 60 and len(request.text.split()) <= MAX_REPLY_WORDS
-
-
-def reply_lines(request: Asked) -> list[str]:
-    """A short reply, with the assistant's question that it answers and what that is about. A reply to no question is
-    included if it has more than one word, with what the assistant had said last."""
-    reply = one_line(request.text, 80)
-    asked = answered(request)
-    if asked.endswith(("?", "？")) or "?" in asked:
-        return [f"Asked “{asked}” the user answered “{reply}”"]
-    if asked and len(request.text.split()) > 1:
-        return [f"The user said “{reply}” after the assistant said “{asked}”"]
-    return [f"The user said “{reply}”"] if len(request.text.split()) > 1 or not request.text.isascii() else []
+def _is_reply(text: str) -> bool:
+    return len(text) <= 60 and len(text.split()) <= MAX_REPLY_WORDS
 
 
 MAX_ANSWER_LENGTH = 200
@@ -53,17 +40,17 @@ _CHOICE = re.compile(
 _ORDINALS = {"first": "1", "second": "2", "third": "3", "fourth": "4"}
 
 
-def answered(request: Asked) -> str:
-    """What a request answers, in whole sentences of the assistant: its question with what that is about, of a choice
-    the option, else what it said last; empty if the request does not depend on it."""
-    if not request.said or request.command or not _depends(request):
+def answered(text: str, before: str) -> str:
+    """What a request answers, in whole sentences of the assistant, which had said `before`: its question with what that
+    is about, of a choice the option, else what it said last; empty if the request does not depend on it."""
+    chosen = _chosen_option(text, before)
+    if not before or not (chosen or _depends(text)):
         return ""
-    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(request.said)]
+    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(before)]
     question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
-    chosen = _chosen_option(request)
     if question is not None:
         about = _ending_with(said[: question + 1], 3 if len(said[question].split()) < MIN_QUESTION_WORDS else 1)
-    elif is_reply(request) or _REPLY.match(request.text):
+    elif _is_reply(text) or _REPLY.match(text):
         about = _ending_with(said, len(said))  # a proposal, of as many sentences as fit
     else:
         return chosen
@@ -83,26 +70,23 @@ MAX_POINTING_LENGTH = 80
 """Characters of a message that says with a word such as "that" what it is about. A longer one names it."""
 
 
-def _depends(request: Asked) -> bool:
+def _depends(text: str) -> bool:
     """Whether a request says what it means only together with what the assistant said before it."""
-    text = request.text
     if len(text) > MAX_ANSWER_LENGTH:
         return False
-    if _REPLY.match(text) or _chosen_option(request):
-        return True
     if text.endswith(("?", "？")):
-        return len(text) <= MAX_POINTING_LENGTH and bool(_POINTS.search(text))
-    return is_reply(request) or bool(_POINTS.search(text[:MAX_POINTING_LENGTH]))
+        return bool(_REPLY.match(text)) or (len(text) <= MAX_POINTING_LENGTH and bool(_POINTS.search(text)))
+    return bool(_REPLY.match(text)) or _is_reply(text) or bool(_POINTS.search(text[:MAX_POINTING_LENGTH]))
 
 
-def _chosen_option(request: Asked) -> str:
+def _chosen_option(text: str, before: str) -> str:
     """The paragraph of the assistant's text with the option that the request names, such as "B" or "the second"."""
-    choice = _CHOICE.match(request.text)
+    choice = _CHOICE.match(text) if len(text) <= MAX_ANSWER_LENGTH else None
     if not choice:
         return ""
     name = _ORDINALS.get(choice[1].lower(), choice[1])
     head = rf"^[^\w\n]*(?:(?:option|variant|approach) )?{re.escape(name)}[^\w\n]*[.):—–-]+[^\w\n].{{3,}}"
-    found = re.search(rf"{head}{_NOT_NEXT}", request.said, re.IGNORECASE | re.MULTILINE)
+    found = re.search(rf"{head}{_NOT_NEXT}", before, re.IGNORECASE | re.MULTILINE)
     plain = _CELL.sub(": ", found.group().strip(" |").replace("**", "")) if found else ""
     return f"{name} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
 
@@ -151,18 +135,30 @@ MAX_DIALOG = 20_000
 """Characters of a dialog's output that are searched for the user's words; a person types less."""
 
 
-def decisions_of(call: Call) -> Iterator[Told]:
+def decisions_of(call: Call) -> Iterator[Said]:
     """The user's decisions in a dialog of a tool: answers, refusals, approved plans. The user's own words are whole; of
     a plan, the first lines are shown."""
     if call.output is None:
         return
     text = call.output.text[:MAX_DIALOG]
     if call.refused:
-        yield Told(call.seq, _refusal(call, text))
+        yield _decided(call, _refusal(call, text))
     elif call.tool in ASKING_TOOLS and (answered := _ANSWERED.search(text)):
-        yield Told(call.seq, f"The user answered: {defused(answered.group(1).strip())}")
+        yield _decided(call, f"The user answered: {defused(answered.group(1).strip())}")
     elif call.tool.lower() in PLAN_TOOLS and not call.is_error and _APPROVED.match(text):
-        yield from (Told(call.seq, line) for line in _approval(call, call.output.text))
+        yield from (_decided(call, line) for line in _approval(call, call.output.text))
+
+
+def _decided(call: Call, text: str) -> Said:
+    return Said(call.seq, text, dialog=True)
+
+
+REFUSED = "The user refused "
+
+
+def waits_for_words(decision: Said) -> bool:
+    """Whether the user refused a call and said nothing: the client waits for words."""
+    return decision.text.startswith(REFUSED) and not decision.text.endswith("”")
 
 
 def _refusal(call: Call, text: str) -> str:
@@ -170,7 +166,7 @@ def _refusal(call: Call, text: str) -> str:
     words = _own_words(text)
     if _CLARIFIES.match(words):
         words = ", ".join(f"{question}={answer}" for question, answer in _PARTLY.findall(words))
-    return f"The user refused {one_line(made, 140)}" + (f": “{words}”" if words else "")
+    return f"{REFUSED}{one_line(made, 140)}" + (f": “{words}”" if words else "")
 
 
 def _approval(call: Call, text: str) -> Iterator[str]:

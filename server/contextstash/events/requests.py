@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from contextstash.events.kinds import Asked, Told
+from contextstash.events.kinds import Said, Told
 from contextstash.events.pasted_text import without_pasted
+from contextstash.events.replies import answered
 from contextstash.events.sentences import sentences
 from contextstash.events.turns import Turn
 from contextstash.outputs.shell_envelope import without_reminders
@@ -138,11 +139,12 @@ def words_handed_over(text: str) -> str:
     return "\n".join(line.removeprefix("  ") for line in lines).strip()
 
 
-def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
-    """The user's messages in order, and the summaries that a host carried over from earlier windows."""
-    requests: list[Asked] = []
+def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list[Told]]:
+    """The user's messages in order, and the summaries that a host carried over from earlier windows. `said` is what the
+    assistant said last before these turns."""
+    requests: list[Said] = []
     carried: list[Told] = []
-    said = command = ""
+    command = ""
     for turn in turns:
         texts = turn.said
         if turn.role == "assistant":
@@ -168,17 +170,18 @@ def requests_of(turns: Iterable[Turn]) -> tuple[list[Asked], list[Told]]:
             elif text:
                 if command and not given and requests and requests[-1].command == command:
                     requests.pop()
-                requests.append(Asked(turn.seq, text, said, given or command))
+                ran = given or command
+                requests.append(Said(turn.seq, text, "" if ran else answered(text, said), ran))
                 said = ""
             command = given if given or text or _COMMAND_OUTPUT.match(whole) else command
     return requests, carried
 
 
-def _of_another_session(turn: Turn, texts: list[str]) -> tuple[list[Asked], list[str]]:
+def _of_another_session(turn: Turn, texts: list[str]) -> tuple[list[Said], list[str]]:
     """What the user said before a session that begins with a hand-off, and the rest of that: a fork of a session that
     we compacted, in which both are nowhere else."""
     words = words_handed_over(texts[0]) if turn.seq == 0 and texts else ""
-    return ([Asked(turn.seq, words)], [texts[0].partition("\n\n## ")[2]]) if words else ([], texts)
+    return ([Said(turn.seq, words)], [texts[0].partition("\n\n## ")[2]]) if words else ([], texts)
 
 
 _SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:[^\n]*\n")
@@ -236,14 +239,14 @@ MAX_TYPED_LENGTH = 2_000
 """In characters. A longer message contains pasted text, of which only strong rules count. About 300 words."""
 
 
-def user_rules(request: Asked) -> list[str]:
+def user_rules(text: str) -> list[str]:
     """The user's sentences that command or forbid something, verbatim."""
-    if request.command or not _RULE.search(request.text):
+    if not _RULE.search(text):
         return []
-    pasted = len(request.text) > MAX_TYPED_LENGTH
+    pasted = len(text) > MAX_TYPED_LENGTH
     return [
         sentence
-        for sentence in sentences(without_pasted(request.text))
+        for sentence in sentences(without_pasted(text))
         if 8 <= len(sentence) <= MAX_RULE_LENGTH
         and not sentence.endswith(("?", ":"))
         and _RULE.search(sentence)

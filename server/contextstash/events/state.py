@@ -10,21 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from contextstash.events.call_lines import call_line, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, MADE, Committed, branch_of, commits_of
+from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of
 from contextstash.events.files import KnownPaths, uses_of
-from contextstash.events.kinds import Asked, FileUse, Told
+from contextstash.events.kinds import FileUse, Said, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
 from contextstash.events.plans import Plan, is_plan_call
-from contextstash.events.replies import decisions_of
-from contextstash.events.requests import SKILL, is_interruption, requests_of, without_host_text
-from contextstash.events.revisions import concedes, objects, takes_back_last
+from contextstash.events.replies import waits_for_words
+from contextstash.events.requests import SKILL, requests_of, without_host_text
 from contextstash.events.sentences import own_sentences
 from contextstash.events.shell import bare_command, runner_of
 from contextstash.events.turns import Turn
+from contextstash.events.words import Newest, UserWords, joined_words, words_of
 from contextstash.safety.imitations import defused, is_speaker_line
 from contextstash.safety.sanitize import clip, one_line
 
@@ -36,6 +36,12 @@ MAX_OPEN = 4
 
 MAX_LINES = 60
 """Entries that are known of each list that grows with the session, the newest: a summary shows fewer."""
+
+MAX_WORDS = 200
+"""Entries of the user's words that are known beside the first: a hand-off has room for fewer."""
+
+MAX_NOTES = 8
+"""What the agent said within one turn, the newest: fewer are told."""
 
 MAX_FILES = 400
 """Files that are known, those that were used last. A summary names about a hundred."""
@@ -55,8 +61,8 @@ MAX_CLOSING = 200
 MIN_OPENING = 60
 """Characters. A shorter first line, such as "Here is the result:", says nothing without the next one."""
 
-QUESTIONED = " (the user questioned this in ("
-"""What is added to the end of a turn that may be wrong, before the number of the message that says so."""
+MIN_NOTE = 40
+"""Characters. A shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later."""
 
 MIN_HANDLED = 400
 """Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
@@ -130,41 +136,53 @@ class State:
     """Where a session stands after message `seq`.
 
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at the
-    end of its turns, `said` is what it said last, and `ended` whether that ended its turn. `silent` is whether its
-    newest message is empty: that ends its turn if the user speaks next. `asked` and `decided` are the user's words,
-    `open` those requests on which the agent has not ended its turn, `interrupted` those of them on which the user
-    stopped the work, `stopped` whether that is all of them and nothing followed, `decision` the newest decision if no
-    request follows it, and `skill` the one that the agent carries out. `failed` are the runs that failed last, by
-    their programs, `passed` the test runs that passed when last run, by their commands. `tested` is whether the newest
-    call ran a program, `verdicts` what the agent said right behind one in this turn. `commit` is the newest one that a
-    call of the session made, `branch` the one that Git named last. `calls` are the newest calls. `quoted` counts the
-    quoted wordings and the numbers that the agent wrote.
+    end of its turns, `said` is what it said last, `notes` what it said before that in the same turn, `newest` its
+    newest message. `words` are the user's, and `skill` the one that the agent carries out. `failed` are the runs that
+    failed last, by their programs, `passed` the test runs that passed when last run, by their commands. `commit` is the
+    newest one that a call of the session made, `branch` the one that Git named last. `calls` are the newest calls.
+    `quoted` counts the quoted wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
     files: dict[str, FileState] = field(default_factory=dict)
     done: list[Told] = field(default_factory=list)
     said: Told | None = None
-    ended: bool = True
-    silent: bool = False
+    notes: list[Told] = field(default_factory=list)
+    newest: Newest = field(default_factory=Newest)
     earlier: Told | None = None
-    asked: list[Asked] = field(default_factory=list)
-    decided: list[Told] = field(default_factory=list)
-    open: list[Asked] = field(default_factory=list)
-    interrupted: list[int] = field(default_factory=list)
-    stopped: bool = False
-    decision: Told | None = None
-    skill: Asked | None = None
+    words: UserWords = field(default_factory=UserWords)
+    skill: Said | None = None
     plan: Plan = field(default_factory=Plan)
     failed: dict[str, Run] = field(default_factory=dict)
     passed: dict[str, Run] = field(default_factory=dict)
-    tested: bool = False
-    verdicts: list[Told] = field(default_factory=list)
     commit: Run | None = None
     branch: Told | None = None
     calls: list[Told] = field(default_factory=list)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def answered(self) -> dict[int, int]:
+        """The newest entry of the user's words with the newest message, if that ends the agent's turn on it."""
+        last, newest = self.words.open, self.newest
+        ends = newest.ends and self.said is not None and self.said.seq == newest.seq  # an empty message ends nothing
+        return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
+
+    @property
+    def under_way(self) -> list[Said]:
+        """What the agent works on, the newest last: requests, and a decision in a dialog if none follows it."""
+        found = [] if self.answered else self.words.under_way[-MAX_OPEN:]
+        decided = found[-1:] if found and found[-1].dialog and not waits_for_words(found[-1]) else []
+        return [*(each for each in found if not each.dialog), *decided]
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user stopped the work on what is under way, and the agent has not gone on since."""
+        stops = [self.words.interrupted.get(each.seq, -1) for each in self.under_way]
+        last = self.words.open
+        waits = last is not None and last.dialog and waits_for_words(last)
+        at = max(last.seq, *stops) if waits and last else min(stops, default=-1)
+        return at > self.newest.seq
 
     @property
     def folder(self) -> str:
@@ -187,9 +205,11 @@ class State:
 def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     """The state after these turns, which follow those of `before`. That one stays as it is."""
     folding = _Fold(State() if before is None else deepcopy(before))
-    requests, carried = requests_of(turns)
+    state = folding.state
+    requests, carried = requests_of(turns, state.said.text if state.said else "")
     calls = calls_of(turns)
-    happened: list[tuple[int, int, Asked | Told | Turn | tuple[Call, list[FileUse]]]] = [
+    words = words_of(turns, state.words, newest=state.newest, requests=requests, calls=calls)
+    happened: list[tuple[int, int, Said | Told | Turn | tuple[Call, list[FileUse]]]] = [
         *((request.seq, 0, request) for request in requests),
         *((told.seq, 0, told) for told in carried),
         *((turn.seq, 1, turn) for turn in turns),
@@ -197,8 +217,16 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     ]
     for _, _, each in sorted(happened, key=lambda entry: entry[:2]):
         folding.add(each)
+    state.words = _bounded(joined_words(state.words, words))
     folding.finish(turns[-1].seq if turns else -1)
-    return folding.state
+    return state
+
+
+def _bounded(words: UserWords) -> UserWords:
+    """The words without the rules of files, which the client puts into each window: the first entry and the newest."""
+    own = [entry for entry in words.entries if not entry.source]
+    kept = [*own[:1], *own[1:][-MAX_WORDS:]]
+    return replace(words, entries=tuple(replace(each, text=each.text[:MAX_REQUEST]) for each in kept))
 
 
 class _Fold:
@@ -210,9 +238,9 @@ class _Fold:
         self._told: list[tuple[Call, list[FileUse]]] = []
         self._said_before: Told | None = None
 
-    def add(self, happened: Asked | Told | Turn | tuple[Call, list[FileUse]]) -> None:
+    def add(self, happened: Said | Told | Turn | tuple[Call, list[FileUse]]) -> None:
         """The next event."""
-        if isinstance(happened, Asked):
+        if isinstance(happened, Said):
             self._asked(happened)
         elif isinstance(happened, Told):
             self._carried(happened)
@@ -232,30 +260,19 @@ class _Fold:
         for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED), (state.passed, MAX_CALLS)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
-        del state.done[:-MAX_LINES], state.decided[:-MAX_LINES], state.asked[1 : 1 - MAX_LINES]
+        del state.done[:-MAX_LINES], state.notes[:-MAX_NOTES]
         state.names.shorten(state.seq)
 
-    def _asked(self, event: Asked) -> None:
+    def _asked(self, request: Said) -> None:
+        """The user says something: what the agent said last ended its turn, if no call came after it."""
         state = self.state
-        if event.command.startswith(SKILL):
-            state.skill = Asked(event.seq, event.text[:MAX_TEXT], "", event.command)
+        if request.command.startswith(SKILL):
+            state.skill = replace(request, text=request.text[:MAX_TEXT])
             return
-        request = Asked(event.seq, event.text[:MAX_REQUEST], event.said[-MAX_TEXT:], event.command)
-        self._end_turn()
-        if takes_back_last(event.text):
-            state.open = []
-        state.open = [*state.open, *([] if event.stopped else [request])][-MAX_OPEN:]
-        state.asked.append(request)
-        if objects(event.text):
-            self._questioned(event.seq)
-        state.plan.asked_since.append(event.seq)
-        state.ended, state.decision, state.skill, state.stopped = False, None, None, False
-
-    def _questioned(self, seq: int) -> None:
-        """The user said in message `seq` that the end of the turn before is wrong, or the agent agrees to that."""
-        done = self.state.done
-        if done and done[-1].seq < seq and not done[-1].text.startswith(MADE) and QUESTIONED not in done[-1].text:
-            done[-1] = Told(done[-1].seq, f"{done[-1].text}{QUESTIONED}{seq}))")
+        if state.newest.ends and state.said is not None and all(each.seq != state.said.seq for each in state.done):
+            state.done.append(Told(state.said.seq, closing(state.said.text)))
+        state.plan.asked_since.append(request.seq)
+        state.skill, state.notes = None, []
 
     def _carried(self, summary: Told) -> None:
         """A client's summary. Codex records the reply in which its model wrote it like any other."""
@@ -264,33 +281,10 @@ class _Fold:
             state.said = self._said_before
         state.earlier = Told(summary.seq, defused(summary.text))
 
-    def _end_turn(self) -> None:
-        """The user says something: what the agent said last ended its turn, if no call came after it."""
-        state = self.state
-        if state.ended or state.silent:
-            state.open, state.silent, state.verdicts = [], False, []
-        if state.ended and state.said is not None and all(each.seq != state.said.seq for each in state.done):
-            state.done.append(Told(state.said.seq, closing(state.said.text)))
-
     def _turn(self, turn: Turn) -> None:
         state = self.state
-        by_agent = turn.role == "assistant"
-        text = next((text for text in reversed(turn.said) if text.strip()), "") if by_agent else ""
-        if text:
-            if len(text) > 2 * MAX_TEXT:
-                text = f"{text[:MAX_TEXT]}\n[…]\n{text[-MAX_TEXT:]}"
-            if state.asked and (state.said is None or state.said.seq < state.asked[-1].seq) and concedes(text):
-                self._questioned(state.asked[-1].seq)
-            self._said_before = state.said
-            self._judged(turn.seq, text)
-            state.said, state.ended = Told(turn.seq, text), turn.ends_work
-            state.skill = None if turn.ends_work else state.skill
-        elif by_agent:
-            state.silent = turn.ends_work
-        if turn.role == "user" and any(map(is_interruption, turn.texts)):
-            state.interrupted = [each.seq for each in state.open if each.seq < turn.seq]  # not what it says itself
-            state.stopped = bool(state.open) and state.interrupted == [each.seq for each in state.open]
-            state.decision = None if state.stopped else state.decision
+        if turn.role == "assistant":
+            self._spoke(turn)
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}
@@ -299,31 +293,29 @@ class _Fold:
                 found |= names_of(_ARGUMENT_KEY.sub(" ", text[:MAX_SCANNED]))
             elif block.type not in ("thinking", "tool_result"):
                 found |= names_of(without_host_text(text) if turn.role == "user" else text)
-        state.names.add(turn.seq, found, by_agent=by_agent)
+        state.names.add(turn.seq, found, by_agent=turn.role == "assistant")
 
-    def _judged(self, seq: int, text: str) -> None:
-        """What the agent says directly after a run."""
-        verdict = next(filter(_VERDICT.match, own_sentences(text)), "") if self.state.tested else ""
-        if verdict:  # with more than three, fewer calls have room
-            verdict = clip(defused(one_line(verdict, MAX_TEXT)), MAX_CLOSING)
-            self.state.verdicts = [*self.state.verdicts, Told(seq, verdict)][-3:]
-        self.state.tested = False
+    def _spoke(self, turn: Turn) -> None:
+        state = self.state
+        text = next((text for text in reversed(turn.said) if text.strip()), "")
+        if len(text) > 2 * MAX_TEXT:
+            text = f"{text[:MAX_TEXT]}\n[…]\n{text[-MAX_TEXT:]}"
+        before, state.newest = state.newest, Newest(turn.seq, turn.ends_work)
+        if not text:
+            return
+        if state.said is not None and not before.ends and (note := _note(state.said.text)):
+            state.notes.append(Told(state.said.seq, note))
+        self._said_before = state.said
+        state.said = Told(turn.seq, text)
+        state.skill = None if turn.ends_work else state.skill
 
     def _called(self, call: Call, uses: list[FileUse]) -> None:
         state = self.state
-        state.ended = state.silent = state.stopped = False
         if not is_plan_call(call) and not is_dialog(call.tool):
             self._told.append((call, uses))
-        self._ran(call, any(use.verb == "run" for use in uses))
+        self._ran(call)
         for use in uses:
             self._used(use, call.seq)
-        for decision in decisions_of(call):
-            self._end_turn()
-            state.decided.append(decision)
-            words = state.asked and state.asked[-1].seq == call.seq  # behind a refusal, in the same message
-            # Without words, the client waits for some.
-            state.ended, state.stopped = False, call.refused and not decision.text.endswith("”")
-            state.decision = None if words or state.stopped else decision
         for commit in commits_of(call):
             self._committed(call.seq, commit)
         if branch := branch_of(call):
@@ -338,14 +330,12 @@ class _Fold:
         if call.output is not None:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False, files=files)
 
-    def _ran(self, call: Call, file: bool) -> None:
-        """Whether a program that tests, checks or builds failed or passed; `file` is whether a file was run."""
+    def _ran(self, call: Call) -> None:
+        """Whether a program that tests, checks or builds failed or passed."""
         state, command = self.state, call.command
-        state.tested = False
         if command is None or call.output is None or call.refused or call.output.running:
             return
         runner = runner_of(command) or ("" if not call.tests else " ".join(bare_command(command).split()[:2]))
-        state.tested = bool(runner) or file
         whole = bool(runner) and _is_whole(command, runner)
         known = state.failed.get(runner)
         if runner and call.failed:
@@ -438,12 +428,20 @@ _OF_USER = re.compile(
 """What the agent says of the user's decisions. Those stand in the user's own words, and nothing else is one."""
 
 
-_VERDICT = re.compile(  # of a sentence that says more of a run than that it passed, and not what comes next
-    r"(?!\W*(?:(?:now|next|then|first)\b,? ?)?(?:let(?: me|['’]s)|i(?:['’]ll| will| need)|now)\b)(?=.{25}).*(?:[✓✅❌]"
-    r"|\b(?:pass(?:e[sd]|ing)?|fail(?:s|ed|ing|ures?)?|work(?:s|ed)?|green|expected|unrelated|pre-?existing|fixe[sd]"
-    r"|broken?|because|confirm\w*|errors?|issues?|problem|causes?|correct\w*|success\w*|clean|wrong|missing)\b)",
+_ANNOUNCES = re.compile(
+    r"\W*(?:(?:now|next|then|first|good|great|ok(?:ay)?|perfect)\b[,.:;!— ]*)*"
+    r"(?:let(?: me|['’]s)|i(?:['’]ll| will| need to| should|['’]m going to)|now)\b",
     re.IGNORECASE,
 )
+"""How a sentence begins that says what comes next: the calls behind it say that."""
+
+
+def _note(text: str) -> str:
+    """What the agent said within a turn: its first sentence that says more than what comes next."""
+    told = (each for each in own_sentences(text) if len(each) >= MIN_NOTE and not _ANNOUNCES.match(each))
+    return clip(
+        defused(one_line(next((each for each in told if not _OF_USER.search(each)), ""), MAX_TEXT)), MAX_CLOSING
+    )
 
 
 def closing(text: str) -> str:

@@ -13,7 +13,7 @@ from contextstash.events.turns import Turn
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
 from contextstash.handoff.fill import Count
 from contextstash.handoff.summary import Beside, summary_of
-from contextstash.handoff.user_block import user_block
+from contextstash.handoff.user_block import words_text
 from contextstash.safety.sanitize import unforged
 
 USER_SHARE = 0.3
@@ -43,12 +43,10 @@ out."""
 
 @dataclass(frozen=True, slots=True)
 class HandedOff:
-    """What a hand-off is made from: the session's state, the turns in which the user speaks, the newest turns, the
-    pinned rules, the summary that a model wrote for us of those up to `written_to`, and the client's own summary of its
-    window; these two may be empty."""
+    """What a hand-off is made from: the session's state, the newest turns, the pinned rules, the summary that a model
+    wrote for us of those up to `written_to`, and the client's own summary of its window; these two may be empty."""
 
     state: State
-    user: Sequence[Turn]
     recent: Sequence[Turn]
     rules: Sequence[str] = ()
     written: str = ""
@@ -80,20 +78,17 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
 
 def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     """The user's requests and rules, without those that stand word for word in the client's summary."""
-    held = letters_of(of.client_summary)
-    turns = [turn if turn.role != "user" else _without_held(turn, held) for turn in of.user]
+    held, words = letters_of(of.client_summary), of.state.words
+    kept = tuple(entry for entry in words.entries if not _holds(held, entry.text))
+    words = replace(words, entries=kept, answered={**words.answered, **of.state.answered})
     room = int(max_tokens * USER_SHARE)
-    span = (0, max(0, of.state.seq))
-    return user_block(turns, span=span, rules=of.rules, first_tokens=room, tokens=room, count=count, client_puts=True)
+    lines = [f"- (pinned rule) {rule}" for rule in of.rules]
+    return words_text(words, (0, max(0, of.state.seq)), lines, first_tokens=room, tokens=room, count=count)
 
 
-def _without_held(turn: Turn, held: str) -> Turn:
-    """The turn without the texts that the client's summary holds; `held` are the letters and digits of that."""
-    if not held:
-        return turn
-    known = [len(letters := letters_of(text)) >= MIN_HELD and letters in held for text in turn.texts]
-    texts = ("" if holds else text for text, holds in zip(turn.texts, known, strict=True))
-    return replace(turn, texts=tuple(texts)) if any(known) else turn
+def _holds(held: str, text: str) -> bool:
+    letters = letters_of(text) if held else ""
+    return len(letters) >= MIN_HELD and letters in held
 
 
 def letters_of(text: str) -> str:

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from contextstash.events.commits import MADE
-from contextstash.events.kinds import Asked, Told
+from contextstash.events.kinds import Said, Told
 from contextstash.events.names import name_key, names_of, path_key
-from contextstash.events.pasted_text import first_lines, shortened
-from contextstash.events.replies import is_reply, reply_lines
-from contextstash.events.requests import user_rules, without_notes
+from contextstash.events.pasted_text import first_lines
+from contextstash.events.requests import without_notes
 from contextstash.events.state import MAX_SINCE, FileState, Run, State
 from contextstash.events.turns import Turn
-from contextstash.handoff.fill import MIN_ITEM, Count, Section, cut_middle, fill, first_of, newest, write_item
+from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, write_item
+from contextstash.handoff.user_block import word_items
 from contextstash.safety.imitations import defused
 from contextstash.safety.sanitize import clip, one_line
 
@@ -71,12 +71,6 @@ MAX_READ = 12
 NOTE_TOKENS = 14
 """What the line takes that says how many files are left out."""
 
-MIN_SHORTENED = 60
-"""Tokens. With less room, no whole sentence and its notice fit."""
-
-MAX_LATER = 300
-"""Tokens of a later request if it is shortened."""
-
 VERBS = ("created", "edited", "changed", "renamed", "deleted", "restored", "stashed", "run", "read")
 """In the order in which they are written."""
 
@@ -97,7 +91,10 @@ class Beside:
 
 ALONE = Beside()
 
-DECISIONS = "Decisions and constraints"
+TASK = "Task"
+
+FIRST_SHARE = 0.6
+"""The share of the section with the user's words that the first request may take."""
 
 
 def summary_of(
@@ -117,15 +114,9 @@ def summary_of(
     of `instructions` come first."""
     write = _Writer(state, since, beside, earlier, instructions, count)
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
-    of_user = [
-        Section("Task", 0.22, 2, write.task),
-        Section(DECISIONS, 0.14, 3, write.decisions),
-    ]
-    task, decisions = ([], []) if beside.words else (of_user[:1], of_user[1:])
     sections = [
-        *task,
+        *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
         Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
-        *decisions,
         Section("Said at the end of turns, and commits", 0.15, 7, write.done),
         Section("Files touched", 0.45, 4, write.files),
         Section("Failed when last run", 0.08, 5, write.failures),
@@ -146,10 +137,10 @@ def summary_of(
     return "\n\n".join(part for part in (told, names) if part)
 
 
-def decisions_of(state: State, max_tokens: int, count: Count) -> str:
-    """The section with what the user decided, in at most `max_tokens`; empty if there is nothing."""
+def task_of(state: State, max_tokens: int, count: Count) -> str:
+    """The section with what the user said, in at most `max_tokens`; empty if there is nothing."""
     write = _Writer(state, 0, ALONE, "", "", count)
-    return fill([Section(DECISIONS, 1.0, 0, write.decisions)], max_tokens, count)
+    return fill([Section(TASK, 1.0, 0, write.task)], max_tokens, count)
 
 
 class _Writer:
@@ -177,45 +168,13 @@ class _Writer:
         return path.removeprefix(self._folder)
 
     def task(self, room: int) -> list[str]:
-        """The user's requests: the first one, then the newest; long ones are shortened. A reply is a decision."""
-        wanted = [each for each in self._state.asked if not is_reply(each)]
-        if not wanted:
-            return []
-        first, *later = wanted
-        kept = self._later(later, room // 3)
-        shown = self._shortened(first, room - sum(map(self._item, kept)))
-        return [shown, *self._later(later, room - self._item(shown))] if shown else []
-
-    def _later(self, requests: Sequence[Asked], room: int) -> list[str]:
-        kept: list[str] = []
-        for request in reversed(requests):
-            text = defused(request.text)
-            if self._item(text) > room:
-                text = cut_middle(text, min(MAX_LATER, room - 2), self._item) if room > 2 * MIN_ITEM else ""
-            if text:
-                kept.insert(0, text)
-                room -= self._item(text)
-        return kept
-
-    def _shortened(self, request: Asked, room: int) -> str:
-        """A request in so many tokens, its instructions whole."""
-        text = defused(request.text)
-        if self._item(text) <= room:
-            return text
-        note = f"message {request.seq}"
-        short = shortened(text, room - 12, self._item, user_rules(request), note) if room > MIN_SHORTENED else text
-        return cut_middle(short, room, self._item) or clip(text, 200)
-
-    def decisions(self, room: int) -> list[str]:
-        """What the user decided: replies with what they answer, rules, answers in dialogs."""
-        found = [
-            (each.seq, line)
-            for each in self._state.asked
-            for line in (reply_lines(each) if is_reply(each) else map(defused, user_rules(each)))
-        ]
-        found += [(each.seq, each.text) for each in self._state.decided]
-        lines = dict.fromkeys(line for _, line in sorted(found, key=lambda entry: entry[0]))
-        return newest([*lines], room, self._count)
+        """What the user said: the first request, then the newest; long ones are shortened."""
+        words = self._state.words
+        first = min(int(room * FIRST_SHARE), self._item(words.entries[0].text) + 8) if words.entries else 0
+        items = word_items(words, True, first, room - first, self._count)
+        kept = newest(items[1:], room - min(first, room), self._count)
+        left = room - sum(map(self._item, kept))
+        return [cut for text in items[:1] if (cut := cut_middle(text, left - 1, self._item))] + kept
 
     def earlier(self, room: int) -> list[str]:
         """What others wrote of the session: a client's summary of the window before, or a model's."""
@@ -308,29 +267,26 @@ class _Writer:
         return lines
 
     def _under_way(self) -> str:
-        state, words = self._state, self._beside.words
-        told = ""
-        if state.ended:
-            pass
-        elif state.decision is not None:
-            now = state.decision
-            told = f"the decision in message {now.seq}, above" if words else one_line(now.text, MAX_REPEATED)
-        elif state.open:
-            *before, asked = state.open
-            others = ", ".join(str(each.seq) for each in before if each.seq not in state.interrupted)
-            stopped = ", ".join(f"({each.seq})" for each in before if each.seq in state.interrupted)
-            if asked.command and asked.text not in asked.command:
-                told = _command_text(asked)
-            elif not words:
-                told = one_line(asked.text, MAX_REPEATED)
-            elif others:
-                told = f"the requests in messages {others} and {asked.seq}, in the words above"
-            elif stopped:  # whether it goes on since, its words decide
-                told = f"the request in message {asked.seq}, in the words above, and {stopped}, interrupted for it"
-            else:
-                # It is said again: the summary is printed without the words, too.
-                told = f"the request in message {asked.seq}, in the words above: {one_line(asked.text, MAX_REPEATED)}"
-        return f"{'Interrupted by the user' if state.stopped else 'In progress'}: {told}" if told else ""
+        if not self._state.under_way:
+            return ""
+        *before, now = self._state.under_way
+        interrupted = self._state.words.interrupted
+        others = ", ".join(str(each.seq) for each in before if each.seq not in interrupted)
+        stopped = ", ".join(f"({each.seq})" for each in before if each.seq in interrupted)
+        if now.command and now.text not in now.command:
+            told = _command_text(now)
+        elif not self._beside.words:
+            told = one_line(now.text, MAX_REPEATED)
+        elif now.dialog:
+            told = f"the decision in message {now.seq}, above"
+        elif others:
+            told = f"the requests in messages {others} and {now.seq}, in the words above"
+        elif stopped:  # whether it goes on since, its words decide
+            told = f"the request in message {now.seq}, in the words above, and {stopped}, interrupted for it"
+        else:
+            # It is said again: the summary is printed without the words, too.
+            told = f"the request in message {now.seq}, in the words above: {one_line(now.text, MAX_REPEATED)}"
+        return f"{'Interrupted by the user' if self._state.stopped else 'In progress'}: {told}"
 
     def _skill(self) -> str:
         skill = self._state.skill
@@ -359,9 +315,8 @@ class _Writer:
             short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
         shown = newest(calls, room - sum(map(self._item, head)), self._count)
-        before = [each for each in reversed(state.verdicts) if state.said and each.seq != state.said.seq]
-        verdicts = [f"The assistant said of a run ({each.seq}): {each.text}" for each in before]
-        told = first_of(verdicts, room - sum(map(self._item, [*head, *shown])), self._count)
+        before = [f"The assistant said before ({each.seq}): {each.text}" for each in reversed(state.notes)]
+        told = first_of(before, room - sum(map(self._item, [*head, *shown])), self._count)
         return [*head, *known, *told, *shown]
 
     def names(self, room: int) -> list[str]:
@@ -432,6 +387,6 @@ def _since(names: Sequence[str]) -> str:
     return f" (changed since{among}: {', '.join(names[-MAX_SINCE:])})" if names else ""
 
 
-def _command_text(request: Asked) -> str:
+def _command_text(request: Said) -> str:
     text = first_lines(request.text, MAX_COMMAND_TEXT, f"the text of the command in message {request.seq}")
     return f"{one_line(request.command, 80)}, message {request.seq}:\n{text}"

@@ -10,15 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
-from contextstash.events.calls import calls_of
-from contextstash.events.kinds import Asked
+from contextstash.events.kinds import Said
 from contextstash.events.pasted_text import shortened
-from contextstash.events.replies import APPROVED, answered, decisions_of
-from contextstash.events.requests import SKILL, client_rules, is_interruption, requests_of, user_rules
-from contextstash.events.revisions import revisable_words, revises, revising_words, takes_back_last
+from contextstash.events.requests import user_rules
 from contextstash.events.turns import Turn
+from contextstash.events.words import UserWords, is_plan, joined_words
+from contextstash.events.words import words_of as words_of
 from contextstash.handoff.fill import write_item
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
 
@@ -45,55 +43,12 @@ _MARK = re.compile(r"\((\d{1,12})\) (?:at|by) \(?(\d{1,12})\)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Something that the user said in message `seq`. `asked` is what the assistant had asked or proposed, if these
-    words answer it. `command` is the client's command that the words belong to, such as
-    `/review`: they count for one turn only. `source` is the project's file whose rules the client put there: the user
-    did not say them. `stopped` is whether the same message says that the user interrupted the work on this."""
-
-    seq: int
-    text: str
-    asked: str = ""
-    command: str = ""
-    source: str = ""
-    stopped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class UserWords:
-    """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
-    it; `withdrawn` maps one to the later entry that takes it back, `interrupted` one to the message with which the user
-    stopped the work on it."""
-
-    entries: tuple[Said, ...] = ()
-    answered: Mapping[int, int] = field(default_factory=dict)
-    withdrawn: Mapping[int, int] = field(default_factory=dict)
-    interrupted: Mapping[int, int] = field(default_factory=dict)
-
-    @property
-    def open(self) -> Said | None:
-        """The newest entry, if the assistant has not ended its turn on it."""
-        last = next((entry for entry in reversed(self.entries) if not entry.source), None)
-        return None if last is None or last.seq in self.answered else last
-
-
-@dataclass(frozen=True, slots=True)
 class Block:
     """The parts of a user block in the view, read again: up to which message they tell, and what."""
 
     last_seq: int = -1
-    words: UserWords = UserWords()
+    words: UserWords = field(default_factory=UserWords)
     rules: tuple[str, ...] = ()
-
-
-def words_of(turns: Sequence[Turn], before: UserWords | None = None) -> UserWords:
-    """What the user said in these turns. `before` are the words of the turns before them, of which some may be answered
-    or withdrawn here; only new entries and new marks are returned."""
-    before = before or UserWords()
-    known = {entry.source for entry in before.entries}
-    entries = [entry for entry in _entries(turns) if not entry.source or entry.source not in known]
-    answered_at, stopped_at = _ends(turns, entries, before.open)
-    return UserWords(tuple(entries), answered_at, _withdrawn(before, entries), stopped_at)
 
 
 def user_block(
@@ -111,22 +66,30 @@ def user_block(
     """The next text of the block, for the turns in the messages `span`; empty if there is nothing to say.
 
     `before` is what earlier texts say; `rules` are the pinned rules in force. The first request of a session takes at
-    most `first_tokens`, all other entries together `tokens`. An entry that is too long keeps its instructions whole:
-    what is left out is pasted text first, and a line says where it is. With `renew`, the text holds what the earlier
-    ones say too, and takes their place: it is shorter than all of them together. With `client_puts`, for a hand-off,
-    the rules of a project's files are left out, because the client puts them into its new window, and it says how the
-    newest request ended.
+    most `first_tokens`, all other entries together `tokens`. With `renew`, the text holds what the earlier ones say
+    too, and takes their place: it is shorter than all of them together. With `client_puts` the rules of a project's
+    files are left out, because the client puts them into its window.
     """
     before = before or Block()
     words = words_of(turns, before.words)
     if client_puts:
         words = replace(words, entries=tuple(entry for entry in words.entries if not entry.source))
-        words = replace(words, answered={**words.answered, **_last_end(turns, words.open)})
     if renew:
         words, before = joined_words(before.words, words), Block()
         span = (0, span[1])
+    first = not before.words.entries
     lines = rules_block(rules, before.rules).split("\n")[1:]
-    lines += _lines(words, not before.words.entries, first_tokens, tokens, count)
+    return words_text(words, span, lines, first_tokens=first_tokens if first else 0, tokens=tokens, count=count)
+
+
+def words_text(
+    words: UserWords, span: tuple[int, int], lines: Sequence[str], *, first_tokens: int, tokens: int, count: Count
+) -> str:
+    """The user's words in the messages `span` behind these lines, with their marks; empty if there is nothing to say.
+    The first of them, the session's first request, takes at most `first_tokens` if that is above 0, all others together
+    `tokens`. An entry that is too long keeps its instructions whole: what is left out is pasted text first, and a line
+    says where it is."""
+    lines = [*lines, *map(write_item, word_items(words, first_tokens > 0, first_tokens, tokens, count))]
     if not lines and not words.answered and not words.withdrawn and not words.interrupted:
         return ""
     short = _SHORT if any("[left out: " in line for line in lines) else ""
@@ -191,32 +154,22 @@ def _read_entry(seq: int, text: str) -> Said:
     return Said(seq, text[command.end() :] if command else text, command=command.group(1) if command else "")
 
 
-def joined_words(before: UserWords, after: UserWords) -> UserWords:
-    """The words of two successive parts of a session as one."""
-    return UserWords(
-        (*before.entries, *after.entries),
-        {**before.answered, **after.answered},
-        {**before.withdrawn, **after.withdrawn},
-        {**before.interrupted, **after.interrupted},
-    )
-
-
-def _lines(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
-    """The entries as they are written. If they do not all fit, the longest are shortened to one length, that on which
-    the agent works last."""
+def word_items(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
+    """The entries, each as an item. If they do not all fit, the longest are shortened to one length, that on which the
+    agent works last."""
     words, left_out = _bounded(_newest_plan(words), first, tokens, count)
     written = {entry: _written(entry) for entry in words.entries}
-    costs = {entry: count(text) + 1 for entry, text in written.items()}
+    costs = {entry: count(write_item(text)) + 1 for entry, text in written.items()}
     limits = _limits(words, costs, first, first_tokens, tokens)
-    lines = []
+    items = []
     for entry in words.entries:
         text = written[entry]
         if costs[entry] > limits[entry]:
             note = f"message {entry.seq}"
-            kept = user_rules(Asked(entry.seq, entry.text))
+            kept = user_rules(entry.text)
             text = _written(replace(entry, text=shortened(entry.text, limits[entry], count, kept, note)))
-        lines.append(text)
-    return [*lines[:first], *left_out, *lines[first:]]
+        items.append(text)
+    return [*items[:first], *left_out, *items[first:]]
 
 
 def _limits(
@@ -259,7 +212,7 @@ def _stands(words: UserWords, entry: Said) -> bool:
 
 def _newest_plan(words: UserWords) -> UserWords:
     """The words in which of all approved plans but the newest only the first line is left."""
-    plans = [entry for entry in words.entries if _is_plan(entry)]
+    plans = [entry for entry in words.entries if is_plan(entry)]
     old = plans[:-1]
     note = f"[left out: the rest of it; the plan in ({plans[-1].seq}) replaces it]" if old else ""
     first = {id(entry): entry.text.split("\n", 1)[0].split(" [left out: ", 1)[0] for entry in old}
@@ -271,7 +224,7 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
     """The words that fit if each entry is shortened to MIN_ENTRY_TOKENS, and a line about those that are left out:
     withdrawn ones and commands first, then answers and requests without a rule, the oldest of each first."""
     head, rest = words.entries[:first], words.entries[first:]
-    costs = {entry.seq: min(MIN_ENTRY_TOKENS, count(_written(entry)) + 1) for entry in rest}
+    costs = {entry.seq: min(MIN_ENTRY_TOKENS, count(write_item(_written(entry))) + 1) for entry in rest}
     over = sum(costs.values()) - tokens
     gone: set[int] = set()
     for entry in sorted(rest, key=lambda entry: (_worth(words, entry), entry.seq)):
@@ -281,14 +234,14 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
         over -= costs[entry.seq]
     if not gone:
         return words, []
-    line = f"- [left out: {len(gone)} messages of the user, {min(gone)} to {max(gone)}]"
+    line = f"[left out: {len(gone)} messages of the user, {min(gone)} to {max(gone)}]"
     return replace(words, entries=(*head, *(entry for entry in rest if entry.seq not in gone))), [line]
 
 
 def _worth(words: UserWords, entry: Said) -> int:
     if entry.command or not _stands(words, entry):
         return 0
-    if entry.source or user_rules(Asked(entry.seq, entry.text)):
+    if entry.source or user_rules(entry.text):
         return 3
     return 1 if entry.asked else 2
 
@@ -312,7 +265,7 @@ _COMMAND = re.compile(rf"\[command (.{{1,{MAX_COMMAND}}}?), for one turn\] ?")
 
 
 def _written(entry: Said) -> str:
-    """The entry as an item; of a command only its name and arguments: the user did not write its text, which the
+    """The entry; of a command only its name and arguments: the user did not write its text, which the
     summary has as long as it is carried out."""
     asked = f"\n[the assistant had said: {unforged(entry.asked)}]" if entry.asked else ""
     asked += "\n[the user interrupted the work on this]" * entry.stopped
@@ -320,7 +273,7 @@ def _written(entry: Said) -> str:
     text = "" if entry.command else unforged(entry.text.strip())
     if entry.source:
         command = f"[rules of {one_line(entry.source, 300)}, which the client put here]\n"
-    return write_item(f"({entry.seq}) {command}{text}{asked}".rstrip())
+    return f"({entry.seq}) {command}{text}{asked}".rstrip()
 
 
 def _marks(words: UserWords) -> Iterator[str]:
@@ -328,89 +281,3 @@ def _marks(words: UserWords) -> Iterator[str]:
     for line, (found, how) in zip(_MARK_LINES, marks, strict=True):
         told = ", ".join(f"({seq}) {how.format(at)}" for seq, at in sorted(found.items()))
         yield from [f"{line}{told}."] if told else []
-
-
-def _entries(turns: Sequence[Turn]) -> list[Said]:
-    """The user's messages and answers in dialogs, in order; no skill that the agent loaded. Behind the first of them
-    the rules of files that the client put into the conversation, each file's once."""
-    requests, _ = requests_of(turns)
-    found = [_said(request) for request in requests if not request.command.startswith(SKILL)]
-    found += [Said(each.seq, each.text) for call in calls_of(turns) for each in decisions_of(call)]
-    found.sort(key=lambda entry: entry.seq)
-    rules: dict[str, Said] = {}
-    for turn in turns:
-        for text in turn.texts if turn.role == "user" else ():
-            for name, said in client_rules(text):
-                rules.setdefault(name, Said(turn.seq, said, source=name))
-    first = min((entry.seq for entry in found), default=0)
-    found += rules.values()
-    found.sort(key=lambda entry: (max(entry.seq, first), bool(entry.source)))
-    return [entry for entry in found if entry.text]
-
-
-def _said(request: Asked) -> Said:
-    return Said(request.seq, request.text, answered(request), request.command, stopped=request.stopped)
-
-
-def _ends(turns: Sequence[Turn], entries: Sequence[Said], before: Said | None) -> tuple[dict[int, int], dict[int, int]]:
-    """The entries on which the assistant ended its turn, that is, said something without a call before the user's next
-    message, and those on which the user interrupted it: those before the message that says so. The newest entry has no
-    next one, so more may follow."""
-    asked = [*([before] if before else []), *(entry for entry in entries if not entry.source)]
-    told = {entry.seq for entry in entries if entry.stopped}
-    starts = [entry.seq for entry in asked]
-    last: dict[int, tuple[int, bool]] = {}
-    stopped: dict[int, int] = {}
-    place = -1
-    for turn in turns:
-        while place + 1 < len(starts) and starts[place + 1] <= turn.seq:
-            place += 1
-        if turn.role == "assistant" and place >= 0:
-            last[starts[place]] = (turn.seq, turn.ends_work)
-        elif turn.seq not in told and any(map(is_interruption, turn.texts)):
-            stopped |= dict.fromkeys([seq for seq in starts if seq < turn.seq][-1:], turn.seq)
-    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
-
-
-def _last_end(turns: Sequence[Turn], newest: Said | None) -> dict[int, int]:
-    """The newest entry with the session's last message, if the assistant ended its turn on it with words."""
-    last = turns[-1] if turns else None
-    ended = newest and last and last.ends_work and last.seq > newest.seq and any(map(str.strip, last.said))
-    return {newest.seq: last.seq} if newest and last and ended else {}
-
-
-def _is_plan(entry: Said) -> bool:
-    return entry.text.startswith(APPROVED)
-
-
-MAX_COMPARED = 100
-"""Earlier requests, the newest, that one may revise: it bounds the work if there are thousands."""
-
-
-def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
-    """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
-    if it says so, or those that it revises; an approved plan those before it."""
-    old = [entry for entry in before.entries if not entry.source]
-    known = [*old, *(entry for entry in entries if not entry.source)]
-
-    @cache
-    def words(place: int) -> frozenset[str]:
-        entry = known[place]
-        return revisable_words("" if entry.command or entry.asked else entry.text)
-
-    withdrawn: dict[int, int] = {}
-    for place in range(len(old), len(known)):
-        entry, near = known[place], range(max(0, place - MAX_COMPARED), place)
-        if _is_plan(entry):
-            gone = [at for at in range(place) if _is_plan(known[at])]
-        elif entry.command:
-            gone = []
-        elif takes_back_last(entry.text):
-            gone = [*near[-1:]]
-        else:
-            said = revising_words(entry.text)
-            gone = [at for at in near if said and any(revises(sentence, words(at)) for sentence in said)]
-        for at in gone:
-            if known[at].seq not in before.withdrawn:
-                withdrawn.setdefault(known[at].seq, entry.seq)
-    return withdrawn

@@ -14,6 +14,7 @@ from functools import cache
 from pydantic import TypeAdapter, ValidationError
 
 from contextstash.events.call_lines import WAITS
+from contextstash.events.calls import is_dialog
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
 from contextstash.session.access import Access
@@ -46,6 +47,7 @@ class SessionTurns:
         self.snapshot = snapshot
         self._made: dict[int, Turn] = {}
         self._unseen: set[int] = set()
+        self._of_user: tuple[int, int, list[int]] = (0, -1, [])
         self._left = [edit.span for edit in rewinds_in_force(snapshot.edits)]
 
     @property
@@ -69,6 +71,34 @@ class SessionTurns:
         wanted = sorted(set(seqs))
         await self._read(wanted)
         return conversation_of(self._made[seq] for seq in wanted)
+
+    async def of_user(self, first: int, last: int) -> tuple[Turn, ...]:
+        """The turns in a range that tell what the user said, and what it was said to. Of few messages all are read, of
+        more only those that may hold the user's words."""
+        if last - first < MAX_READ:
+            return await self.between(first, last)
+        known_first, known_last, found = self._of_user
+        if not known_first <= first <= last <= known_last:
+            found = await self._spoken(first, last)
+            self._of_user = (first, last, found)
+        return await self.at(seq for seq in found if first <= seq <= last)
+
+    async def _spoken(self, first: int, last: int) -> list[int]:
+        wanted, calls, said = set[int](), dict[str, int](), set[int]()
+        async for message in self.access.shown_messages(self.snapshot.session, first, last):
+            if self.is_left(message.seq):
+                continue
+            if message.role == "assistant":
+                said = {message.seq}
+            for block in message.blocks:
+                if block.type == "text" and message.role == "user":
+                    wanted |= {message.seq} | said
+                elif block.type == "tool_call" and block.call_id:
+                    calls[block.call_id] = message.seq
+                elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
+                    # The user may have spoken in it.
+                    wanted |= {message.seq, calls.get(block.call_id or "", message.seq)}
+        return sorted(wanted)
 
     async def _read(self, wanted: Sequence[int]) -> None:
         missing = [seq for seq in wanted if seq not in self._made]
@@ -115,10 +145,11 @@ def _adapter() -> TypeAdapter[_Kept]:
 async def state_at(turns: SessionTurns, last_seq: int) -> State:
     """The state of the session after message `last_seq`."""
     known = await _kept(turns.access, turns.snapshot, last_seq)
-    start = max(known.seq + 1 if known else 0, last_seq - MAX_READ + 1)
-    opening = await turns.between(0, min(OPENING, start) - 1) if known is None else ()
+    first = known.seq + 1 if known else 0
+    start = max(first, last_seq - MAX_READ + 1)
+    spoken = [turn for turn in await turns.of_user(first, last_seq) if turn.seq < start]
     new = await turns.between(start, last_seq)
-    return await asyncio.to_thread(fold, [*opening, *new], known)
+    return await asyncio.to_thread(fold, [*spoken, *new], known)
 
 
 async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> State | None:

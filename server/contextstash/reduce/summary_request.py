@@ -10,7 +10,7 @@ from functools import partial
 from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
-from contextstash.handoff.summary import Beside, decisions_of, summary_of
+from contextstash.handoff.summary import Beside, summary_of, task_of
 from contextstash.reduce.session_turns import MAX_READ, OPENING, SessionTurns
 from contextstash.reduce.user_words import keeps_words
 from contextstash.reduce.writer_calls import log_calls, writer_settings
@@ -187,8 +187,8 @@ MAX_RECORDED_SHARE = 10
 
 async def completed(snapshot: SessionSnapshot, plan: CompactPlan, state: State, summary: WrittenSummary) -> str:
     """A summary that a model or the host wrote, with what the session's state says and it may lack: changed files, open
-    tasks, failed runs; or the user's rules, if no messages hold the user's words beside it. Unchanged if it was made of
-    the state, or if there is no room."""
+    tasks, failed runs; or what the user said, if no messages hold that beside it. Unchanged if it was made of the
+    state, or if there is no room."""
     room, count = min(RECORDED_TOKENS, plan.tokens // MAX_RECORDED_SHARE), snapshot.counter.count
     if not room or summary.strategy == EXTRACTIVE:
         return summary.text
@@ -197,6 +197,6 @@ async def completed(snapshot: SessionSnapshot, plan: CompactPlan, state: State, 
         state = replace(state, earlier=None)
         write = partial(summary_of, state, since=since, beside=beside, max_names=0, max_tokens=room, count=count)
     else:
-        write = partial(decisions_of, state, room, count)
+        write = partial(task_of, state, room, count)
     added = await asyncio.to_thread(write)
     return f"{summary.text}\n\n{RECORDED}\n{added}" if added else summary.text

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from contextstash.events.calls import is_dialog
-from contextstash.events.turns import Turn
 from contextstash.handoff.user_block import pinned_rules, read_block, rules_block, user_block
 from contextstash.reduce.digests import digest_edit, last_anchor
-from contextstash.reduce.session_turns import MAX_READ, SessionTurns
+from contextstash.reduce.session_turns import SessionTurns
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import ContextSettings
@@ -66,7 +64,7 @@ async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> str:
     renew = sum(map(snapshot.counter.count, before)) + budget.words_tokens > room
     return await asyncio.to_thread(
         user_block,
-        await user_turns(turns, first, last_seq),
+        await turns.of_user(first, last_seq),
         before=block,
         span=(first, max(first, last_seq)),
         rules=pinned_rules(snapshot.settings.pin),
@@ -75,25 +73,3 @@ async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> str:
         count=snapshot.counter.count,
         renew=renew,
     )
-
-
-async def user_turns(turns: SessionTurns, first: int, last: int) -> tuple[Turn, ...]:
-    """The messages in a range that tell what the user said, and what it was said to; without abandoned branches. Of
-    few messages all are read, of more only those that may hold the user's words."""
-    if last - first < MAX_READ:
-        return await turns.between(first, last)
-    wanted, calls, said = set[int](), dict[str, int](), set[int]()
-    async for message in turns.access.shown_messages(turns.snapshot.session, first, last):
-        if turns.is_left(message.seq):
-            continue
-        if message.role == "assistant":
-            said = {message.seq}
-        for block in message.blocks:
-            if block.type == "text" and message.role == "user":
-                wanted |= {message.seq} | said
-            elif block.type == "tool_call" and block.call_id:
-                calls[block.call_id] = message.seq
-            elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
-                # The user may have spoken in it.
-                wanted |= {message.seq, calls.get(block.call_id or "", message.seq)}
-    return await turns.at(wanted)

@@ -18,7 +18,6 @@ from contextstash.outputs.placeholders import output_line
 from contextstash.record.transcript_records import is_window_key
 from contextstash.reduce.session_turns import SessionTurns, keep_state, state_at, turn_of
 from contextstash.reduce.summary_request import EXTRACTIVE, HISTORY_MESSAGES
-from contextstash.reduce.user_words import user_turns
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
 from contextstash.session.estimate import tokens_by_part
@@ -155,7 +154,6 @@ async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> Ha
         await keep_state(access, snapshot, state)
     return HandedOff(
         state=state,
-        user=await user_turns(turns, 0, turns.last_seq),
         recent=await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq),
         rules=pinned_rules(snapshot.settings.pin),
         written=written.summary if written else "",

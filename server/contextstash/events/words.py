@@ -1,0 +1,170 @@
+"""The user's words in a session: what the user said and decided, and what came of it.
+
+words_of(turns).entries               # in order, word for word
+words_of(newer, words_of(turns))      # what is new, with marks for what is known: answered, withdrawn, interrupted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from contextstash.events.calls import Call, calls_of
+from contextstash.events.kinds import Said
+from contextstash.events.replies import APPROVED, decisions_of
+from contextstash.events.requests import SKILL, client_rules, is_interruption, requests_of
+from contextstash.events.revisions import revisable_words, revises, revising_words, takes_back_last
+from contextstash.events.turns import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class UserWords:
+    """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
+    it; `withdrawn` maps one to the later entry that takes it back, `interrupted` one to the message with which the user
+    stopped the work on it."""
+
+    entries: tuple[Said, ...] = ()
+    answered: Mapping[int, int] = field(default_factory=dict)
+    withdrawn: Mapping[int, int] = field(default_factory=dict)
+    interrupted: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def open(self) -> Said | None:
+        """The newest entry, if the assistant has not ended its turn on it."""
+        last = next((entry for entry in reversed(self.entries) if not entry.source), None)
+        return None if last is None or last.seq in self.answered else last
+
+    @property
+    def under_way(self) -> list[Said]:
+        """The entries behind the newest one that is answered or withdrawn, if the assistant has not answered the newest
+        entry of all."""
+        found: list[Said] = []
+        for entry in reversed(self.entries):
+            if entry.seq in self.answered or entry.seq in self.withdrawn:
+                break
+            if not entry.source and not entry.stopped:
+                found.insert(0, entry)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The assistant's newest message, and whether it has no call: it then waits for the user."""
+
+    seq: int = -1
+    ends: bool = False
+
+
+def words_of(
+    turns: Sequence[Turn],
+    before: UserWords | None = None,
+    *,
+    newest: Newest | None = None,
+    requests: Sequence[Said] | None = None,
+    calls: Sequence[Call] | None = None,
+) -> UserWords:
+    """What the user said in these turns. `before` are the words of the turns before them, of which some may be answered
+    or withdrawn here; only new entries and new marks are returned. `newest` is the assistant's newest message before
+    these turns; `requests` and `calls` are those of the turns, if they are known."""
+    before, newest = before or UserWords(), newest or Newest()
+    requests = requests_of(turns)[0] if requests is None else requests
+    known = {entry.source for entry in before.entries}
+    found = _entries(turns, requests, calls_of(turns) if calls is None else calls)
+    entries = [entry for entry in found if not entry.source or entry.source not in known]
+    answered, stopped = _ends(turns, entries, before.open, newest)
+    return UserWords(tuple(entries), answered, _withdrawn(before, entries), stopped)
+
+
+def joined_words(before: UserWords, after: UserWords) -> UserWords:
+    """The words of two successive parts of a session as one."""
+    return UserWords(
+        (*before.entries, *after.entries),
+        {**before.answered, **after.answered},
+        {**before.withdrawn, **after.withdrawn},
+        {**before.interrupted, **after.interrupted},
+    )
+
+
+def is_plan(entry: Said) -> bool:
+    """Whether the user approved a plan of the agent."""
+    return entry.text.startswith(APPROVED)
+
+
+def _entries(turns: Sequence[Turn], requests: Iterable[Said], calls: Iterable[Call]) -> list[Said]:
+    """The user's messages and decisions in dialogs, in order; no skill that the agent loaded. Behind the first of them
+    the rules of files that the client put into the conversation, each file's once."""
+    found = [each for call in calls for each in decisions_of(call)]
+    found += [request for request in requests if not request.command.startswith(SKILL)]
+    found.sort(key=lambda entry: entry.seq)
+    first = min((entry.seq for entry in found), default=0)
+    found += _rules_of_files(turns)
+    found.sort(key=lambda entry: (max(entry.seq, first), bool(entry.source)))
+    return [entry for entry in found if entry.text]
+
+
+def _rules_of_files(turns: Sequence[Turn]) -> Iterator[Said]:
+    seen: set[str] = set()
+    for turn in turns:
+        for text in turn.texts if turn.role == "user" else ():
+            for name, said in client_rules(text):
+                if name not in seen:
+                    yield Said(turn.seq, said, source=name)
+                seen.add(name)
+
+
+def _ends(
+    turns: Sequence[Turn], entries: Sequence[Said], before: Said | None, newest: Newest
+) -> tuple[dict[int, int], dict[int, int]]:
+    """The entries on which the assistant ended its turn, that is, said something without a call before the user's next
+    message, and those on which the user interrupted it: those before the message that says so. The newest entry has no
+    next one, so more may follow."""
+    asked = [*([before] if before else []), *(entry for entry in entries if not entry.source)]
+    told = {entry.seq for entry in entries if entry.stopped}
+    starts = [entry.seq for entry in asked]
+    last: dict[int, tuple[int, bool]] = {}
+    if before and newest.seq > before.seq:
+        last[before.seq] = (newest.seq, newest.ends)
+    stopped: dict[int, int] = {}
+    place = -1
+    for turn in turns:
+        while place + 1 < len(starts) and starts[place + 1] <= turn.seq:
+            place += 1
+        if turn.role == "assistant" and place >= 0:
+            last[starts[place]] = (turn.seq, turn.ends_work)
+        elif turn.seq not in told and any(map(is_interruption, turn.texts)):
+            stopped |= dict.fromkeys([seq for seq in starts if seq < turn.seq][-1:], turn.seq)
+    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
+
+
+MAX_COMPARED = 100
+"""Earlier requests, the newest, that one may revise: it bounds the work if there are thousands."""
+
+
+def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
+    """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
+    if it says so, or those that it revises; an approved plan those before it."""
+    old = [entry for entry in before.entries if not entry.source]
+    known = [*old, *(entry for entry in entries if not entry.source)]
+
+    @cache
+    def words(place: int) -> frozenset[str]:
+        entry = known[place]
+        return revisable_words("" if entry.command or entry.asked else entry.text)
+
+    withdrawn: dict[int, int] = {}
+    for place in range(len(old), len(known)):
+        entry, near = known[place], range(max(0, place - MAX_COMPARED), place)
+        if is_plan(entry):
+            gone = [at for at in range(place) if is_plan(known[at])]
+        elif entry.command:
+            gone = []
+        elif takes_back_last(entry.text):
+            gone = [*near[-1:]]
+        else:
+            said = revising_words(entry.text)
+            gone = [at for at in near if said and any(revises(sentence, words(at)) for sentence in said)]
+        for at in gone:
+            if known[at].seq not in before.withdrawn:
+                withdrawn.setdefault(known[at].seq, entry.seq)
+    return withdrawn
