@@ -11,12 +11,11 @@ import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.files import open_regular, read_regular
+from contextstash.base.files import read_regular
 from contextstash.clients.client import (
     ANTHROPIC,
     PLUGINS,
@@ -125,57 +124,6 @@ def persisted_output(response: Any) -> str | None:
     """The path of the file with the whole of a large output; None if there is none."""
     path = response.get(PERSISTED_PATH) if isinstance(response, dict) else None
     return path if isinstance(path, str) else None
-
-
-MAX_TAIL_BYTES = 4 * 1024 * 1024
-"""The end of a transcript that is read. It holds the newest turn, with calls that run side by side."""
-
-MAX_IDLE_SECONDS = 600.0
-"""How long ago a sub-agent that was just compacted can have written its last message: the time of one summary;
-a sub-agent that was stopped without a word is not taken for one that runs, once this time has passed."""
-
-
-def compacted_transcript(transcript: Path, sub_agents: Sequence[Path]) -> Path | None:
-    """The transcript that was compacted; None if it is one of several sub-agents' and unclear whose.
-
-    The compaction hooks run for sub-agents too, with the session and the transcript of the main agent and without a
-    word about the sub-agent (claude-code#91910), and before the compaction is in any transcript (seen in 2.1.197). What
-    remains is who can have been compacted: an agent that waits for a tool, or for its own sub-agent, sends no request.
-    """
-    waits, _, size = _tail(transcript, is_sub_agent=False)
-    running: dict[Path, int] = {}
-    for path in sub_agents:
-        if time.time() - path.stat().st_mtime <= MAX_IDLE_SECONDS:
-            agent_waits, asks, tokens = _tail(path, is_sub_agent=True)
-            if asks and not agent_waits:
-                running[path] = tokens
-    if not waits and all(tokens < size for tokens in running.values()):
-        return transcript
-    return next(iter(running)) if len(running) == 1 else None
-
-
-def _tail(path: Path, *, is_sub_agent: bool) -> tuple[bool, bool, int]:
-    """Of the newest turn: whether a call has no result yet, whether the next message is the model's, and the tokens of
-    the newest request, as reported."""
-    from contextstash.clients.transcripts import count_of, ids_of, part, split_lines
-
-    with open_regular(path) as file:
-        file.seek(max(0, file.seek(0, 2) - MAX_TAIL_BYTES))
-        lines, _ = split_lines(file.read(MAX_TAIL_BYTES), at_end=True)
-    records = [line.record for line in lines if (line.record.get("isSidechain") is True) == is_sub_agent]
-    messages = [record for record in records if record.get("type") in ("user", "assistant")]
-    called: set[str] = set()
-    tokens = 0
-    for record in messages:
-        body = part(record, "message")
-        answered = ids_of(body, "tool_result", "tool_use_id")
-        if record["type"] == "user" and not answered:
-            called.clear()  # an older call that was interrupted has no result
-        called.update(ids_of(body, "tool_use", "id"))
-        called.difference_update(answered)
-        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-        tokens = sum(count_of(part(body, "usage"), name) for name in names) if body.get("usage") else tokens
-    return bool(called), bool(messages) and messages[-1]["type"] == "user", tokens
 
 
 WINDOWS = (100_000, 1_000_000)
@@ -301,7 +249,6 @@ CLIENTS = (
             context_limit=9_800,
             own_folders=lambda home: [projects_folder(home)],
             persisted_output=persisted_output,
-            compacted=compacted_transcript,
         ),
         window=WindowSetting(
             "Claude Code",

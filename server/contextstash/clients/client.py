@@ -129,8 +129,7 @@ class Hooks:
     Hand-offs: `context_limit` are the characters that one hook may add to the window, None if there is no limit.
 
     Files: `own_folders` returns the folders, given the user's home, in which the client keeps its transcripts and such
-    outputs: a hook reads no file outside of them. `compacted`, given the session's transcript and those of its
-    sub-agents, returns the one that was just compacted, None if that is unclear.
+    outputs: a hook reads no file outside of them.
     """
 
     events: tuple[str, ...]
@@ -157,7 +156,6 @@ class Hooks:
     cut_at_end: frozenset[str] = frozenset()
     persisted_output: Callable[[Any], str | None] = lambda _: None
     context_limit: int | None = None
-    compacted: Callable[[Path, Sequence[Path]], Path | None] = lambda transcript, _: transcript
 
     def limit(self, tool: str) -> int:
         """Characters of an output of this tool up to which the model sees the whole output."""

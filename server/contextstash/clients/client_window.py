@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
-from contextstash.clients.follow import ingest_session
+from contextstash.clients.follow import ingest_session, transcript_of
 from contextstash.clients.hooks import hook_stash, mark_given, note, own_file
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.errors import BadInputError
@@ -107,10 +107,10 @@ async def _recorded(client: str, stash: Stash, asked: Mapping[str, Any]) -> tupl
     folder = files and files.folder(Path.home())
     path = await asyncio.to_thread(own_file, named, client, [folder]) if isinstance(named, str) and folder else None
     if path is not None:
-        for file, report in (await ingest_session(stash, files, path, reduce=None)).items():
-            recorded += report.recorded
-            if file.stem == f"agent-{agent}" if agent else file == path:
-                session_id = report.session_id
+        reports = await ingest_session(stash, files, path, reduce=None)
+        recorded = sum(report.recorded for report in reports.values())
+        own = transcript_of(reports, agent)
+        session_id = session_id if own is None else reports[own].session_id
     return (session_id if isinstance(session_id, str) and session_id else None), recorded
 
 

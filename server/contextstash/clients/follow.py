@@ -12,7 +12,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -208,6 +208,11 @@ async def ingest_session(
     reader = await asyncio.to_thread(recognize, transcript)
     found = [transcript, *(files.sub_agents(transcript) if files else [])]
     return {file: await ingest(stash, file, reader=reader, reduce=reduce) for file in found}
+
+
+def transcript_of(files: Iterable[Path], agent: object) -> Path | None:
+    """The transcript among those of a session that is of the sub-agent with this id, the first one if none is named."""
+    return next((file for file in files if not agent or file.stem == f"agent-{agent}"), None)
 
 
 async def _chunks(path: Path, reader: Reader, cursor: Cursor) -> AsyncGenerator[_Chunk, None]:

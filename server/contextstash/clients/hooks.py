@@ -240,7 +240,7 @@ async def _read_transcripts(client: Client, event: Event) -> str | None:
     name, hooks, told = event.get("hook_event_name"), hooks_of(client), None
     async with hook_stash(client) as stash:
         sessions = await read_transcripts(client, stash, event)
-        session_id = next(iter(sessions.values()), None)
+        session_id = _session_of(event, sessions)
         if hooks.instructs_summary and name == hooks.before_compaction and session_id is not None:
             told = await stash.summary_instructions(session_id)
     if hooks.after_compaction is not None and name == hooks.before_compaction and any(sessions.values()):
@@ -347,11 +347,17 @@ async def hand_off(client: Client, stash: Stash, event: Event, given: tuple[int,
         cleared = await _cleared_session(client, stash, event)
         window = str(event.get("session_id") or "of no name")
         return None if cleared is None else await stash.hand_off(cleared, to=window, part=part)
-    transcript = next(iter(sessions), None)
-    if transcript is not None and event.get("source") == "compact":
-        transcript = hooks.compacted(transcript, [*sessions][1:])
-    session_id = None if transcript is None else sessions[transcript]
+    session_id = _session_of(event, sessions)
     return None if session_id is None else await stash.hand_off(session_id, part=part)
+
+
+def _session_of(event: Event, sessions: Mapping[Path, str | None]) -> str | None:
+    """The session whose window an event is about: that of a sub-agent if the event names one. Claude Code names the
+    transcript of the main agent then too (2.1.332)."""
+    from contextstash.clients.follow import transcript_of
+
+    transcript = transcript_of(sessions, event.get("agent_id"))
+    return None if transcript is None else sessions[transcript]
 
 
 async def _cleared_session(client: Client, stash: Stash, event: Event) -> str | None:

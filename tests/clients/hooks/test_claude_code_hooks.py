@@ -268,48 +268,22 @@ def test_hooks_of_further_parts_do_nothing_else(hooked: Hooked) -> None:
     assert not hooked.command_line.database.exists()
 
 
-def started_sub_agents(hooked: Hooked, *agents: str, tokens: int = 150_000, waits: bool = True) -> None:
-    """A main agent that started sub-agents, each of which has got the results of all its calls."""
-    hooked.write("user", "MAIN TASK: fix the build.")
-    for number in range(6):
-        hooked.call(number, "".join(f"{line}: main built {number}\n" for line in range(200)), tokens=90_000)
-    if waits:
-        hooked.call(50, None, tokens=100_000)
-    for agent in agents:
-        hooked.write("user", f"HELPER TASK {agent}: read the tests.", agent)
-        for number in range(6):
-            output = "".join(f"{line}: {agent} read {number}\n" for line in range(200))
-            hooked.call(int(agent) * 100 + number, output, agent, tokens)
-
-
-def test_a_compaction_of_a_sub_agent_gets_that_sub_agents_hand_off_not_the_main_agents(hooked: Hooked) -> None:
-    started_sub_agents(hooked, "7")
-    hooked.fire("PreCompact", trigger="auto")
-    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
-    assert "HELPER TASK 7" in context
-    assert "MAIN TASK" not in context
-
-
-def test_if_it_is_unclear_which_sub_agent_was_compacted_none_gets_a_hand_off(hooked: Hooked) -> None:
-    started_sub_agents(hooked, "7", "8")
-    assert hooked.fire("SessionStart", source="compact") is None
-
-
-@pytest.mark.parametrize(("tokens", "task"), [(150_000, "HELPER TASK 7"), (40_000, "MAIN TASK")])
-def test_beside_a_sub_agent_in_the_background_the_larger_window_was_compacted(
-    hooked: Hooked, tokens: int, task: str
+@pytest.mark.parametrize(("agent", "task"), [("7", "HELPER TASK 7"), ("8", "HELPER TASK 8"), (None, "MAIN TASK")])
+def test_a_compaction_gets_the_hand_off_of_the_agent_whose_window_it_is(
+    hooked: Hooked, agent: str | None, task: str
 ) -> None:
-    started_sub_agents(hooked, "7", tokens=tokens, waits=False)
-    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
-    assert task in context
-
-
-def test_a_sub_agent_that_ended_or_runs_a_tool_was_not_compacted(hooked: Hooked) -> None:
-    started_sub_agents(hooked, "7", "8", waits=False)
-    hooked.write("assistant", [{"type": "text", "text": "Read them all."}], "7", 150_000)
-    hooked.call(900, None, "8", 150_000)
-    context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
-    assert "MAIN TASK" in context
+    hooked.write("user", "MAIN TASK: fix the build.")
+    hooked.call(50, None, tokens=100_000)
+    for helper in ("7", "8"):
+        hooked.write("user", f"HELPER TASK {helper}: read the tests.", helper)
+        for number in range(6):
+            output = "".join(f"{line}: {helper} read {number}\n" for line in range(200))
+            hooked.call(int(helper) * 100 + number, output, helper)
+    named = {"agent_id": agent} if agent else {}
+    told = hooked.fire("PreCompact", trigger="auto", **named)
+    context = hooked.fire("SessionStart", source="compact", **named)["hookSpecificOutput"]["additionalContext"]
+    for text in (told, context):
+        assert [each for each in ("MAIN TASK", "HELPER TASK 7", "HELPER TASK 8") if each in text] == [task]
 
 
 def _line_with(text: str, word: str) -> str:
