@@ -9,11 +9,9 @@ import asyncio
 import copy
 import fnmatch
 import hashlib
-import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -35,7 +33,6 @@ from contextstash.clients.transcripts import (
     split_lines,
     unpacked,
 )
-from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.record.transcripts import record_transcript
 from contextstash_storage.errors import BadInputError, SessionDeletedError
 from contextstash_storage.records import Cursor
@@ -46,10 +43,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_MESSAGES = 500
 MAX_BYTES = 4 * 1024 * 1024
-"""The most that is recorded in one transaction, so that other processes can write in between. Files are read in pieces
-of the same size."""
+"""A file of lines is read in pieces of this size. (The store divides what is recorded at once, so that other processes
+can write in between.)"""
 
 _HEAD = 1024
 """Bytes at the start of a file by which it is recognized as the one that was read before."""
@@ -69,8 +65,6 @@ KNOWN = (
     "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode and pi, and files of OpenAI, Anthropic or Gemini messages"
     " (a JSON list, an object with messages, or JSON lines)"
 )
-
-Part = tuple[TranscriptSession, Sequence[TranscriptMessage]]
 
 
 def recognize(path: Path) -> Reader:
@@ -167,8 +161,7 @@ class IngestReport:
 class _Chunk:
     """The result of one read of a file. `cursor` is the position after it, `end` is true if that is all."""
 
-    parts: tuple[Part, ...]
-    before: Cursor
+    batch: Batch | None
     cursor: Cursor
     end: bool = True
 
@@ -192,12 +185,10 @@ async def ingest(
     if reader is None:
         reader = await asyncio.to_thread(recognize, path)
     cursor = await stash.read_cursor(str(path)) or Cursor(source=str(path))
-    report = IngestReport(session_id=None)
-    async with aclosing(_chunks(path, reader, cursor)) as chunks:
-        async for chunk in chunks:
-            report = await _record(stash, chunk, report, reduce=reduce, wanted=wanted)
-            if report.deleted:
-                break
+    report, chunk = IngestReport(session_id=None), _Chunk(None, cursor, end=False)
+    while not (chunk.end or report.deleted):
+        chunk = await asyncio.to_thread(_read, path, reader, chunk.cursor)
+        report = await _record(stash, chunk, report, reduce=reduce, wanted=wanted)
     return report
 
 
@@ -215,38 +206,24 @@ def transcript_of(files: Iterable[Path], agent: object) -> Path | None:
     return next((file for file in files if not agent or file.stem == f"agent-{agent}"), None)
 
 
-async def _chunks(path: Path, reader: Reader, cursor: Cursor) -> AsyncGenerator[_Chunk, None]:
-    """The chunks of a file. Each is read while the one before it is recorded."""
-    reading = asyncio.create_task(asyncio.to_thread(_read, path, reader, cursor))
-    try:
-        while not (chunk := await reading).end:
-            reading = asyncio.create_task(asyncio.to_thread(_read, path, reader, chunk.cursor))
-            yield chunk
-        yield chunk
-    finally:
-        reading.cancel()
-
-
 async def _record(
     stash: Stash, chunk: _Chunk, report: IngestReport, *, reduce: bool | None, wanted: bool
 ) -> IngestReport:
-    """The cursor moves only with the last part: if the process ends before that, all parts are read again. `reduce` is
-    None if nothing is to be done after the recording."""
-    for place, (session, messages) in enumerate(chunk.parts):
-        cursor = chunk.cursor if place == len(chunk.parts) - 1 else chunk.before
+    """Record what was read. `reduce` is None if nothing is to be done after the recording."""
+    recorded = duplicates = 0
+    if chunk.batch is not None:
+        session, messages = chunk.batch.session, chunk.batch.messages
         try:
             if reduce is None:
-                appended = await record_transcript(stash, session, messages, cursor, wanted=wanted)
+                appended = await record_transcript(stash, session, messages, chunk.cursor, wanted=wanted)
                 recorded, duplicates = len(appended.messages), appended.duplicates
             else:
-                result = await stash.record_transcript(session, messages, cursor, reduce=reduce, wanted=wanted)
+                result = await stash.record_transcript(session, messages, chunk.cursor, reduce=reduce, wanted=wanted)
                 recorded, duplicates = result.recorded, result.duplicates
         except SessionDeletedError:
-            report = replace(report, deleted=True)
-            continue
-        report = replace(report, recorded=report.recorded + recorded, duplicates=report.duplicates + duplicates)
-    known = chunk.cursor.state.get("session_id")
-    return replace(report, session_id=None if report.deleted else known or report.session_id)
+            return replace(report, session_id=None, deleted=True)
+    session_id = chunk.cursor.state.get("session_id") or report.session_id
+    return IngestReport(session_id, report.recorded + recorded, report.duplicates + duplicates)
 
 
 def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
@@ -260,10 +237,9 @@ def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
         read = min(_HEAD, offset := cursor.offset + length)
         ends = {"head": _sample(file, 0, read), "tail": _sample(file, offset - read, read)}
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
-    parts = tuple(_parts(reader.read(lines, state, cursor.source)))
-    kept = {"reader": state, **ends, "session_id": _session_id(cursor, parts)}
-    after = Cursor(source=cursor.source, offset=offset, state=kept)
-    return _Chunk(parts, cursor, after, end)
+    batch = reader.read(lines, state, cursor.source)
+    kept = {"reader": state, **ends, "session_id": _session_id(cursor, batch)}
+    return _Chunk(batch, Cursor(source=cursor.source, offset=offset, state=kept), end)
 
 
 def _read_whole(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
@@ -277,14 +253,14 @@ def _read_whole(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
             lines = reader.lines(path)
         else:
             lines, state, source = split_lines(unpacked(path), at_end=True)[0], {}, source.removesuffix(COMPRESSED)
-    parts = tuple(_parts(reader.read(lines, state, source))) if lines else ()
-    kept = {"reader": state, "stamp": stamp, "session_id": _session_id(cursor, parts)}
-    return _Chunk(parts, cursor, Cursor(source=cursor.source, state=kept))
+    batch = reader.read(lines, state, source) if lines else None
+    kept = {"reader": state, "stamp": stamp, "session_id": _session_id(cursor, batch)}
+    return _Chunk(batch, Cursor(source=cursor.source, state=kept))
 
 
-def _session_id(cursor: Cursor, parts: Sequence[Part]) -> str | None:
+def _session_id(cursor: Cursor, batch: Batch | None) -> str | None:
     known = cursor.state.get("session_id")
-    return known if isinstance(known, str) else parts[0][0].session_id if parts else None
+    return known if isinstance(known, str) else batch.session.session_id if batch else None
 
 
 def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
@@ -314,23 +290,6 @@ def _sample(file: BinaryIO, start: int, length: int) -> list[Any]:
     """So many bytes of a file, as their number and digest."""
     file.seek(start)
     return [length, hashlib.sha256(file.read(length)).hexdigest()]
-
-
-def _parts(batch: Batch | None) -> Iterator[Part]:
-    """A batch in parts of limited size, except a whole conversation, which cannot be told in parts. A batch without
-    messages is one part: its session may be new or changed."""
-    if batch is None:
-        return
-    run: list[TranscriptMessage] = []
-    size = 0
-    for message in batch.messages:
-        length = len(json.dumps(message.body, ensure_ascii=False))
-        if run and not batch.session.whole and (len(run) >= MAX_MESSAGES or size + length > MAX_BYTES):
-            yield batch.session, run
-            run, size = [], 0
-        run.append(message)
-        size += length
-    yield batch.session, run
 
 
 def followed() -> list[str]:
