@@ -13,9 +13,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,8 +180,10 @@ class Upstream:
             raise UpstreamError(f"The answer of the server '{self.name}' does not follow the protocol.") from error
         except MCPError as error:
             # The SDK uses this code for a lost connection, and many servers for errors of their own.
-            if error.code != types.CONNECTION_CLOSED or self._client is client:
+            if error.code != types.CONNECTION_CLOSED or "connection closed" not in error.message.lower():
                 raise
+            self._client = None
+            self._lost.set()
             raise UpstreamError(
                 f"The server '{self.name}' ended while '{request.params.name}' ran: it is unknown whether the call took"
                 " effect. The next call starts the server again."
@@ -200,11 +201,11 @@ class Upstream:
             return self._client
 
     async def _connection(self, *, task_status: TaskStatus[None]) -> None:
-        """Connect, and stay connected until the connection is lost."""
+        """Connect, and stay connected until a call finds the connection lost."""
         self._lost = lost = anyio.Event()
         try:
             with anyio.move_on_after(CONNECT_SECONDS) as limit:
-                async with Client(self.own or self._streams(), cache=None) as client:
+                async with Client(self.own or _transport(self.entry), cache=None) as client:
                     self.tools = await self._listed(client)
                     limit.deadline = math.inf
                     self._client, self.problem = client, None
@@ -214,8 +215,6 @@ class Upstream:
         except Exception as error:  # an error of one server must not stop the others
             self.problem = _reason(error)
         logger.warning("server '%s' is unavailable: %s", self.name, self.problem)
-        if self._lost is lost:
-            self._client = None
 
     async def _listed(self, client: Client) -> list[types.Tool]:
         """The server's tools, without their schemas of results: these would promise structured content, which a cut
@@ -233,25 +232,6 @@ class Upstream:
             if not (cursor := page.next_cursor):
                 break
         return found if self.own else [each.model_copy(update={"output_schema": None}) for each in found]
-
-    @asynccontextmanager
-    async def _streams(self) -> AsyncIterator[Any]:
-        """The streams to the server. The SDK's client does not say when a server ends between two calls."""
-        passed, received = anyio.create_memory_object_stream[Any](0)
-        lost = self._lost
-
-        async def pass_on(read: Any) -> None:
-            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                async with passed, read:
-                    async for message in read:
-                        await passed.send(message)
-            self._client = None
-            lost.set()
-
-        async with _transport(self.entry) as (read, write), anyio.create_task_group() as group:
-            group.start_soon(pass_on, read)
-            yield received, write
-            group.cancel_scope.cancel()
 
 
 @asynccontextmanager
@@ -273,7 +253,9 @@ def _reason(error: BaseException) -> str:
     """The reason in one line; of a group of errors, that of the first."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return f"{type(error).__name__}: {one_line(str(error), 200)}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return one_line(str(error), 200) or "it failed without saying why"
 
 
 INSTRUCTIONS = """\
@@ -311,7 +293,7 @@ class Gateway:
         own = protocol_server(build_server(self._stash, "retrieval"))
         self.upstreams = [*map(Upstream, entries), Upstream(ServerEntry(name="contextstash"), own)]
         self.first_list_seconds = FIRST_LIST_SECONDS
-        self._ready = anyio.Event()
+        self._listed_by = math.inf
 
     def server(self, on_stopped: Callable[[], None] = lambda: None) -> Server[None]:
         """The server to run; `on_stopped` is called after all servers behind it have stopped."""
@@ -320,9 +302,9 @@ class Gateway:
         async def lifespan(_: Server[None]) -> AsyncIterator[None]:
             try:
                 async with self._stash.in_use(), anyio.create_task_group() as group:
+                    self._listed_by = anyio.current_time() + self.first_list_seconds
                     for upstream in self.upstreams:
                         group.start_soon(upstream.run)
-                    group.start_soon(self._wait_for_servers)
                     yield
                     group.cancel_scope.cancel()
             finally:
@@ -337,12 +319,11 @@ class Gateway:
             on_call_tool=self._call_tool,
         )
 
-    async def _wait_for_servers(self) -> None:
-        """Let requests wait until each server has started or failed, or has taken too long."""
-        with anyio.move_on_after(self.first_list_seconds):
+    async def _started(self) -> None:
+        """Wait until each server has started or failed, or has taken too long."""
+        with anyio.CancelScope(deadline=self._listed_by):
             for upstream in self.upstreams:
                 await upstream.settled.wait()
-        self._ready.set()
 
     @property
     def tools(self) -> dict[str, Offered]:
@@ -351,20 +332,16 @@ class Gateway:
         found: dict[str, Offered] = {}
         for upstream in self.upstreams:
             for item in upstream.tools:
-                name = item.name if upstream.own else f"{_prefix(upstream.name)}__{item.name}"
-                # Clients put our server's name before it.
-                while tool_name(name) in found or (not upstream.own and own_tool(f"contextstash__{tool_name(name)}")):
-                    name += "_"
-                offered = tool_name(name)
-                found[offered] = Offered(upstream, item.name, item.model_copy(update={"name": offered}))
+                name = item.name if upstream.own else offered_name(f"{upstream.name}__{item.name}", found)
+                found[name] = Offered(upstream, item.name, item.model_copy(update={"name": name}))
         return found
 
     async def _list_tools(self, _: Request, __: Any) -> types.ListToolsResult:
-        await self._ready.wait()
+        await self._started()
         return types.ListToolsResult(tools=[each.item for each in self.tools.values()])
 
     async def _call_tool(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
-        await self._ready.wait()
+        await self._started()
         found = self.tools.get(params.name)
         if found is None:
             missing = [f"'{each.name}' ({each.problem})" for each in self.upstreams if each.problem]
@@ -418,36 +395,27 @@ def run_gateway(gateway: Gateway) -> None:
     anyio.run(serve)
 
 
-def check(gateway: Gateway) -> None:
-    """Start the servers, have each list what it offers, and stop them. Afterwards `problem` of an upstream is None if
-    it could be used."""
+def check(gateway: Gateway) -> dict[str, str | None]:
+    """Start the servers, have each list what it offers, and stop them. Returns by server why it cannot be used, None if
+    it can."""
 
-    async def listed() -> list[str | None]:
+    async def listed() -> dict[str, str | None]:
         gateway.first_list_seconds = CONNECT_SECONDS
         async with Client(gateway.server(), cache=None) as client:
             await client.list_tools()
-            return [each.problem for each in gateway.upstreams]
+            return {each.name: each.problem for each in gateway.upstreams}
 
-    for upstream, problem in zip(gateway.upstreams, anyio.run(listed), strict=True):
-        upstream.problem = problem
-
-
-def _prefix(server: str) -> str:
-    """The server's name in front of its tools': no other server's, whatever its tools are called."""
-    return server if _PLAIN.fullmatch(server) else f"{tool_name(server)}_{_digest(server)}"
+    return anyio.run(listed)
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
-
-
-def _digest(name: str) -> str:
-    return sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
-
-
-def tool_name(name: str) -> str:
-    """The name as every provider takes it. A cut one ends with a digest of the whole."""
-    fit = re.sub(r"[^A-Za-z0-9_-]+", "_", name) or "tool"
-    return fit if len(fit) <= MAX_TOOL_NAME else f"{fit[: MAX_TOOL_NAME - 9]}_{_digest(name)}"
+def offered_name(name: str, taken: Collection[str]) -> str:
+    """The name as every provider takes it, and as no other tool has it. Clients put our server's name before it."""
+    fit = re.sub(r"[^A-Za-z0-9_-]+", "_", name)
+    found, number = fit[:MAX_TOOL_NAME], 1
+    while found in taken or own_tool(f"contextstash__{found}"):
+        number += 1
+        found = f"{fit[: MAX_TOOL_NAME - 4]}_{number}"
+    return found
 
 
 def _failed(text: str) -> types.CallToolResult:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,7 +13,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from tests.support.gateways import SCRIPT, gateway, server, text_of, tool_names, until, written
+from tests.support.gateways import SCRIPT, gateway, server, text_of, tool_names, written
 from tests.support.servers import MODES, Mode
 
 pytestmark = pytest.mark.processes
@@ -33,7 +31,7 @@ async def test_dead_silent_and_malformed_servers_do_not_affect_the_others(tmp_pa
     async with gateway(tmp_path, servers) as client:
         assert "one__only_one" in await tool_names(client)
         assert text_of(await client.call_tool("one__only_one")) == "from one"
-        with pytest.raises(MCPError, match=r"'dead' \(FileNotFoundError: .*there-is-no-such-program"):
+        with pytest.raises(MCPError, match=r"'dead' \(No such file or directory: there-is-no-such-program"):
             await client.call_tool("dead__only")
 
 
@@ -48,16 +46,6 @@ async def test_a_server_that_exits_during_a_call_is_reported_and_started_again(t
         after = text_of(await client.call_tool("one__process_id"))
         assert after.isdecimal()
         assert after != before
-
-
-async def test_a_server_killed_between_two_calls_is_started_again_without_an_error(tmp_path: Path) -> None:
-    async with gateway(tmp_path, {"one": server("one")}) as client:
-        before = int(text_of(await client.call_tool("one__process_id")))
-        os.kill(before, signal.SIGKILL)
-        await until(lambda: not Path(f"/proc/{before}").exists())
-        result = await client.call_tool("one__process_id")
-        assert not result.is_error
-        assert int(text_of(result)) != before
 
 
 @contextmanager
@@ -112,4 +100,4 @@ def test_check_shows_what_each_server_offers_and_which_are_unavailable(tmp_path:
     )
     assert done.returncode == 1
     assert "one__only_one" in done.stdout
-    assert "FileNotFoundError" in done.stdout
+    assert "No such file or directory: there-is-no-such-program" in done.stdout

@@ -164,13 +164,12 @@ def _checked(gateway: Gateway) -> int:
     """Print what each server offers. Returns 1 if a server is unavailable, else 0."""
     from contextstash.gateway import check
 
-    check(gateway)
-    tools, rows = gateway.tools, []
-    for each in gateway.upstreams:
-        names = [name for name, offered in tools.items() if offered.upstream is each]
-        rows.append([each.name, len(names), each.problem or ", ".join(names)])
+    problems, tools, rows = check(gateway), gateway.tools, []
+    for each, problem in problems.items():
+        names = [name for name, offered in tools.items() if offered.upstream.name == each]
+        rows.append([each, len(names), problem or ", ".join(names)])
     print_table(["server", "tools", "names"], rows)
-    return int(any(each.problem for each in gateway.upstreams))
+    return int(any(problems.values()))
 
 
 @click.group()
