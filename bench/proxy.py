@@ -179,7 +179,6 @@ class Outcome:
     direct_cost: float
     direct_tokens: int
     prunes: int
-    refetched: int
     within: float
     tokens_error: float
     cost_error: float
@@ -227,7 +226,7 @@ def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
         state = proxy.state(path.stem)
     return Outcome(
         path.stem, len(calls), paid / direct_paid, tokens / direct_tokens, direct_paid, direct_tokens,
-        state.prunes, state.refetched, within, state.direct / direct_tokens - 1,
+        state.prunes, within, state.direct / direct_tokens - 1,
         state.dollars_paid / state.dollars_direct / (paid / direct_paid) - 1 if state.dollars_direct else 0.0,
         (paid + losses.cost) / direct_paid, losses.lossy, losses.replies,
     )  # fmt: skip
@@ -250,10 +249,10 @@ def responses_events(provider: CachingProvider, usage: dict[str, int]) -> list[d
 
 def replay_all(folder: Path, pattern: str = "*.jsonl", *, cache: str = "", **settings: Any) -> None:
     print(
-        "| session | requests | prunes | fetched again | cost / direct | worst within | tokens sent / direct"
+        "| session | requests | prunes | cost / direct | worst within | tokens sent / direct"
         " | replies that lack something | cost with that fetched | report: tokens unedited | report: cost |"
     )
-    print("| --- " * 11 + "|")
+    print("| --- " * 10 + "|")
     found = []
     for path in sorted(folder.glob(pattern)):
         calls = recorded(path)
@@ -264,7 +263,7 @@ def replay_all(folder: Path, pattern: str = "*.jsonl", *, cache: str = "", **set
         outcome = replay(path, calls, **settings)
         found.append(outcome)
         print(
-            f"| {outcome.name} | {outcome.calls} | {outcome.prunes} | {outcome.refetched} |"
+            f"| {outcome.name} | {outcome.calls} | {outcome.prunes} |"
             f" {outcome.cost_ratio:.3f} | {outcome.within:.3f} | {outcome.token_ratio:.3f} |"
             f" {outcome.lossy / max(1, outcome.replies):.1%} | {outcome.charged:.3f} |"
             f" {outcome.tokens_error:+.1%} | {outcome.cost_error:+.1%} |",
@@ -275,7 +274,6 @@ def replay_all(folder: Path, pattern: str = "*.jsonl", *, cache: str = "", **set
     lossy = sum(each.lossy for each in found) / max(1, sum(each.replies for each in found))
     print(
         f"| all | {sum(each.calls for each in found)} | {sum(each.prunes for each in found)} |"
-        f" {sum(each.refetched for each in found)} |"
         f" {sum(each.cost_ratio * each.direct_cost for each in found) / total:.3f} |"
         f" {max(each.within for each in found):.3f} |"
         f" {sum(each.token_ratio * each.direct_tokens for each in found) / tokens:.3f} | {lossy:.1%} |"

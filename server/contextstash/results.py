@@ -175,14 +175,6 @@ class WindowAdvice(Result):
     windows: list[AdvisedWindow]
 
 
-class ReceiptLever(Result):
-    """The saving by one of contextstash's means; an additional cost is negative."""
-
-    name: str
-    tokens: int = Field(description="Tokens kept out of requests, of all of them together")
-    dollars: float | None = Field(default=None, description="US dollars saved")
-
-
 class Receipt(Result):
     """The provider's bill, and the estimated bill without contextstash."""
 
@@ -198,7 +190,6 @@ class Receipt(Result):
     dollars_saved: float | None = Field(default=None, description="The difference; negative if contextstash cost more")
     shortened_outputs: int | None = Field(default=None, description="Outputs cut when they were new")
     shortened_tokens: int | None = Field(default=None, description="These outputs' tokens before that")
-    levers: list[ReceiptLever]
     method: str
 
 
@@ -213,8 +204,6 @@ class ProxyReport(Result):
     dollars_saved: float | None = Field(
         default=None, description="US dollars, net of all that contextstash cost, estimated"
     )
-    refetched: int = Field(description="Outputs that were fetched again after they had been pruned")
-    refetched_tokens: int = Field(description="Tokens of these outputs")
     healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
     faults: int = Field(description="Requests sent unedited because of an error")
     unread: int | None = Field(default=None, description="Requests that could not be read, neither recorded nor billed")
@@ -228,8 +217,6 @@ class ProxyReport(Result):
             f"Proxy: {counted(self.requests, 'request')}, {self.edited:,} edited; {sent:,} tokens sent of"
             f" {unedited:,}{share}."
         )
-        if self.refetched:
-            yield f"Fetched again after a prune: {self.refetched:,} outputs, {self.refetched_tokens:,} tokens."
         if self.healed:
             yield f"Requests healed that were too long: {self.healed:,}."
         if self.faults:

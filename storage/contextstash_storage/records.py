@@ -538,26 +538,17 @@ Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request | Note
 """What a whole session is made of."""
 
 
-class Lever(Record):
-    """What one way of contextstash's has changed of the bill: tokens kept out of requests, and US dollars saved; what
-    it has added is negative."""
-
-    tokens: int = 0
-    dollars: float = 0.0
-
-
 class ProxiedTotals(Record):
     """What the requests of a session took, and would have taken; all of it only grows.
 
     `sent` is what was sent and `direct` what would have been sent, in tokens. `priced` counts the requests whose price
     is known: `dollars_paid` is what they cost, replies included, `dollars_direct` what would have been billed without
-    contextstash, and `levers` says what made the difference.
-    `refetched` counts outputs that were fetched again, and `refetched_tokens` what they took. `healed` are refused
-    requests that succeeded when they were shrunk, `refused` edited requests that were refused and sent unedited,
-    `faults` requests that went out unedited because of an error, `unread` those that could not be read, so that they
-    are neither recorded nor in the bill.
+    contextstash. `healed` are refused requests that succeeded when they were shrunk, `refused` edited requests that
+    were refused and sent unedited, `faults` requests that went out unedited because of an error, `unread` those that
+    could not be read, so that they are neither recorded nor in the bill.
     """
 
+    model_config = ConfigDict(extra="ignore")  # what former versions counted too
     requests: int = 0
     edited: int = 0
     prunes: int = 0
@@ -566,9 +557,6 @@ class ProxiedTotals(Record):
     priced: int = 0
     dollars_paid: float = 0.0
     dollars_direct: float = 0.0
-    levers: dict[str, Lever] = Field(default_factory=dict)
-    refetched: int = 0
-    refetched_tokens: int = 0
     healed: int = 0
     refused: int = 0
     faults: int = 0

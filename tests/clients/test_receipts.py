@@ -42,7 +42,6 @@ def test_the_receipt_of_a_run_is_what_the_provider_billed(
     assert receipt["tokens_billed"] == pytest.approx(sum(tokens for _, tokens in provider.usages), rel=0.01)
     assert receipt["dollars_billed"] == pytest.approx(billed(provider), rel=0.01)
     assert receipt["dollars_without"] <= 3 * receipt["dollars_billed"]
-    assert receipt["dollars_saved"] == pytest.approx(sum(lever["dollars"] for lever in receipt["levers"]), abs=0.001)
     last = done.stderr.strip().splitlines()[-1].removeprefix("contextstash: ")
     assert last == contextstash(tmp_path, "receipt").stdout.strip().splitlines()[0]
     [main, *_] = json.loads(contextstash(tmp_path, "sessions", "--json").stdout)["sessions"]

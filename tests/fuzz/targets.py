@@ -17,7 +17,7 @@ from typing import Any
 from contextstash.clients.follow import own_readers, recognize
 from contextstash.clients.transcripts import Batch, Head, Line, Reader, split_lines
 from contextstash.messages import get_format
-from contextstash.proxy.replies import ReplyReader
+from contextstash.proxy.replies import ReplyBody
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native
@@ -132,11 +132,11 @@ def proxy_reply(data: bytes) -> None:
     """A reply in pieces, as a stream and as JSON: reading it never raises."""
     size = 1 + (data[0] if data else 0)
     chunks = [data[place : place + size] for place in range(0, len(data), size)][:2_000]
-    for kind in ("text/event-stream; charset=utf-8", "application/json", None):
-        tap = ReplyReader(kind)
+    for kind in ("text/event-stream; charset=utf-8", "application/json", ""):
+        reply = ReplyBody(kind)
         for chunk in chunks:
-            tap.take(chunk)
-        usage = tap.usage
+            reply.take(chunk)
+        usage = reply.usage
         assert usage is None or usage.prompt_tokens is None or usage.prompt_tokens >= 0
     asyncio.run(_start(chunks))
 
@@ -146,7 +146,7 @@ async def _start(chunks: Sequence[bytes]) -> None:
         for chunk in chunks:
             yield chunk
 
-    held = await ReplyReader("text/event-stream").start(stream())
+    held = await ReplyBody("text/event-stream").start(stream())
     assert b"".join(held) == b"".join(chunks[: len(held)])
 
 

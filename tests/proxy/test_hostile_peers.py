@@ -16,7 +16,7 @@ import pytest
 from contextstash.clients.request_identity import MAX_ID, ClientSession, announces, client_session, is_compaction
 from contextstash.messages.request.text import MAX_MESSAGES
 from contextstash.proxy.app import passed_on
-from contextstash.proxy.replies import ReplyReader
+from contextstash.proxy.replies import ReplyBody
 from tests.support.caching_provider import caching_provider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
 
@@ -128,16 +128,15 @@ def test_a_refusal_in_a_stream_is_found_in_chunks_of_any_size(size: int) -> None
         for place in range(0, len(body), size):
             yield body[place : place + size]
 
-    reader = ReplyReader("text/event-stream")
-    held = asyncio.run(reader.start(stream()))
-    assert reader.refusal == refusal
+    reply = ReplyBody("text/event-stream")
+    held = asyncio.run(reply.start(stream()))
+    assert reply.refusal == refusal
     assert body.startswith(b"".join(held))
 
 
 def test_a_reply_of_very_many_levels_is_read_without_an_error() -> None:
-    tap = ReplyReader("application/json")
-    tap.take(b'{"usage": {"input_tokens": 5}, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
-    assert tap.usage is None
+    deep = b'{"usage": {"input_tokens": 5}, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert ReplyBody("application/json", data=bytearray(deep)).usage is None
 
 
 def test_the_prompt_of_a_compaction_is_found_in_any_case_and_place() -> None:

@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.proxy import engine
-from contextstash.request.proxied import RecordedList, record_request
-from contextstash_storage.errors import EditConflictError
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
@@ -135,28 +132,6 @@ def test_two_proxies_on_one_session_record_all_and_log_nothing_false(
         assert one.engine.faults == two.engine.faults == 0
     assert recorded(database) == {ID: messages}
     assert "unedited" not in caplog.text
-
-
-def test_a_conflict_with_another_process_is_tried_again_and_the_log_says_what_happened(
-    provider: CachingProvider, proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    conflicts = [2]
-
-    async def contended(*given: Any, **facts: Any) -> RecordedList:
-        if conflicts[0] > 0:
-            conflicts[0] -= 1
-            raise EditConflictError("Other processes kept changing this session.")
-        return await record_request(*given, **facts)
-
-    monkeypatch.setattr(engine, "record_request", contended)
-    messages = session(2)
-    proxy.send(request_of(messages[:3]))
-    assert recorded(proxy.database) == {ID: messages[:3]}
-    conflicts[0] = 100
-    proxy.send(request_of(messages))
-    assert "not recorded yet: EditConflictError" in caplog.text
-    assert "unedited" not in caplog.text
-    assert proxy.engine.faults == 0
 
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])

@@ -136,23 +136,6 @@ def test_the_newest_read_of_a_file_under_edit_stays(
     assert "toolu_50" not in pruned
 
 
-def test_an_output_fetched_again_is_counted_and_not_pruned_again(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    messages = session(8)
-    prune_cold(proxy, clock, messages)
-    again = messages[2]["content"][0]["content"]
-    messages += turn(70, again, argument="/a/0")
-    for number in range(80, 84):
-        messages += turn(number, f"{number}" * 10_000)
-    play(proxy, clock, messages, first=len(messages) - 8)
-    clock.now += 400
-    messages += turn(90, "end")
-    play(proxy, clock, messages, first=len(messages))
-    assert "toolu_70" not in placeholders(provider.bodies[-1])
-    assert "toolu_0" in placeholders(provider.bodies[-1])
-
-
 def read_six_files(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The conversation after a reply that called six tools at once."""
     pairs = [turn(number, f"{number} row\n" * 1_500) for number in range(50, 56)]
@@ -173,7 +156,7 @@ def test_results_that_no_complete_reply_follows_stay_when_a_request_is_sent_agai
     provider.broken_stream = False
     clock.now += 400
     play(proxy, clock, messages, first=len(messages))
-    assert placeholders(provider.bodies[-1]) == [f"toolu_{number}" for number in range(8)]
+    assert placeholders(provider.bodies[-1]) == [f"toolu_{number}" for number in range(7)]
 
 
 def test_results_that_no_reply_follows_leave_if_the_request_would_be_refused_otherwise(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from typing import Any
 
 import pytest
 
-from contextstash.request.proxied import Catalog, archive_exactly, extend
+from tests.proxy.test_sessions import in_stash
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, request_of, session, turn
 
@@ -95,9 +94,9 @@ def test_old_outputs_leave_if_no_thinking_follows_them(
     agent.say({"role": "user", "content": "Go on."})
     clock.now += 400
     agent.say({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "And now?"})
-    assert placeholders(provider.bodies[-1]) == OLD
+    assert placeholders(provider.bodies[-1]) == [*OLD, "toolu_6"]
     agent.work(20, 3)
-    assert placeholders(provider.bodies[-1]) == OLD
+    assert placeholders(provider.bodies[-1]) == [*OLD, "toolu_6"]
     assert provider.refusals[0].times == 1000
 
 
@@ -109,28 +108,15 @@ def test_a_prune_by_a_tool_waits_until_the_client_compacts(
     agent.work(0, 8)
     agent.reply({"type": "text", "text": "Fixed."})
     agent.say({"role": "user", "content": "Now the next one."})
-    agent.work(8, 1)
-    archived = prune_late(proxy, "toolu_0", "toolu_1")
-    agent.work(9, 2)
-    assert archived == 2
+    pruned = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=6))
+    agent.work(8, 3)
+    assert len(pruned.archived) == 2
     assert placeholders(provider.bodies[-1]) == []
     agent.reply({"type": "text", "text": "Fixed, too."})
     agent.messages = [each for each in agent.messages if each["role"] == "user"][:1] + session(2)[1:]
     clock.now += 400
     agent.say({"role": "assistant", "content": "Compacted."}, {"role": "user", "content": "And the last one."})
     assert provider.refusals[0].times == 1000
-
-
-def prune_late(proxy: RunningProxy, *call_ids: str) -> int:
-    """Store a prune between two requests, as a slow one that its request did not wait for."""
-
-    async def archive() -> int:
-        access = proxy.engine._access
-        assert access is not None
-        outputs = (await extend(access, ID, Catalog())).outputs
-        return await archive_exactly(access, ID, [each.output for key, each in outputs.items() if key[0] in call_ids])
-
-    return asyncio.run_coroutine_threadsafe(archive(), proxy.loop).result(30)
 
 
 def test_tools_that_are_announced_in_a_message_of_the_system_are_offered(

@@ -28,7 +28,7 @@ START = 1_800_000_000.0
 
 
 KEEP_TOKENS = 12_000
-"""More than by default: half of it stays at a cold cache, the last two outputs of `session`."""
+"""More than by default: half of it stays at a cold cache, the last output of `session` that a reply follows."""
 
 
 @dataclass
@@ -189,8 +189,9 @@ def session(turns: int, size: int = 8_000) -> list[dict[str, Any]]:
     return messages
 
 
-OLD = [f"toolu_{number}" for number in range(7)]
-"""The calls of `session(8)` whose outputs leave if the cache is cold: those older than the newest 6,000 tokens."""
+OLD = [f"toolu_{number}" for number in range(6)]
+"""The calls of `session(8)` whose outputs leave if the cache is cold: those older than the newest 6,000 tokens of what
+the model has replied to."""
 
 
 def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:

@@ -50,27 +50,12 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-LEVERS = {
-    "tool_outputs": "old tool outputs left out",
-    "summaries": "messages shown as summaries",
-    "smaller_views": "outputs and messages left out of views",
-    "cache_rewrites": "cache written again",
-    "fetched_again": "fetched or read again",
-    "retrieval_requests": "requests that only fetched something",
-    "tool_definitions": "contextstash's tools in requests",
-    "hand_offs": "hand-offs in requests",
-    "summary_calls": "summaries by a model",
-}
-"""The levers of a receipt in words, gains before losses."""
-
-
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "thousands": thousands,
     "amount": amount,
     "dollars": dollars,
     "when": when,
     "words": words,
-    "lever": lambda name: LEVERS.get(name, words(name)),
     "cut": cut,
     "arguments": readable_arguments,
     "plural": counted,

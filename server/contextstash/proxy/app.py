@@ -17,7 +17,7 @@ from contextstash.base.zstandard import zstandard
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import EDIT_REFUSALS, Engine
 from contextstash.proxy.plan import writes_long
-from contextstash.proxy.replies import ReplyReader, final_reply
+from contextstash.proxy.replies import ReplyBody, final_reply
 from contextstash.web.host_names import LOOPBACK, OwnHosts
 from contextstash_storage.errors import BadInputError
 
@@ -68,17 +68,13 @@ STREAMED_REFUSAL = 400
 """The status that stands for a refusal within a stream whose own status is 200."""
 
 
-class ClientGoneError(Exception):
-    """The client closed its connection before the response ended."""
-
-
 @dataclass
 class Reply:
     """A response of the model API: the chunks of its body that were `held` back, and those that still come; `refusal`
     is the status and the text with which it refuses the request, None in place of a text that cannot be read."""
 
     response: httpx2.Response
-    reader: ReplyReader
+    body: ReplyBody
     chunks: AsyncIterator[bytes]
     held: Sequence[bytes] = ()
     refusal: tuple[int, bytes | None] | None = None
@@ -106,15 +102,11 @@ class Upstream:
             cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
         )
 
-    async def send(
-        self, method: str, target: bytes, headers: RawHeaders, body: bytes | AsyncIterator[bytes] | None
-    ) -> httpx2.Response:
+    async def send(self, method: str, target: bytes, headers: RawHeaders, body: bytes | None) -> httpx2.Response:
         """Send a request with this target, byte for byte, and return its response as soon as the headers are there.
         Raises httpx2.TransportError if there is no response."""
-        sent = passed_on(headers, leave_out=(b"host", b"expect"))
-        if body is None or isinstance(body, bytes):
-            sent = [pair for pair in sent if pair[0].lower() != b"content-length"]
-        if isinstance(body, bytes):
+        sent = passed_on(headers, leave_out=(b"host", b"expect", b"content-length"))
+        if body is not None:
             sent.append((b"content-length", str(len(body)).encode()))
         request = self._httpx.Request(
             method, self._base, headers=sent, content=body, extensions={"target": self._path + target}
@@ -144,8 +136,8 @@ class ProxyApp:
             own = self._own(scope)
             if isinstance(own, tuple):
                 await send_error(send, *own)
-            else:
-                await Exchange(own, receive, send, self._upstream, self._engine).run()
+            elif (body := await read_body(receive)) is not None:
+                await unless_gone(receive, Exchange(own, send, body, self._upstream, self._engine).run())
         elif scope["type"] == "lifespan":
             await receive()
             await send({"type": "lifespan.startup.complete"})
@@ -177,55 +169,82 @@ class ProxyApp:
         return scope
 
 
+async def read_body(receive: Receive) -> bytes | None:
+    """The body of a request; None if the client closes its connection before it is whole."""
+    body = bytearray()
+    while (message := await receive())["type"] != "http.disconnect":
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return bytes(body)
+    return None
+
+
+async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money."""
+
+    async def gone() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+    finally:
+        for task in (working, watching):
+            task.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+
+
 class Exchange:
     """One request and its response."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, upstream: Upstream, engine: Engine) -> None:
+    def __init__(self, scope: Scope, send: Send, body: bytes, upstream: Upstream, engine: Engine) -> None:
         self._scope = scope
-        self._receive = receive
         self._send = send
         self._upstream = upstream
         self._engine = engine
-        self._arrived = asyncio.Event()
         self._headers: RawHeaders = list(scope["headers"])
         query = scope["query_string"]
         self._target = (scope.get("raw_path") or scope["path"].encode()) + (b"?" + query if query else b"")
         self._encoding = header(self._headers, b"content-encoding")
-        self._original = b""
+        has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
+        self._original = body if has_body else None
         self._started = False
 
     async def run(self) -> None:
         """Pass the request on, and its response back."""
         import httpx2
 
-        path = self._scope["path"]
-        format_name = next((name for end, name in READ_ROUTES.items() if path.endswith(end)), None)
-        is_read = format_name is not None and self._scope["method"] == "POST"
+        prepared = await self._prepared()
         try:
-            await self._unless_gone(self._pass_read(str(format_name)) if is_read else self._pass_on(self._body()))
-        except ClientGoneError:
-            logger.debug("the client closed its connection")
+            if prepared is None:
+                await self._relay(await self._reply(self._original))
+            else:
+                await self._pass_prepared(prepared)
         except httpx2.TransportError as error:
             if self._started:
                 raise
             logger.warning("no response from upstream: %s", type(error).__name__)
             await send_error(self._send, 502, "api_error", "the model API could not be reached.")  # clients try again
-
-    async def _pass_read(self, format_name: str) -> None:
-        read = self._original = b"".join([chunk async for chunk in self._body()])
-        body = read if self._encoding is None else unpacked(read, self._encoding)
-        prepared = await self._engine.prepare(format_name, self._headers, body)
-        if isinstance(prepared, Prepared):
-            self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
-            self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
-            try:
-                await self._pass_prepared(prepared)
-            finally:
+        finally:
+            if prepared is not None:
                 prepared.asked.ended = True
-        else:
-            await self._pass_on(read)
+
+    async def _prepared(self) -> Prepared | None:
+        """The request as the engine has prepared it; None if it goes on as it is."""
+        path = self._scope["path"]
+        format_name = next((name for end, name in READ_ROUTES.items() if path.endswith(end)), None)
+        if format_name is None or self._scope["method"] != "POST":
+            return None
+        body = self._original or b""
+        plain = body if self._encoding is None else unpacked(body, self._encoding)
+        return await self._engine.prepare(format_name, self._headers, plain)
 
     async def _pass_prepared(self, prepared: Prepared) -> None:
+        self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
+        self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
         reply = await self._asked(prepared)
         healed = False
         if reply.refusal is not None:
@@ -242,7 +261,7 @@ class Exchange:
         if prepared.edited:
             sent = prepared.body if self._encoding is None else zstandard().compress(prepared.body, ZSTD_LEVEL)
         reply = await self._reply(sent, long_writes=writes_long(prepared.request))
-        status, kind = reply.response.status_code, reply.response.headers.get("content-type", "")
+        status, kind = reply.response.status_code, reply.body.content_type
         if status in EDIT_REFUSALS and "json" in kind:
             error = b""
             async for chunk in reply.chunks:
@@ -253,20 +272,13 @@ class Exchange:
                 reply.refusal = status, error if _is_object(error) else None
             reply.held = [error]
         elif prepared.request.format == "openai-responses" and "event-stream" in kind:
-            reply.held = await reply.reader.start(reply.chunks)
-            reply.refusal = (STREAMED_REFUSAL, reply.reader.refusal) if reply.reader.refusal else None
+            reply.held = await reply.body.start(reply.chunks)
+            reply.refusal = (STREAMED_REFUSAL, reply.body.refusal) if reply.body.refusal else None
         return reply
 
-    async def _reply(self, body: bytes | AsyncIterator[bytes] | None, *, long_writes: bool = False) -> Reply:
+    async def _reply(self, body: bytes | None, *, long_writes: bool = False) -> Reply:
         response = await self._upstream.send(self._scope["method"], self._target, self._headers, body)
-        reader = ReplyReader(response.headers.get("content-type"), long_writes=long_writes)
-        return Reply(response, reader, response.aiter_raw())
-
-    async def _pass_on(self, body: bytes | AsyncIterator[bytes]) -> None:
-        has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
-        if not has_body:
-            self._arrived.set()
-        await self._relay(await self._reply(body if has_body else None))
+        return Reply(response, ReplyBody(response.headers.get("content-type", ""), long_writes), response.aiter_raw())
 
     async def _relay(self, reply: Reply, prepared: Prepared | None = None, *, healed: bool = False) -> None:
         """The response, chunk by chunk as it comes."""
@@ -281,45 +293,14 @@ class Exchange:
             async for chunk in reply.chunks:
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
                 if prepared is not None:
-                    reply.reader.take(chunk)
+                    reply.body.take(chunk)
         finally:
             # Booked before the client sees the end: its next request may come at once.
             if reply.succeeded and prepared is not None:
-                final = partial(final_reply, prepared.request.format, reply.reader.parts)
-                self._engine.finish(prepared, reply.reader.usage, healed=healed, final=final)
+                final = partial(final_reply, prepared.request.format, reply.body.ending)
+                self._engine.finish(prepared, reply.body.usage, healed=healed, final=final)
             await response.aclose()
         await self._send({"type": "http.response.body", "body": b""})
-
-    async def _unless_gone(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money. Raises
-        ClientGoneError then."""
-        working, watching = asyncio.ensure_future(work), asyncio.ensure_future(self._gone())
-        try:
-            await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if not working.done():
-                raise ClientGoneError
-            working.result()
-        finally:
-            for task in (working, watching):
-                task.cancel()
-            await asyncio.gather(working, watching, return_exceptions=True)
-
-    async def _gone(self) -> None:
-        await self._arrived.wait()  # until then, whoever reads the body notices it
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-
-    async def _body(self) -> AsyncIterator[bytes]:
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGoneError
-            if not message.get("more_body"):
-                self._arrived.set()
-            if body := message.get("body"):
-                yield body
-            if not message.get("more_body"):
-                return
 
 
 def check_upstream(url: str) -> str:

@@ -2,30 +2,30 @@
 
     conversation.state = booked(prepared, usage, facts, at=time.time())
 
-From the one number to the other lead steps, each a usage of its own: the cache as it would have been without a rewrite,
-the request as the client wrote it, and without what contextstash adds. The differences of their prices are the levers,
-so that together they are exactly the difference of the whole.
+Without contextstash: the request as the client wrote it, without our tools and hand-offs, and without what our tools
+fetched. What the model read again by its own tools is not found, and stands in both numbers.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from contextstash.messages import get_format
 from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.messages.usage import with_cache
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.conversations import AskedRequest
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.plan import cache_seconds, writes_long
-from contextstash.proxy.request_lines import common_start
+from contextstash.proxy.request_lines import Line, behind_reply, common_start
 from contextstash.safety.sanitize import OF_SESSION
 from contextstash.view.session_counters import MIN_GROWTH
-from contextstash_storage.records import Lever, ProxiedSession, ProxiedTotals, Usage
+from contextstash_storage.records import ProxiedSession, ProxiedTotals, Usage
 
 MAX_STEP = 2.0
 """A request counts as if its bytes had at most so many times the tokens of the ones before, and at least the inverse:
@@ -40,11 +40,9 @@ IMAGE_KEYS = (b'"image"', b'"image_url"', b'"input_image"')
 MAX_DAYS = 62
 """Days of a session whose totals are kept. Beyond them, a receipt counts the older days of a session as well."""
 
-NOTHING = Usage(prompt_tokens=0)
-"""The usage of a request that would not have been made."""
-
-Step = tuple[Usage, Mapping[str, int]]
-"""From the usage before to this one: the tokens by which each lever makes the difference."""
+CALL_BYTES = 250
+"""Of a call and its result, besides the output: their ids, names and punctuation in JSON, as in recorded sessions of
+Claude Code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,74 +54,46 @@ class ModelPricing:
 
 
 def booked(prepared: Prepared, usage: Usage | None, facts: ModelPricing, at: float) -> ProxiedSession:
-    """The conversation's state after a reply with this usage. Without one nothing is known of its cost; the size of the
-    prompt is estimated then, so that what the next reply reports is compared with this request and not with one before
-    it."""
-    conversation, request = prepared.conversation, prepared.request
-    state = on_its_day(conversation.state, at)
+    """The conversation's state after a reply with this usage. Without one nothing is known of its cost."""
+    state = on_its_day(prepared.conversation.state, at)
     changes: dict[str, Any] = {
         "requests": state.requests + 1,
         "edited": state.edited + prepared.edited,
         "prunes": state.prunes + bool(prepared.pruned),
         "last_at": at,
-        "cache_seconds": cache_seconds(request),
+        "cache_seconds": cache_seconds(prepared.request),
     }
     if usage is not None:
-        return _billed(prepared, usage, facts, state).model_copy(update=changes)
-    if state.prompt and conversation.sent_bytes:
-        grown = sent_bytes(prepared) - conversation.sent_bytes
-        prompt = max(0, state.prompt + round(grown * conversation.tokens_per_byte))
-        changes |= {"prompt": prompt, "direct_prompt": prompt + prepared.saved}
+        changes |= _billed(prepared, usage, facts, state)
     return state.model_copy(update=changes)
 
 
-def _billed(prepared: Prepared, usage: Usage, facts: ModelPricing, state: ProxiedSession) -> ProxiedSession:
+def _billed(prepared: Prepared, usage: Usage, facts: ModelPricing, state: ProxiedSession) -> dict[str, Any]:
+    """What changes of the state, and of what the conversation knows of its last billed request."""
     conversation, messages = prepared.conversation, prepared.request.messages
-    refetches, rate = conversation.refetches, conversation.tokens_per_byte
-    again = refetches.note(messages, prepared.former.pins, conversation.catalog.outputs, rate)
-    added = {
-        "tool_definitions": round(_own_tools(prepared.asked) * rate),
-        "hand_offs": round(sum(each.noted(_hand_off_bytes) for each in messages) * rate),
-        "fetched_again": refetches.tokens_in(messages),
-    }
-    before, conversation.added = conversation.added, sum(added.values())
-    # A request longer than the window cannot be sent; without what was fetched again it is that much shorter.
-    most = math.inf if facts.window is None else facts.window + added["fetched_again"]
+    own = {call for each in messages for call in each.noted(_own_calls)}
+    fetched = sum(CALL_BYTES + each.size for message in messages for each in message.results if each.call_id in own)
+    rate, around = conversation.tokens_per_byte, sum(each.noted(_hand_off_bytes) for each in messages)
+    added = round((fetched + around + _own_tools(prepared.asked)) * rate)
+    # A request longer than the window cannot be sent; without what was fetched it is that much shorter.
+    most = math.inf if facts.window is None else facts.window + fetched * rate
     unedited = _unedited(prepared, usage, most)
-    steps: list[Step] = [_cache_kept(usage, unedited), (unedited, prepared.removed), _less(unedited, added, before)]
-    if refetches.only:
-        steps = [(NOTHING, {"retrieval_requests": -usage.prompt_tokens})]
-    changes = {
+    would_be = None if _only_fetches(messages, own) else _without(unedited, added, conversation.added)
+    new_rate = _tokens_per_byte(prepared, usage.prompt_tokens)
+    conversation.added, conversation.sent_bytes = added, sent_bytes(prepared)
+    paid, direct = facts.price_of(usage), 0.0 if would_be is None else facts.price_of(would_be)
+    changes: dict[str, Any] = {
         "sent": state.sent + usage.prompt_tokens,
-        "direct": state.direct + steps[-1][0].prompt_tokens,
-        "refetched": state.refetched + len(again),
-        "refetched_tokens": state.refetched_tokens + sum(again),
+        "direct": state.direct + (would_be.prompt_tokens if would_be else 0),
         "prompt": usage.prompt_tokens,
         "direct_prompt": unedited.prompt_tokens,
-        "tokens_per_byte": _tokens_per_byte(prepared, usage.prompt_tokens),
+        "tokens_per_byte": new_rate,
     }
-    return priced(state, usage, facts, steps).model_copy(update=changes)
-
-
-def priced(state: ProxiedSession, usage: Usage, facts: ModelPricing, steps: Sequence[Step] = ()) -> ProxiedSession:
-    """The session's state with the price of a request and the effect of each lever."""
-    usages = [usage, *(step for step, _ in steps)]
-    prices = [0.0 if each is NOTHING else facts.price_of(each) for each in usages]
-    known = [price for price in prices if price is not None]
-    has_price, levers = len(known) == len(prices), dict(state.levers)
-    for place, (_, effects) in enumerate(steps):
-        gained = known[place + 1] - known[place] if has_price else 0.0
-        whole = sum(effects.values())
-        for name, tokens in effects.items():
-            if tokens:  # the effect of a step is shared by tokens
-                old, share = levers.get(name, Lever()), tokens / whole if whole else 1 / len(effects)
-                levers[name] = Lever(tokens=old.tokens + tokens, dollars=old.dollars + gained * share)
-    changes: dict[str, object] = {"levers": levers}
-    if has_price:
+    if paid is not None and direct is not None:
         changes["priced"] = state.priced + 1
-        changes["dollars_paid"] = state.dollars_paid + known[0]
-        changes["dollars_direct"] = state.dollars_direct + known[-1]
-    return state.model_copy(update=changes)
+        changes["dollars_paid"] = state.dollars_paid + paid
+        changes["dollars_direct"] = state.dollars_direct + direct
+    return changes
 
 
 def on_its_day(state: ProxiedSession, at: float) -> ProxiedSession:
@@ -164,22 +134,15 @@ def _unedited(prepared: Prepared, usage: Usage, most: float) -> Usage:
     return found.model_copy(update={"prompt_tokens": direct})
 
 
-def _cache_kept(usage: Usage, unedited: Usage) -> Step:
-    """The usage without rewriting the cache: what is new to it is what would have been new in the unedited request."""
-    fresh, usual = (each.prompt_tokens - each.cached_tokens for each in (usage, unedited))
-    again = max(0, fresh - usual)
-    kept = with_cache(usage, usage.cached_tokens + again, max(0, usage.cache_write_tokens - again))
-    return kept, {"cache_rewrites": -again}
-
-
-def _less(unedited: Usage, added: Mapping[str, int], before: int) -> Step:
-    """The usage without what contextstash adds: what stood in the request before was read from the cache."""
-    whole = min(unedited.prompt_tokens, sum(added.values()))
+def _without(unedited: Usage, added: int, before: int) -> Usage:
+    """The usage without the tokens that contextstash adds: those that stood in the request before were read from the
+    cache."""
+    whole = min(unedited.prompt_tokens, added)
     known = min(whole, before, unedited.cached_tokens)
     prompt = unedited.prompt_tokens - whole
     read = min(unedited.cached_tokens - known, prompt)
     less = with_cache(unedited, read, max(0, unedited.cache_write_tokens - (whole - known)))
-    return less.model_copy(update={"prompt_tokens": prompt}), {name: -each for name, each in added.items()}
+    return less.model_copy(update={"prompt_tokens": prompt})
 
 
 def _tokens_per_byte(prepared: Prepared, prompt: int) -> float:
@@ -191,7 +154,7 @@ def _tokens_per_byte(prepared: Prepared, prompt: int) -> float:
     tokens, size = prompt - conversation.state.prompt, sent_bytes(prepared) - conversation.sent_bytes
     if not conversation.sent_bytes or tokens < MIN_GROWTH or size < MIN_GROWTH:
         return rate
-    new = messages[common_start(conversation.recorded, messages) :]
+    new = messages[common_start(conversation.line, messages) :]
     if any(key in message.raw for message in new for key in IMAGE_KEYS):
         return rate
     seen = min(max(tokens / size, rate / MAX_STEP), rate * MAX_STEP)
@@ -211,3 +174,19 @@ def _hand_off_bytes(message: TextMessage) -> int:
     blocks = [{"text": content}] if isinstance(content, str) else content or ()
     texts = (block.get("text") for block in blocks if isinstance(block, dict))
     return sum(len(text) for text in texts if isinstance(text, str) and OF_SESSION in text)
+
+
+def _own_calls(message: TextMessage) -> frozenset[str]:
+    """The ids of the calls of our own tools that a message of the model makes."""
+    blocks = get_format(message.format).read(message.native).blocks if message.is_models else ()
+    calls = (block for block in blocks if block.type == "tool_call" and block.call_id)
+    return frozenset(str(call.call_id) for call in calls if is_own_call(call.tool or "", call.argument or ""))
+
+
+def _only_fetches(messages: Line, own: set[str]) -> bool:
+    """Whether all that is new in a request, reminders of the client aside, are results of these calls: without
+    contextstash it would not have been made."""
+    new = [message for message in behind_reply(messages) if message.native.get("role") != "system"]
+    return bool(new) and all(
+        message.results and all(each.call_id in own for each in message.results) for message in new
+    )

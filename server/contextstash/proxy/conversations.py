@@ -21,7 +21,6 @@ from typing import Any
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.messages.request.text import RequestText, TextMessage
-from contextstash.proxy.refetches import Refetches
 from contextstash.proxy.request_lines import (
     Line,
     begins_with,
@@ -31,9 +30,8 @@ from contextstash.proxy.request_lines import (
     line_mark,
     prefix_marks,
 )
-from contextstash.request.proxied import Catalog, ProxiedEdits, RecordedList, state_of
+from contextstash.request.proxied import ProxiedEdits, state_of
 from contextstash.session.access import Access
-from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Native, ProxiedSession, Usage
 
 _NUMBER = re.compile(r"\d+")
@@ -59,9 +57,6 @@ RECENT_SECONDS = 7 * 24 * 3600
 RECENT_SESSIONS = 200
 """How far back sessions without a client's id are searched for one that continues after a restart;
 one that is not found gets a new session."""
-
-NO_SETTINGS = ContextSettings()
-"""Those of a session that is not recorded yet, or not any more."""
 
 
 @dataclass(eq=False)
@@ -169,15 +164,15 @@ class Conversation:
     client has the model summarize, it is `compacting`, and `summarized` is the size of the window that this ends, in
     tokens.
 
-    `recorded` are the messages that the session holds of the last recorded request, `stored` says where. `followed` is
-    the transcript by which the session is recorded, if it is. `edits` are those in force, `shown` those of the last
-    request; `settings` are the session's, as far as it is recorded. `stored_since` is when the session was created; it
-    is `deleted` if that one is gone. `unoffered_since` is when the client stopped to offer the retrieval tool, in
-    seconds since 1970.
+    `recorded` are the messages of the last recorded request, after which the session had `stored` messages. `followed`
+    is the transcript by which the session is recorded, if it is. `edits` are those in force, `shown` those of the last
+    request; if there are summaries, `places` are the positions in the session of the messages that the request in hand
+    begins with. `stored_since` is when the session was created; it is `deleted` if that one is gone. `unoffered_since`
+    is when the client stopped to offer the retrieval tool, in seconds since 1970.
 
-    `request` is the last one, `sent_bytes` how much of it was sent of the prompt, `usage` that of its reply, which
-    `final` reads if that ends a turn. `refetches` are outputs that were fetched again; `added` are the tokens that the
-    last request held because of contextstash.
+    `request` is the last one, `usage` that of its reply, which `final` reads if that ends a turn. Of the last one that
+    was billed, `sent_bytes` is how much was sent of the prompt, `added` the tokens that it held because of
+    contextstash.
     """
 
     session_id: str
@@ -192,20 +187,18 @@ class Conversation:
     loaded: bool = False
     followed: str | None = None
     recorded: Line = ()
-    stored: RecordedList = field(default_factory=RecordedList)
-    catalog: Catalog = field(default_factory=Catalog)
+    stored: int = 0
     edits: ProxiedEdits = field(default_factory=ProxiedEdits)
     shown: ProxiedEdits = field(default_factory=ProxiedEdits)
-    settings: ContextSettings = NO_SETTINGS
+    places: tuple[int, ...] = ()
     stored_since: datetime | None = None
     deleted: bool = False
     unoffered_since: float | None = None
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
     request: RequestText | None = None
-    sent_bytes: int = 0
     usage: Usage | None = None
     final: Callable[[], list[Native]] = list
-    refetches: Refetches = field(default_factory=Refetches)
+    sent_bytes: int = 0
     added: int = 0
 
     def change(self, **fields: Any) -> None:
@@ -246,6 +239,11 @@ class Conversation:
         share a session until one of them has gone on, and the others leave it then."""
         return asked.client is None and len(asked.request.messages) < len(self.line)
 
+    def usage_before(self, asked: AskedRequest) -> Usage | None:
+        """The usage of the last reply among the messages of a request, if that extends the last request."""
+        known = self.request
+        return self.usage if known is not None and len(asked.request.messages) > len(known.messages) else None
+
     def advance(self, asked: AskedRequest) -> None:
         """Take over a request that got its reply, so that the next one is recognized."""
         self.compacting = asked.summarizes
@@ -258,8 +256,7 @@ class Conversation:
 
     def forget(self) -> None:
         """Drop all that is known of a session that was deleted."""
-        self.deleted, self.recorded, self.stored = True, (), RecordedList()
-        self.catalog, self.settings = Catalog(), NO_SETTINGS
+        self.deleted, self.recorded = True, ()
         self.edits = self.shown = ProxiedEdits()
 
 

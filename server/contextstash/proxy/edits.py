@@ -6,14 +6,14 @@ calls again from the start in each turn: a later output with the same id and tex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from contextstash.messages.base import Path
 from contextstash.messages.request.edits import SummaryOf, edited
 from contextstash.messages.request.text import RequestText, ToolResult
 from contextstash.proxy.conversations import AskedRequest, Conversation
-from contextstash.proxy.request_lines import Line, common_start
+from contextstash.proxy.request_lines import Line
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.window.reasoning_binding import reasoning_binding
 
@@ -23,18 +23,15 @@ REASONING_FORMATS = {"anthropic": "anthropic", "openai": "openai-responses"}
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request ready to be sent. `cold` says that the provider's cache of the former request has expired. `removed`
-    are the tokens that the edits take out, by lever; `pruned` says how many outputs were pruned for this request;
-    `changed` that it shows other edits than the former one, which were `former`."""
+    """A request ready to be sent. `cold` says that the provider's cache of the former request has expired; `pruned` how
+    many outputs were pruned for this request, `changed` that it shows other edits than the former one."""
 
     conversation: Conversation
     asked: AskedRequest
     body: bytes
     cold: bool = False
-    removed: Mapping[str, int] = field(default_factory=dict)
     pruned: int = 0
     changed: bool = False
-    former: ProxiedEdits = field(default_factory=ProxiedEdits)
 
     @property
     def request(self) -> RequestText:
@@ -48,12 +45,12 @@ class Prepared:
 
     @property
     def saved(self) -> int:
-        """The tokens that the edits take out."""
-        return max(0, sum(self.removed.values()))
+        """The tokens that the edits take out: of what the provider counts for a byte."""
+        return max(0, round((len(self.request.body) - len(self.body)) * self.conversation.tokens_per_byte))
 
     def as_original(self) -> Prepared:
         """The same request without any edit."""
-        return replace(self, body=self.request.body, removed={}, pruned=0)
+        return replace(self, body=self.request.body, pruned=0)
 
 
 def outputs_of(messages: Line) -> Iterator[tuple[int, ToolResult]]:
@@ -87,7 +84,7 @@ def shown(conversation: Conversation, request: RequestText, edits: ProxiedEdits)
     for place, result in outputs_of(request.messages) if edits.pins else ():
         pin = edits.pins.get(result.key)
         if pin is not None:
-            texts.setdefault(place, {})[result.path] = pin.text
+            texts.setdefault(place, {})[result.path] = pin
     return Shown(texts, _summaries(conversation, request, edits))
 
 
@@ -96,8 +93,7 @@ def _summaries(conversation: Conversation, request: RequestText, edits: ProxiedE
     messages become one message, since two of the user may not follow each other."""
     if not edits.summaries:
         return []
-    recorded = common_start(conversation.recorded, request.messages)
-    place_of = {seq: place for place, seq in enumerate(conversation.stored.positions[:recorded])}
+    place_of = {seq: place for place, seq in enumerate(conversation.places)}
     places = [(place_of.get(each.first_seq), place_of.get(each.last_seq), each.text) for each in edits.summaries]
     found = list[SummaryOf]()
     for first, last, text in sorted(each for each in places if None not in each):
@@ -129,21 +125,5 @@ def laid_over(original: Prepared, pruned: int) -> Prepared:
     if first is not None and is_bound(conversation, request, first):
         conversation.edits, now, first, pruned = conversation.shown, before, None, 0
     body = edited(request, now.texts, now.summaries)
-    former, conversation.shown = conversation.shown, conversation.edits
-    return replace(
-        original,
-        body=body,
-        removed=_removed(original, body, now),
-        pruned=pruned,
-        changed=first is not None,
-        former=former,
-    )
-
-
-def _removed(original: Prepared, body: bytes, edits: Shown) -> dict[str, int]:
-    """The tokens that the edits take out, by lever: of what the provider counts for a byte."""
-    request, rate = original.request, original.conversation.tokens_per_byte
-    hidden = sum(request.spans[each.last].end - request.spans[each.first].start for each in edits.summaries)
-    summaries = hidden - sum(len(each.text) for each in edits.summaries)
-    outputs = len(request.body) - len(body) - summaries
-    return {"tool_outputs": round(outputs * rate) if edits.texts else 0, "summaries": round(summaries * rate)}
+    conversation.shown = conversation.edits
+    return replace(original, body=body, pruned=pruned, changed=first is not None)

@@ -16,32 +16,23 @@ from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.clients.request_identity import agent_of, client_session, is_compaction
 from contextstash.messages.breakpoints import content_of
 from contextstash.messages.request.text import SERVER_STATE_KEYS, RequestText, message_of, read_request
-from contextstash.proxy.bill import ModelPricing, booked, sent_bytes
+from contextstash.proxy.bill import ModelPricing, booked
 from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations, sender_of
 from contextstash.proxy.edits import Prepared, is_bound, laid_over
 from contextstash.proxy.plan import (
-    Plan,
+    COLD_KEEP_SHARE,
+    MIN_TOKENS,
     ProxyOptions,
     cold_now,
     is_understood,
     offers_retrieval,
-    plan_cold,
-    plan_needed,
+    old_outputs,
 )
 from contextstash.proxy.request_lines import Line, common_start
-from contextstash.request.proxied import (
-    Catalog,
-    RecordedList,
-    archive_exactly,
-    edits_to_show,
-    extend,
-    keep_state,
-    note_compaction,
-    positions_of,
-    record_request,
-)
+from contextstash.reduce.prune import take
+from contextstash.request.proxied import edits_to_show, keep_state, note_compaction, positions_of, record_request
 from contextstash.session.access import Access
-from contextstash.session.edit import retrying
+from contextstash.view.ladder import Step
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native, Session, Usage
@@ -156,21 +147,22 @@ class Engine:
     async def _pruned(self, original: Prepared) -> int:
         """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
         request hold: the original would cost the cache."""
+        step = old_outputs(round(self._options.keep_tokens * COLD_KEEP_SHARE), MIN_TOKENS)
         try:
-            plan = plan_cold(original.conversation, original.request, self._options.keep_tokens)
-            return await self._within(LOAD_FACTOR, self._archived(original, plan))
+            return await self._within(LOAD_FACTOR, self._archived(original, step))
         except Exception as error:
             logger.warning("%s: not pruned: %s", original.conversation.session_id, type(error).__name__)
             return 0
 
-    async def _archived(self, original: Prepared, plan: Plan | None) -> int:
-        """Archive these outputs durably; how many that were."""
-        conversation = original.conversation
-        if self._access is None or plan is None or is_bound(conversation, original.request, plan.first):
+    async def _archived(self, original: Prepared, step: Step) -> int:
+        """Archive durably what the step chooses; how many outputs that were."""
+        conversation, asked = original.conversation, original.asked
+        if self._access is None or is_bound(conversation, asked.request, 0):
             return 0
-        archived = await archive_exactly(self._access, conversation.session_id, plan.outputs)
-        conversation.edits = await edits_to_show(self._access, conversation.session_id, conversation.catalog)
-        return archived
+        await self._record(conversation, asked, conversation.usage_before(asked))
+        done = await take(self._access, conversation.session_id, step, within_reach=True)
+        conversation.edits = await edits_to_show(self._access, conversation.session_id)
+        return len(done.archived) + (done.more or 0)
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
@@ -186,26 +178,16 @@ class Engine:
     async def _refresh(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session: our tools, the pages, another proxy."""
         assert self._access is not None
-        session, first = await self._present(conversation), not conversation.loaded
+        name, session, first = conversation.session_id, await self._present(conversation), not conversation.loaded
         if session is not None:
-            conversation.settings = self._access.settings(session)
-            if first:
-                await self._load(conversation, session, request)
             if first or session.counters.edits != conversation.edits.edits:
-                await extend(self._access, conversation.session_id, conversation.catalog)
-                conversation.edits = await edits_to_show(self._access, conversation.session_id, conversation.catalog)
+                conversation.edits = await edits_to_show(self._access, name)
+            if conversation.edits.summaries:
+                natives = [message.plain for message in request.messages]
+                conversation.places = await positions_of(self._access, name, natives)
             if first:
-                conversation.shown = conversation.edits
+                conversation.followed, conversation.shown = session.source, conversation.edits
         conversation.loaded = True
-
-    async def _load(self, conversation: Conversation, session: Session, request: RequestText) -> None:
-        assert self._access is not None
-        conversation.followed = session.source
-        conversation.catalog = await extend(self._access, conversation.session_id, Catalog())
-        natives = [message.plain for message in request.messages]
-        conversation.stored = RecordedList(await positions_of(self._access, conversation.session_id, natives))
-        conversation.recorded = request.messages[: len(conversation.stored.positions)]
-        conversation.line = conversation.line or conversation.recorded
 
     async def _present(self, conversation: Conversation) -> Session | None:
         """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
@@ -254,12 +236,11 @@ class Engine:
             return None
         if not is_understood(asked.request) or not offers_retrieval(asked, configured=self._options.configured):
             return None
-        await self._record(conversation, asked, None)
-        plans = (plan_needed(conversation, asked.request, tokens) for tokens in (keep, keep // 4))
-        plan = next((each for each in plans if each is not None), None)
-        archived = await self._archived(prepared, plan)
-        healed = laid_over(prepared, archived) if archived else prepared
-        return healed if len(healed.body) < len(prepared.body) else None
+        for tokens in (keep, keep // 4):
+            if archived := await self._archived(prepared, old_outputs(tokens, unread=True)):
+                healed = laid_over(prepared, archived)
+                return healed if len(healed.body) < len(prepared.body) else None
+        return None
 
     # After its reply.
 
@@ -278,14 +259,10 @@ class Engine:
         try:
             conversation.state = booked(prepared, usage, self._facts(conversation.state.model), self._clock())
             conversation.change(healed=conversation.state.healed + healed)
-            former, behind = None, conversation.left_behind(asked)
+            former, behind = conversation.usage_before(asked), conversation.left_behind(asked)
             if not behind:
                 conversation.advance(asked)
-                known, conversation.request = conversation.request, asked.request
-                if known is not None and len(asked.request.messages) > len(known.messages):
-                    former = conversation.usage
-                conversation.usage, conversation.final = usage, final
-                conversation.sent_bytes = sent_bytes(prepared)
+                conversation.request, conversation.usage, conversation.final = asked.request, usage, final
             if self._access is not None:
                 self._tasks.start(self._keep(prepared, former, behind))
         except Exception as error:
@@ -331,36 +308,28 @@ class Engine:
         async with conversation.recording:
             messages = _before_summary(conversation, asked) if asked.summarizes else asked.request.messages
             if messages:
-                await retrying(lambda: self._record_line(conversation, messages, usage))
+                await self._record_line(conversation, messages, usage)
 
     async def _record_line(self, conversation: Conversation, messages: Line, usage: Usage | None) -> None:
         assert self._access is not None
-        session_id, recorded = conversation.session_id, conversation.recorded
         await self._present(conversation)
-        if conversation.deleted:
+        if conversation.deleted or conversation.recorded == messages:
             return
         if conversation.followed and self._ingest is not None:
             await self._ingest(Path(conversation.followed))
-        elif recorded != messages:
-            count = len(recorded)
-            continued = 0 < count == len(conversation.stored.positions) == common_start(recorded, messages)
-            conversation.stored = await record_request(
-                self._access,
-                session_id,
-                [message.plain for message in messages],
-                conversation.stored if continued else None,
-                since=conversation.stored_since,
-                usage=usage,
-                format=conversation.format,
-                model=conversation.state.model,
-                agent=conversation.agent,
-                parent_session_id=conversation.parent,
-            )
-            conversation.recorded = messages
-        await extend(self._access, session_id, conversation.catalog)
-        session = await self._present(conversation)
-        if session is not None and session.counters.edits != conversation.edits.edits:
-            conversation.edits = await edits_to_show(self._access, session_id, conversation.catalog)
+            return
+        session = await record_request(
+            self._access,
+            conversation.session_id,
+            [message.plain for message in messages],
+            since=conversation.stored_since,
+            usage=usage,
+            format=conversation.format,
+            model=conversation.state.model,
+            agent=conversation.agent,
+            parent_session_id=conversation.parent,
+        )
+        conversation.recorded, conversation.stored = messages, session.counters.messages
 
     def _fault(self, conversation: Conversation | None, error: BaseException) -> None:
         """Count an error that let a request go out unedited. Logs only its kind: the text may quote the request."""
@@ -402,7 +371,7 @@ class Engine:
             return
         reply = [message_of(native, request.format) for native in conversation.final()]
         session = await self._present(conversation) if reply and not conversation.followed else None
-        if session is not None and session.counters.messages == conversation.stored.messages:
+        if session is not None and session.counters.messages == conversation.stored:
             await self._record_line(conversation, (*request.messages, *reply), conversation.usage)
 
 
@@ -425,5 +394,5 @@ def _before_summary(conversation: Conversation, asked: AskedRequest) -> Line:
     results = [message_of({**latest.native, "content": rest}, latest.format)] if latest.results else []
     messages = (*messages[: messages.index(latest)], *results)
     known = common_start(conversation.recorded, messages)
-    goes_on = 0 < known == len(conversation.recorded) < len(messages)
+    goes_on = known == len(conversation.recorded) < len(messages)
     return messages if goes_on else ()

@@ -7,17 +7,17 @@ model asked for is changed, by prune, compact, restore and pins.
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 
 from contextstash.clients.request_identity import announces
 from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools
-from contextstash.proxy.edits import outputs_of
-from contextstash.request.proxied import Key
+from contextstash.view.ladder import PruneOptions, PrunePlan, Step, plan_prune
 from contextstash.view.outputs_in_use import MadeCall, protected_calls
-from contextstash.view.pinned_outputs import outputs_of_pins
-from contextstash_storage.records import Output
+from contextstash.view.pinned_outputs import unpinned_outputs
+from contextstash.view.session_snapshot import SessionSnapshot
 
 DEFAULT_KEEP_TOKENS = 8_000
 """Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
@@ -45,12 +45,6 @@ SLACK_SECONDS = 15
 
 MIN_TOKENS = 3_000
 """Tokens that a prune at a cold cache must free: less is not worth an output that may be fetched again."""
-
-MIN_RESULT_TOKENS = 200
-"""A smaller result is not pruned: its room is that of a few placeholders, and it is often the one relevant fact."""
-
-PLACEHOLDER_TOKENS = 70
-"""What a placeholder takes on average, measured on recorded sessions; the exact one is made when it is needed."""
 
 COLD_KEEP_SHARE = 0.5
 """The share of these tokens that stays if the cache is cold: after a pause the model is done with what it had read
@@ -134,72 +128,23 @@ def _is_strange(message: TextMessage) -> bool:
     return not isinstance(content, list) or len(kinds) < len(content) or not KNOWN_BLOCKS.issuperset(kinds)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The outputs that are archived, the first message of the request that this changes, and the tokens that it
-    frees."""
+def old_outputs(keep_tokens: int, minimum_tokens: int = 0, *, unread: bool = False) -> Step:
+    """The recorded outputs that are old enough to leave: all before the newest `keep_tokens`, but for pinned ones and
+    those in use, if that frees more than the minimum. Outputs behind the model's last reply, which it has perhaps not
+    seen, leave only with `unread`."""
 
-    outputs: tuple[Output, ...]
-    first: int
-    freed: int
+    def step(snapshot: SessionSnapshot) -> PrunePlan:
+        messages = (entry.message for entry in reversed(snapshot.entries) if entry.message)
+        reply = next((message.seq for message in messages if message.role == "assistant"), 0)
+        end = math.inf if unread else reply
+        calls = [MadeCall(output.handle, output.tool, output.argument) for output in snapshot.outputs.values()]
+        in_use = protected_calls(calls)
+        outputs = {
+            place: output
+            for place, output in unpinned_outputs(snapshot).items()
+            if place[0] < end and output.handle not in in_use
+        }
+        limits = PruneOptions(protect_tokens=keep_tokens, minimum_tokens=minimum_tokens).limits(snapshot)
+        return plan_prune(snapshot.entries, outputs, limits)
 
-
-def plan_cold(conversation: Conversation, request: RequestText, keep_tokens: int) -> Plan | None:
-    """What to prune at a cold cache; None if that frees too little."""
-    plan = _plan(conversation, request, round(keep_tokens * COLD_KEEP_SHARE), end=_reply_start(request))
-    return plan if plan and plan.freed >= MIN_TOKENS else None
-
-
-def plan_needed(conversation: Conversation, request: RequestText, keep_tokens: int) -> Plan | None:
-    """What to prune after the provider refused the request as too long: also outputs that no reply of the model follows
-    yet. It has not seen them, also if a reply to them was cut off."""
-    return _plan(conversation, request, keep_tokens, end=len(request.messages))
-
-
-def _plan(conversation: Conversation, request: RequestText, keep_tokens: int, end: int) -> Plan | None:
-    """The recorded outputs that are old enough to leave: all before the newest `keep_tokens`, and before message
-    `end`, but for those in use and pinned ones."""
-    known, pins, rate = conversation.catalog.outputs, conversation.edits.pins, conversation.tokens_per_byte
-    kept, old = 0, list[tuple[int, Key, int]]()
-    for place, result in reversed([each for each in outputs_of(request.messages) if each[1].key not in pins]):
-        tokens = round(result.size * rate)
-        kept += tokens
-        if kept > keep_tokens and result.key in known and tokens >= MIN_RESULT_TOKENS and place < end:
-            old.insert(0, (place, result.key, tokens - PLACEHOLDER_TOKENS))
-    stay = _in_use(conversation, request) | _pinned(conversation) if old else set()
-    chosen = [each for each in old if each[1] not in stay]
-    if not chosen:
-        return None
-    return Plan(tuple(known[key].output for _, key, _ in chosen), chosen[0][0], sum(freed for *_, freed in chosen))
-
-
-def _reply_start(request: RequestText) -> int:
-    """The message with which the model's last reply begins; 0 if there is none. In the Responses API a reply is several
-    items."""
-    place = max((place for place, message in enumerate(request.messages) if message.is_models), default=0)
-    while place > 0 and request.messages[place - 1].is_models:
-        place -= 1
-    return place
-
-
-def _in_use(conversation: Conversation, request: RequestText) -> set[Key]:
-    """The outputs of calls on which the model is working."""
-    known, calls, again = conversation.catalog.outputs, list[MadeCall](), dict[str, Key]()
-    keys = [result.key for _, result in outputs_of(request.messages)]
-    for key in keys:
-        if key in known:
-            output, recorded_at = known[key]
-            calls.append(MadeCall(key[0], output.tool, output.argument, recorded_at))
-        if (source := conversation.refetches.found.get(key)) is not None:
-            again[key[0]] = source
-    kept = protected_calls(calls, again)
-    return {key for key in keys if key[0] in kept}
-
-
-def _pinned(conversation: Conversation) -> set[Key]:
-    """The outputs that the user or the model has pinned."""
-    if not conversation.settings.pin:
-        return set()
-    recorded = {(each.output.seq, each.output.block): key for key, each in conversation.catalog.outputs.items()}
-    outputs = [conversation.catalog.outputs[recorded[place]].output for place in sorted(recorded)]
-    return {recorded[each.seq, each.block] for each in outputs_of_pins(conversation.settings.pin, outputs)}
+    return step

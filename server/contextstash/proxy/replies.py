@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from contextstash.messages.usage import read_usage
 from contextstash_storage.records import Native, Usage
 
-MAX_LINE_BYTES = 1 << 20
-MAX_JSON_BYTES = 16 << 20
-"""Longer events and bodies are not read for their usage; they are passed on all the same."""
+MAX_REPLY_BYTES = 16 << 20
+"""A longer reply is not read; it is passed on all the same. A stream takes some 120 bytes for a token."""
 
-MAX_REPLY_BYTES = 1 << 20
-"""A longer reply is not kept: replies that end a turn take some 10 kB as a stream, 100 bytes for each piece."""
+MAX_FINAL_BYTES = 1 << 20
+"""A longer one is not kept for its messages: replies that end a turn take some 10 kB."""
 
 EMPTY_EVENTS = ("response.created", "response.queued", "response.in_progress")
 """The events in front of the first one that says something (OpenAI's reference of streaming events). Only these are
@@ -45,116 +45,85 @@ _SENT_BACK = {
 """What Codex 0.169 keeps of the items of a reply; it leaves out their ids and states."""
 
 
-class ReplyReader:
-    """Gets every chunk of a response. `parts` are its events or its body, none if that is too long. It has `begun` with
-    the first event that says something, which is the `refusal` if it refuses the request."""
+@dataclass
+class ReplyBody:
+    """The body of a reply as far as it has come. With `long_writes` the request asks that the cache keeps what it
+    writes for an hour: a usage that does not say how long counts so."""
 
-    def __init__(self, content_type: str | None, *, long_writes: bool = False) -> None:
-        """With `long_writes` the request asks that the cache keeps what it writes for an hour: a usage that does not
-        say how long counts so."""
-        self._long_writes = long_writes
-        self._stream = "text/event-stream" in (content_type or "")
-        self._readable = self._stream or "json" in (content_type or "")
-        self._pending = bytearray()
-        self._reported: dict[str, Any] = {}
-        self._size = 0
-        self._events: list[bytes] = []
-        self.begun = not self._stream
-        self.refusal: bytes | None = None
+    content_type: str = ""
+    long_writes: bool = False
+    data: bytearray = field(default_factory=bytearray)
+    too_long: bool = False
 
     def take(self, chunk: bytes) -> None:
-        """Read a chunk. Never raises: a response that cannot be read has no usage."""
-        if not self._readable:
-            return
+        """Keep a chunk, as long as the body is short enough to be read."""
+        self.data += chunk
+        self.too_long = self.too_long or len(self.data) > MAX_REPLY_BYTES
+        if self.too_long:
+            self.data.clear()
+
+    @property
+    def parts(self) -> list[bytes]:
+        """The events of a stream that have come whole, or the one document that the body is."""
+        if "text/event-stream" in self.content_type:
+            lines = bytes(self.data[: self.data.rfind(b"\n") + 1]).split(b"\n")
+            return [line[5:].strip() for line in lines if line.startswith(b"data:")]
+        return [bytes(self.data)] if "json" in self.content_type else []
+
+    @property
+    def ending(self) -> Sequence[bytes]:
+        """The same for `final_reply`; nothing if that is too long to be kept."""
+        return self.parts if len(self.data) <= MAX_FINAL_BYTES else ()
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider has reported so far, None if none was readable. Anthropic reports the prompt in
+        `message_start` and the reply's length in `message_delta`; OpenAI all at once, in the last event."""
+        reported: dict[str, Any] = {}
+        for part in self.parts:
+            event = _object(part) if b'usage"' in part else {}
+            for holder in (event, event.get("message"), event.get("response")):
+                if isinstance(holder, dict) and isinstance(found := holder.get("usage"), dict):
+                    reported |= {key: value for key, value in found.items() if value is not None}
         try:
-            if self._stream:
-                self._read_lines(chunk)
-            else:
-                self._pending += chunk
-            if len(self._pending) > (MAX_LINE_BYTES if self._stream else MAX_JSON_BYTES):
-                self._stop()
-        except Exception:
-            self._stop()
+            usage = read_usage(reported)
+        except Exception:  # a body from elsewhere may hold anything
+            return None
+        if usage is None or not self.long_writes or "cache_creation" in reported:
+            return usage
+        return usage.model_copy(update={"cache_write_1h_tokens": usage.cache_write_tokens})
 
     async def start(self, chunks: AsyncIterator[bytes]) -> list[bytes]:
         """The first chunks, up to the first event that says something."""
-        held, size = list[bytes](), 0
+        held = list[bytes]()
         async for chunk in chunks:
             held.append(chunk)
             self.take(chunk)
-            size += len(chunk)
-            if self.begun or size > MAX_HELD_BYTES:
+            if self._first is not None or len(self.data) > MAX_HELD_BYTES:
                 break
         return held
 
     @property
-    def usage(self) -> Usage | None:
-        """What the provider has reported so far, None if none was readable."""
-        try:
-            if self._readable and not self._stream and self._pending:
-                self._merge(json.loads(self._pending))
-            found = read_usage(self._reported)
-        except Exception:
-            return None
-        if found is None or not self._long_writes or "cache_creation" in self._reported:
-            return found
-        return found.model_copy(update={"cache_write_1h_tokens": found.cache_write_tokens})
+    def refusal(self) -> bytes | None:
+        """The first event that says something, if it refuses the request."""
+        event = _object(self._first or b"")
+        response = event.get("response")
+        holders = (event, event.get("error"), response.get("error") if isinstance(response, dict) else None)
+        refuses = any(isinstance(holder, dict) and holder.get("code") in REFUSED_CODES for holder in holders)
+        return self._first if refuses and event.get("type") in FAILURES else None
 
     @property
-    def parts(self) -> Sequence[bytes]:
-        """The events of the stream so far, or the body."""
-        if not self._readable or max(self._size, len(self._pending)) > MAX_REPLY_BYTES:
-            return ()
-        return self._events if self._stream else (bytes(self._pending),)
-
-    def _stop(self) -> None:
-        self._readable, self.begun, self._pending = False, True, bytearray()
-
-    def _read_lines(self, chunk: bytes) -> None:
-        # Only new text is split: a line may come in very many chunks.
-        ended, line_break, rest = chunk.rpartition(b"\n")
-        self._pending += ended
-        if line_break:
-            lines, self._pending = bytes(self._pending).split(b"\n"), bytearray()
-            for line in lines:
-                if line.startswith(b"data:"):
-                    self._read_event(line[5:].strip())
-        self._pending += rest
-
-    def _read_event(self, data: bytes) -> None:
-        """Nearly all events are pieces of the reply: only those that can report something are parsed."""
-        self._size += len(data)
-        if self._size <= MAX_REPLY_BYTES:
-            self._events.append(data)
-        if not self.begun and (event := _event(data)).get("type") not in EMPTY_EVENTS:
-            self.begun, self.refusal = True, data if _refuses(event) else None
-        if b'usage"' in data:
-            self._merge(json.loads(data))
-
-    def _merge(self, data: Any) -> None:
-        """Anthropic reports the prompt in `message_start` and the reply's length in `message_delta`; OpenAI all at
-        once, in the last chunk or in `response.completed`."""
-        if not isinstance(data, dict):
-            return
-        for holder in (data, data.get("message"), data.get("response")):
-            if isinstance(holder, dict) and isinstance(found := holder.get("usage"), dict):
-                self._reported.update({key: value for key, value in found.items() if value is not None})
+    def _first(self) -> bytes | None:
+        return next((part for part in self.parts if _object(part).get("type") not in EMPTY_EVENTS), None)
 
 
-def _refuses(event: Mapping[str, Any]) -> bool:
-    if event.get("type") not in FAILURES:
-        return False
-    response = event.get("response")
-    holders = (event, event.get("error"), response.get("error") if isinstance(response, dict) else None)
-    return any(isinstance(holder, dict) and holder.get("code") in REFUSED_CODES for holder in holders)
-
-
-def _event(data: bytes) -> dict[str, Any]:
+def _object(data: bytes) -> dict[str, Any]:
+    """The JSON object that this is; an empty one if it is none."""
     try:
-        event = json.loads(data)
+        found = json.loads(data)
     except (ValueError, RecursionError):
         return {}
-    return event if isinstance(event, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 def final_reply(format_name: str, parts: Sequence[bytes]) -> list[Native]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -34,10 +33,8 @@ LAST_SECONDS = 10.0
 """The same of a proxy whose client has ended, under `contextstash run`: nothing waits for it then but the prompt. With
 eight busy processes on two cores the first request of a session took 3 s."""
 
-END_SECONDS = 1.4
-"""So long after these seconds the process ends, whatever it still does: the database may be locked, and whoever ends
-the proxy waits three seconds. SQLite keeps what was committed if it is not closed. On an idle machine all is over
-before."""
+END_SECONDS = 2.0
+"""How much longer than these seconds the end may take, with what is written then."""
 
 UVICORN: dict[str, Any] = {
     "server_header": False,
@@ -81,7 +78,6 @@ def serve_proxy(served: ServedProxy) -> None:
         served.port,
         lambda address: f"contextstash proxy: {address} -> {upstream}",
         settings=UVICORN,
-        at_signal=_end_soon,
     )
 
 
@@ -101,19 +97,6 @@ def proxy_beside(served: ServedProxy, log: TextIO) -> Iterator[str]:
 def _quiet_libraries() -> None:
     """uvicorn and httpx2 would log addresses and tracebacks, which can quote a request."""
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
-
-
-def _end_soon() -> None:
-    """From now on this process has so long, also if its event loop or a thread waits for a locked database."""
-    timer = threading.Timer(RECORD_SECONDS + END_SECONDS, _cut_off)
-    timer.daemon = True
-    timer.start()
-
-
-def _cut_off() -> None:
-    logger.warning("ended while the database was locked or busy: the last requests may not be recorded")
-    logging.shutdown()
-    os._exit(0)
 
 
 async def proxy_app(served: ServedProxy) -> ProxyApp:

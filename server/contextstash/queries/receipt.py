@@ -1,5 +1,5 @@
-"""The receipt: what the provider billed, what it would have without contextstash, and what made the difference; and the
-report of proxied sessions: what was sent, and what was saved net of its cost."""
+"""The receipt: what the provider billed, and what it would have without contextstash; and the report of proxied
+sessions: what was sent, and what was saved net of its cost."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from contextstash.queries.overview import cost_of_calls, usage_of
 from contextstash.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.record.client_edits import OF_CLIENTS_WINDOW
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
-from contextstash.results import ProxyReport, Receipt, ReceiptLever
+from contextstash.results import ProxyReport, Receipt
 from contextstash.session.access import Access
-from contextstash_storage.records import Call, Event, EventKind, Lever, ProxiedSession, ProxiedTotals, Session, Usage
+from contextstash_storage.records import Call, Event, EventKind, ProxiedSession, ProxiedTotals, Session, Usage
 
-SUMMED = [name for name in ProxiedTotals.model_fields if name != "levers"]
-"""The totals that are sums over requests."""
+SUMMED = tuple(ProxiedTotals.model_fields)
 
 
 def report_of(state: ProxiedSession) -> ProxyReport:
@@ -47,16 +46,7 @@ def state_since(state: ProxiedSession, before: ProxiedSession | None) -> Proxied
     """The state, whose totals count only what came after an earlier state of the same session."""
     if before is None:
         return state
-    changes: dict[str, object] = {name: getattr(state, name) - getattr(before, name) for name in SUMMED}
-    return state.model_copy(update={**changes, "levers": _levers_since(state.levers, before.levers)})
-
-
-def _levers_since(levers: Mapping[str, Lever], before: Mapping[str, Lever]) -> dict[str, Lever]:
-    known = {name: before.get(name, Lever()) for name in levers}
-    return {
-        name: Lever(tokens=lever.tokens - known[name].tokens, dollars=lever.dollars - known[name].dollars)
-        for name, lever in levers.items()
-    }
+    return state.model_copy(update={name: getattr(state, name) - getattr(before, name) for name in SUMMED})
 
 
 def lines_since(states: Mapping[str, ProxiedSession], before: Mapping[str, ProxiedSession]) -> list[str]:
@@ -89,41 +79,35 @@ again was not caused by an edit."""
 METHOD = (
     "Billed: the usage that the provider reported, at list prices. Without contextstash: the same requests with what"
     " was left out of them, counted from its text, scaled by the reported usage and never above the model's window;"
-    " without contextstash's tools and hand-offs, and without what was fetched or read again. In sessions that do not"
-    " go through the proxy, hooks and gateways shorten new outputs: that is not in the dollars."
+    " without contextstash's tools and hand-offs, and what its tools fetched. What the model read again by its own"
+    " tools is not deducted. In sessions that do not go through the proxy, hooks and gateways shorten new outputs: that"
+    " is not in the dollars."
 )
 
 Figures = Mapping[str, float]
 """Sums of a session: sessions, unchanged, requests, unpriced, tokens, tokens_without, shortened, shortened_tokens; and
 in US dollars billed and without, with `priced`, if a price is known."""
 
-Levers = Mapping[str, Lever]
-
 
 async def receipt(access: Access, session_id: str | None = None, since: date | None = None) -> Receipt:
     """The receipt of a session with its sub-agents, or of all sessions, as far as they were used since a day (UTC).
     Raises SessionNotFoundError."""
     total: dict[str, float] = defaultdict(float)
-    levers: dict[str, Lever] = {}
     found = _all(access, since) if session_id is None else _family(access, await access.read_session(session_id))
     async for session in found:
         proxied = await access.store.get_proxied(session.session_id)
         if proxied is None:
-            figures, effects = await _of_calls(access, session, since)
+            figures = await _of_calls(access, session, since)
         else:
-            figures, effects = await _of_requests(access, session, state_since(proxied, _at(proxied, since)), since)
+            figures = await _of_requests(access, session, state_since(proxied, _at(proxied, since)), since)
         for name, figure in figures.items():
             total[name] += figure
-        for name, lever in effects.items():
-            old = levers.get(name, Lever())
-            levers[name] = Lever(tokens=old.tokens + lever.tokens, dollars=old.dollars + lever.dollars)
-    return _receipt(total, levers, since)
+    return _receipt(total, since)
 
 
-def _receipt(total: Figures, levers: Levers, since: date | None) -> Receipt:
-    """The receipt of these sums; the lever with the largest gain comes first."""
+def _receipt(total: Figures, since: date | None) -> Receipt:
+    """The receipt of these sums."""
     priced = bool(total["priced"])
-    ordered = sorted(levers.items(), key=lambda each: (-each[1].dollars, -each[1].tokens))
     return Receipt(
         since=since.isoformat() if since else None,
         sessions=int(total["sessions"]),
@@ -137,50 +121,42 @@ def _receipt(total: Figures, levers: Levers, since: date | None) -> Receipt:
         dollars_saved=round(total["without"] - total["billed"], 4) if priced else None,
         shortened_outputs=int(total["shortened"]) or None,
         shortened_tokens=int(total["shortened_tokens"]) or None,
-        levers=[
-            ReceiptLever(name=name, tokens=lever.tokens, dollars=round(lever.dollars, 4) if priced else None)
-            for name, lever in ordered
-            if lever.tokens or lever.dollars
-        ],
         method=METHOD,
     )
 
 
-async def _of_calls(access: Access, session: Session, since: date | None) -> tuple[Figures, Levers]:
+async def _of_calls(access: Access, session: Session, since: date | None) -> Figures:
     """A session that does not go through the proxy, by the calls that it reported."""
     days = [each for each in await access.store.session_days(session.session_id) if _in(each.day, since)]
     if not days:
-        return {}, {}
-    effects = await _effects(access, session, since)
+        return {}
+    calls = _since(await access.store.read_calls(session.session_id, limit=MAX_CALLS), since)
+    saved, gained = _effect(await _edits_of(access, session), calls)
+    spent = 0.0 if session.source is not None else _spent(calls)
     costs = [cost_of_calls(day) for day in days]
     known = [cost for cost in costs if cost is not None]
     shortened, whole = await kept_outputs(access, session.session_id)
     tokens = sum(day.prompt_tokens for day in days)
     figures: dict[str, float] = {
         "sessions": 1,
-        "unchanged": not effects and not shortened,
+        "unchanged": not (saved or gained or spent or shortened),
         "requests": sum(day.calls for day in days),
         "unpriced": sum(day.calls for cost, day in zip(costs, days, strict=True) if cost is None),
         "tokens": tokens,
-        "tokens_without": tokens + sum(lever.tokens for lever in effects.values()),
+        "tokens_without": tokens + saved,
         "shortened": shortened,
         "shortened_tokens": whole,
     }
     if known:
-        billed = sum(known) - effects.get("summary_calls", Lever()).dollars
-        gained = sum(lever.dollars for lever in effects.values())
-        figures |= {"priced": 1, "billed": billed, "without": billed + gained}
-    return figures, effects
+        figures |= {"priced": 1, "billed": sum(known) + spent, "without": sum(known) + gained}
+    return figures
 
 
-async def _of_requests(
-    access: Access, session: Session, state: ProxiedSession, since: date | None
-) -> tuple[Figures, Levers]:
+async def _of_requests(access: Access, session: Session, state: ProxiedSession, since: date | None) -> Figures:
     """A session that goes through the proxy, by what the proxy counted."""
     if not state.requests and not state.sent:
-        return {}, {}
+        return {}
     calls = await access.store.read_calls(session.session_id, limit=MAX_CALLS)
-    spent = sum(call.cost or 0.0 for call in _since(calls, since) if call.purpose != "agent")
     figures: dict[str, float] = {
         "sessions": 1,
         "requests": state.requests,
@@ -189,8 +165,14 @@ async def _of_requests(
         "tokens_without": state.direct,
     }
     if state.priced:
-        figures |= {"priced": 1, "billed": state.dollars_paid + spent, "without": state.dollars_direct}
-    return figures, {**state.levers, **({"summary_calls": Lever(dollars=-spent)} if spent else {})}
+        billed = state.dollars_paid + _spent(_since(calls, since))
+        figures |= {"priced": 1, "billed": billed, "without": state.dollars_direct}
+    return figures
+
+
+def _spent(calls: Sequence[Call]) -> float:
+    """What summaries by a model cost."""
+    return sum(call.cost or 0.0 for call in calls if call.purpose != "agent")
 
 
 def _at(state: ProxiedSession, since: date | None) -> ProxiedSession | None:
@@ -235,27 +217,21 @@ async def _family(access: Access, session: Session) -> AsyncIterator[Session]:
 # The effect of our edits on a session that does not go through the proxy.
 
 
-async def _effects(access: Access, session: Session, since: date | None) -> Levers:
-    """The effect of our edits on the bill since a day; empty if the client sends its own history. What they took out of
-    requests counts at the price of cached tokens, the least that it would have cost."""
+async def _edits_of(access: Access, session: Session) -> list[Event]:
+    """The events of our edits, in order; none if the client sends its own history."""
     if session.source is not None:
-        return {}
+        return []
     events = await access.store.last_events(session.session_id, SHRINKING, MAX_EVENTS)
-    ours = [event for event in reversed(events) if event.strategy not in OF_CLIENTS_WINDOW]
-    return _levers(ours, _since(await access.store.read_calls(session.session_id, limit=MAX_CALLS), since))
+    return [event for event in reversed(events) if event.strategy not in OF_CLIENTS_WINDOW]
 
 
-def _levers(events: Sequence[Event], calls: Sequence[Call]) -> Levers:
+def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:
+    """The tokens that our edits kept out of the prompts, and the dollars: at the price of cached tokens, the least that
+    they would have cost. What they made the provider write again is deducted."""
     by_model = _saved(events, calls)
     prices = (price_of(model, Usage(prompt_tokens=tokens, cached_tokens=tokens)) for model, tokens in by_model.items())
     again, rewrites = _rewrites(events, [call for call in calls if call.purpose == "agent"])
-    spent = sum(call.cost or 0.0 for call in calls if call.purpose != "agent")
-    found = {
-        "smaller_views": Lever(tokens=sum(by_model.values()), dollars=sum(price or 0.0 for price in prices)),
-        "cache_rewrites": Lever(tokens=-again, dollars=-rewrites),
-        "summary_calls": Lever(dollars=-spent),
-    }
-    return {name: lever for name, lever in found.items() if lever.tokens or lever.dollars}
+    return sum(by_model.values()) - again, sum(price or 0.0 for price in prices) - rewrites
 
 
 def _rewrites(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from contextstash.messages.request.text import is_models
-from contextstash.outputs.counts import counted
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
 from contextstash.record.client_edits import client_compaction
-from contextstash.record.messages import append
-from contextstash.reduce.prune import archive_outputs
 from contextstash.results import CompactResult, PruneResult, RestoreResult
 from contextstash.session.access import Access, is_current
-from contextstash.session.edit import Planned, edit
 from contextstash.view.branches import known_path
-from contextstash.view.ladder import Candidate
-from contextstash.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.view.view import edits_in_force, output_tokens
+from contextstash.view.view import edits_in_force
 from contextstash.window.reasoning_binding import reasoning_binding
-from contextstash_storage.errors import EditConflictError, SessionNotFoundError
+from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import (
-    ArchiveEdit,
-    Counters,
-    Message,
     Native,
-    Output,
     ProxiedSession,
     Replacement,
     RestoreEdit,
     Session,
     SummaryEdit,
     Usage,
-    WeighedEdits,
 )
 
 Key = tuple[str, str]
@@ -45,70 +35,14 @@ Key = tuple[str, str]
 each turn, so that the id alone is no name."""
 
 
-class KnownOutput(NamedTuple):
-    """An output of the session that is recorded, and when that was, in seconds since 1970."""
-
-    output: Output
-    recorded_at: float
-
-
-class Pin(NamedTuple):
-    """What is sent in place of an output, for the life of the session, and since when, in seconds since 1970."""
-
-    text: str
-    pinned_at: float
-
-
 @dataclass(frozen=True)
 class ProxiedEdits:
-    """The edits of a session that its next request must show: `pins` by output. `edits` is how many edits the session
-    had."""
+    """The edits of a session that its next request must show: `pins` are the texts that are sent in place of outputs,
+    for the life of the session. `edits` is how many edits the session had."""
 
     edits: int = 0
-    pins: Mapping[Key, Pin] = field(default_factory=dict)
+    pins: Mapping[Key, str] = field(default_factory=dict)
     summaries: tuple[SummaryEdit, ...] = ()
-
-
-@dataclass(frozen=True)
-class RecordedList:
-    """Where the messages of a request are in the session, which then had so many messages and edits."""
-
-    positions: tuple[int, ...] = ()
-    messages: int = -1
-    edits: int = -1
-
-    def is_current(self, counters: Counters) -> bool:
-        """Whether nothing was recorded or edited since."""
-        return (counters.messages, counters.edits) == (self.messages, self.edits)
-
-    def no_edits(self, counters: Counters) -> WeighedEdits:
-        """No edits in front of an append. Raises EditConflictError if another process was faster."""
-        if not self.is_current(counters):
-            raise EditConflictError("The session changed while a request was recorded.")
-        return WeighedEdits(())
-
-
-@dataclass
-class Catalog:
-    """The recorded outputs of a session, of several equal ones with the same id the newest; `keys` are by message and
-    block. `messages` is how many messages were read."""
-
-    messages: int = 0
-    outputs: dict[Key, KnownOutput] = field(default_factory=dict)
-    keys: dict[tuple[int, int], Key] = field(default_factory=dict)
-
-    def add(self, message: Message, outputs: Mapping[tuple[int, int], Output]) -> None:
-        """Add the outputs of a message that was recorded."""
-        self.messages = message.seq + 1
-        for place, block in enumerate(message.blocks):
-            output = outputs.get((message.seq, place))
-            if output is not None and block.call_id:
-                key = self.keys[output.seq, output.block] = (block.call_id, output.sha256)
-                self.outputs[key] = KnownOutput(output, message.created_at.timestamp())
-
-
-def _pin(edit: Replacement) -> Pin:
-    return Pin(edit.text, edit.created_at.timestamp() if edit.created_at else 0.0)
 
 
 async def note_compaction(access: Access, session_id: str, before: int, after: int) -> None:
@@ -140,46 +74,22 @@ async def record_request(
     access: Access,
     session_id: str,
     natives: Sequence[Native],
-    known: RecordedList | None = None,
     *,
     since: datetime | None = None,
     usage: Usage | None = None,
     **facts: Any,
-) -> RecordedList:
-    """Record the messages of a request, the whole conversation, and return where they are. `known` is the result
-    for the messages that the list begins with: if the session is unchanged since, only the others are compared. A
-    new session is created with these `facts`, unless `since` says when the session was created: then it has been
-    deleted, and SessionNotFoundError is raised. `usage` is that of the last reply among the messages.
+) -> Session:
+    """Record the messages of a request, the whole conversation. A new session is created with these `facts`, unless
+    `since` says when the session was created: then it has been deleted, and SessionNotFoundError is raised. `usage` is
+    that of the last reply among the messages.
 
     Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
     level would cost the prompt cache."""
-    start = len(known.positions) if known is not None else 0
-    extras = _with_usage(natives, usage)
     stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
-    new = Batch(natives[start:], settings={"automatic": False}, **facts)
-    session, _ = await ensure_session(access, session_id, stored, new)
+    batch = Batch(natives, whole=True, extras=_with_usage(natives, usage), settings={"automatic": False}, **facts)
+    session, batch = await ensure_session(access, session_id, stored, batch)
     async with access.lock(session_id):
-        if known is not None and known.is_current(session.counters):
-            with suppress(EditConflictError):  # another process was faster: compare the whole list
-                return await _append(access, session, natives[start:], extras[start:], known)
-        appended = await store_batch(access, session, Batch(natives, whole=True, extras=extras))
-        positions = await positions_of(access, session_id, natives)
-    counters = appended.session.counters
-    return RecordedList(positions, counters.messages, counters.edits)
-
-
-async def _append(
-    access: Access,
-    session: Session,
-    natives: Sequence[Native],
-    extras: Sequence[Mapping[str, Any]],
-    known: RecordedList,
-) -> RecordedList:
-    """Record these messages behind the known ones. Raises EditConflictError if the session has changed."""
-    appended = await append(access, session, natives, extras=extras, before=known.no_edits)
-    counters = appended.session.counters
-    added = tuple(message.seq for message in appended.messages)
-    return RecordedList((*known.positions, *added), counters.messages, counters.edits)
+        return (await store_batch(access, session, batch)).session
 
 
 async def positions_of(access: Access, session_id: str, natives: Sequence[Native]) -> tuple[int, ...]:
@@ -187,49 +97,34 @@ async def positions_of(access: Access, session_id: str, natives: Sequence[Native
     store = access.store
     edits, stored = await store.read_edits(session_id), await store.read_fingerprints(session_id)
     session = await store.get_session(session_id)
-    return known_path(edits, stored, fingerprints_of(access, session, natives)).seqs
+    listed = await asyncio.to_thread(fingerprints_of, access, session, natives)
+    return known_path(edits, stored, listed).seqs
 
 
-async def extend(access: Access, session_id: str, known: Catalog) -> Catalog:
-    """Add what was recorded since to a session's catalog."""
-    store = access.store
-    messages = await store.read_messages(session_id, first=known.messages, bodies=False)
-    read = await store.read_outputs(session_id, first=known.messages)
-    outputs = {(output.seq, output.block): output for output in read}
-    for message in messages:
-        known.add(message, outputs)
-    return known
-
-
-async def edits_to_show(access: Access, session_id: str, catalog: Catalog) -> ProxiedEdits:
+async def edits_to_show(access: Access, session_id: str) -> ProxiedEdits:
     """The edits that the next request must show: those that no restore has undone. A rewind hides messages, but
     not the pins of their outputs: the client may go back to them."""
     edits = await access.store.read_edits(session_id)
     undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
     live = [edit for edit in edits if isinstance(edit, Replacement) and edit.edit_id not in undone]
-    keys = catalog.keys
+    shown = {(edit.seq, edit.block): edit.text for edit in live}
     return ProxiedEdits(
         len(edits),
-        {keys[edit.seq, edit.block]: _pin(edit) for edit in live if (edit.seq, edit.block) in keys},
+        await _pins(access, session_id, shown) if shown else {},
         # A summary with a position is the client's own: its requests hold it already.
         tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
     )
 
 
-async def archive_exactly(access: Access, session_id: str, outputs: Sequence[Output]) -> int:
-    """Archive exactly these outputs, durably, before a request shows their placeholders. Returns how many were
-    archived."""
-
-    async def plan() -> Planned[int] | int:
-        snapshot = await access.snapshot(session_id)
-        made = [each.edit for each in await archive_outputs(access, snapshot, _candidates(snapshot, outputs))]
-        if not made:
-            return 0
-        reason = f"Archived by the proxy: {counted(len(made), 'tool output')}."
-        event = partial(event_of, snapshot, kind="prune", reason=reason)
-        return Planned(snapshot, made, lambda *_: len(made), event=event)
-
-    return await edit(access, plan)
+async def _pins(access: Access, session_id: str, shown: Mapping[tuple[int, int], str]) -> dict[Key, str]:
+    """What is shown in place of outputs, by message and block, by the keys of these outputs."""
+    store, first, last = access.store, min(shown)[0], max(shown)[0]
+    messages = await store.read_messages(session_id, first=first, last=last, bodies=False)
+    texts = {
+        (each.seq, each.block): each.sha256 for each in await store.read_outputs(session_id, first=first, last=last)
+    }
+    calls = {(each.seq, place): block.call_id for each in messages for place, block in enumerate(each.blocks)}
+    return {(str(calls[at]), texts[at]): text for at, text in shown.items() if calls.get(at) and at in texts}
 
 
 def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
@@ -282,14 +177,3 @@ async def _with_effect(access: Access, result: Changed, now: float) -> Changed:
     else:
         note = AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
     return result.model_copy(update={"note": note})
-
-
-def _candidates(snapshot: SessionSnapshot, outputs: Sequence[Output]) -> list[Candidate]:
-    shown = {entry.message.seq: entry for entry in snapshot.entries if entry.message}
-    found = []
-    for output in sorted(outputs, key=lambda each: (each.seq, each.block)):
-        entry = shown.get(output.seq)
-        if entry is None or entry.message is None or isinstance(entry.replaced.get(output.block), ArchiveEdit):
-            continue
-        found.append(Candidate(output, output_tokens(entry.message, output.block), output.tokens))
-    return found

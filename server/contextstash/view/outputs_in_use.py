@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
 from contextstash.events.calls import Call
 from contextstash.events.files import file_uses
@@ -27,19 +26,14 @@ _HEREDOC = re.compile(r"<<-?\s*['\"]?\w+['\"]?(\s*>{1,2} *[\w./~-]+)?.*", re.DOT
 
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (\S+)")
 
-UNKNOWN_TIME = float("inf")
-"""When a call was made that is not recorded yet: after everything that is."""
-
 
 @dataclass(frozen=True, slots=True)
 class MadeCall:
-    """A tool call of a conversation, in order: its main argument, such as a path or a command, and when its output was
-    recorded, in seconds since 1970."""
+    """A tool call of a conversation, with its main argument, such as a path or a command."""
 
     call_id: str
     tool: str
     argument: str
-    made_at: float = UNKNOWN_TIME
 
     @property
     def shows_file(self) -> bool:
@@ -78,15 +72,13 @@ def is_same_file(one: str, other: str) -> bool:
     return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
-def protected_calls(calls: Sequence[MadeCall], again: Mapping[str, Hashable] = MappingProxyType({})) -> set[str]:
-    """The ids of the calls whose outputs stay: the newest read of each file under edit, outputs of our own retrievals,
-    and of what was fetched again after a prune the newest output: the model needs it, but not each earlier copy.
-    `again` says what each call that did so has fetched."""
+def protected_calls(calls: Sequence[MadeCall]) -> set[str]:
+    """The ids of the calls, which are in order, whose outputs stay: the newest read of each file under edit, and the
+    outputs of our own retrievals."""
     edited = {path for call in calls[-RECENT_CALLS:] for path in call.changes}
     newest: dict[str, str] = {}
     for call in calls:
         if not call.changes:
             newest.update(dict.fromkeys(call.paths & edited, call.call_id))
     own = {call.call_id for call in calls if is_own_retrieval(call.tool, call.argument)}
-    newest_again = {again[call.call_id]: call.call_id for call in calls if call.call_id in again}
-    return own | set(newest.values()) | set(newest_again.values())
+    return own | set(newest.values())

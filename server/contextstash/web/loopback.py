@@ -35,13 +35,11 @@ def serve(
     announce: Callable[[str], str],
     *,
     settings: Mapping[str, Any] | None = None,
-    at_signal: Callable[[], None] = lambda: None,
     public: bool = False,
 ) -> None:
     """Serve the application that `app` returns, on a free port if `port` is 0. `announce` turns the address into a line
-    for standard error. `settings` are uvicorn's; `at_signal` is called at the first signal. `public`: another host may
-    be served, behind a proxy that does TLS. Raises BadInputError if the host is not this machine or the port cannot be
-    used."""
+    for standard error. `settings` are uvicorn's. `public`: another host may be served, behind a proxy that does TLS.
+    Raises BadInputError if the host is not this machine or the port cannot be used."""
     own_interpreter()
     if host not in LOOPBACK and not public:
         raise BadInputError(
@@ -52,7 +50,7 @@ def serve(
         named = f"[{host}]" if ":" in host else host
         sys.stderr.write(announce(f"http://{named}:{opened.getsockname()[1]}") + "\n")
         sys.stderr.flush()
-        asyncio.run(_serve(app, opened, settings or {}, at_signal))
+        asyncio.run(_serve(app, opened, settings or {}))
 
 
 @contextmanager
@@ -124,15 +122,12 @@ async def _serve(
     app: Callable[[], Awaitable[Any]],
     listener: socket.socket,
     settings: Mapping[str, Any],
-    at_signal: Callable[[], None],
 ) -> None:
     server: _Server | None = None
     ended: list[int] = []
 
     def stop(number: int, _: object) -> None:
         """After the first signal the server ends with the running requests; at once after the second."""
-        if not ended:
-            at_signal()
         ended.append(number)
         if server is not None:
             server.should_exit, server.force_exit = True, len(ended) > 1
