@@ -18,7 +18,6 @@ from mcp import Client
 
 from contextstash import __version__
 from contextstash.clients.client import client, hooks_of
-from contextstash.clients.installation import PUBLISHED, own_command, uv_command
 from contextstash.mcp.server import build_server
 from contextstash.request.handoff import MAX_PARTS
 from contextstash.stash import Stash
@@ -27,6 +26,10 @@ from tests.support.command_line import CommandLine
 ROOT = Path(__file__).parents[1]
 PLUGINS = ROOT / "server" / "contextstash" / "clients" / "plugins"
 PLUGIN = PLUGINS / "claude_code"
+
+PUBLISHED = False
+"""To be switched on the day of the publication: then `packages` in server.json leave its `_meta`, and the README's line
+on where the package comes from changes. Until then whoever registers the name first decides what it starts."""
 
 
 def read(path: Path) -> Any:
@@ -106,11 +109,10 @@ def test_nothing_is_started_from_the_index_by_a_name_that_is_not_ours() -> None:
     names = listed.stdout.splitlines() or pytest.skip("not a checkout")
     looked_at = [name for name in names if not name.startswith("tests/") and not name.endswith((".gz", ".svg", ".png"))]
     assert str((PLUGIN / "bin" / "contextstash").relative_to(ROOT)) in looked_at
-    publication = "server/contextstash/clients/installation.py"
     found = [
         name
         for name in looked_at
-        if name != publication and (ROOT / name).is_file() and BY_NAME.search((ROOT / name).read_text(encoding="utf-8"))
+        if (ROOT / name).is_file() and BY_NAME.search((ROOT / name).read_text(encoding="utf-8"))
     ]
     assert found == []
     for config in (ROOT / "mcp.json", PLUGIN / ".mcp.json"):
@@ -122,13 +124,6 @@ def test_nothing_is_started_from_the_index_by_a_name_that_is_not_ours() -> None:
 def test_the_bundle_runs_the_sources_that_it_holds() -> None:
     configured = read(ROOT / "mcpb" / "manifest.json")["server"]["mcp_config"]
     assert [configured["command"], *configured["args"][:3]] == ["uv", "run", "--directory", "${__dirname}"]
-
-
-def test_uv_starts_it_from_where_it_was_installed_from(tmp_path: Path) -> None:
-    if not PUBLISHED:
-        assert uv_command() == ["uvx", "--from", str(ROOT), "contextstash"]
-    cached = tmp_path / "uv" / "archive-v0" / "x" / "bin" / "python"
-    assert own_command(str(cached)) == uv_command()
 
 
 def test_the_registry_entry_names_this_package_and_this_version() -> None:

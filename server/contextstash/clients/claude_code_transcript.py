@@ -109,17 +109,17 @@ def _messages(record: Json, state: State, branch: Branch) -> Iterator[Transcript
 
 def _kept(record: Json, branch: Branch) -> dict[str, str]:
     """The messages that a compaction kept in addition to its summary: usually those after the summarized messages, but
-    those before them if the user had the later part summarized. Newer versions list them, older versions name the first
-    and the last. They stay at their place in the file."""
-    segment = part(record, "compactMetadata", "preservedSegment")
+    those before them if the user had the later part summarized. They stay at their place in the file."""
     listed = part(record, "compactMetadata", "preservedMessages")
-    uuids = [*_texts(segment.get("headUuid")), *_texts(listed.get("uuids")), *_texts(segment.get("tailUuid"))]
+    uuids = _texts(listed.get("uuids")) if listed else []
     kept = [uuid for uuid in uuids if uuid in branch.path] or uuids
     if not kept:
         return {}
-    if record.get("uuid") in (segment.get("anchorUuid"), listed.get("anchorUuid")):
-        return {"covers_after_key": kept[-1]}
-    return {"covers_before_key": kept[0]}
+    return (
+        {"covers_after_key": kept[-1]}
+        if record.get("uuid") == listed.get("anchorUuid")
+        else {"covers_before_key": kept[0]}
+    )
 
 
 def _spoken(record: Json, state: State, branch: Branch) -> Iterator[TranscriptMessage]:

@@ -71,12 +71,11 @@ def summary(uuid: str, covered: str) -> list[Record]:
     ]
 
 
-def compacted(uuid: str, covered: str, head: str, tail: str, *, before: bool = False) -> list[Record]:
-    """A compaction that kept the messages from `head` to `tail`; `before` its summary, or else after it."""
+def compacted(uuid: str, covered: str, *kept: str, before: bool = False) -> list[Record]:
+    """A compaction that kept these messages; `before` its summary, or else after it."""
     boundary, message = summary(uuid, covered)
-    anchor = boundary["uuid"] if before else message["uuid"]
-    segment = {"headUuid": head, "anchorUuid": anchor, "tailUuid": tail}
-    return [{**boundary, "compactMetadata": {"trigger": "auto", "preservedSegment": segment}}, message]
+    listed = {"anchorUuid": boundary["uuid"] if before else message["uuid"], "uuids": kept}
+    return [{**boundary, "compactMetadata": {"trigger": "auto", "preservedMessages": listed}}, message]
 
 
 def as_lines(records: list[Record]) -> bytes:
@@ -169,27 +168,11 @@ async def test_after_a_compaction_the_summary_stands_for_all_before(tmp_path: Pa
     assert "Summary of it all" in shown
 
 
-def test_the_tail_that_a_compaction_kept_is_named() -> None:
-    talk = [prompt("a", None, "Old"), reply("b", "a", "Old"), passed("h", "b"), prompt("c", "h", "Kept")]
-    summarized = read([*talk, reply("d", "c", "Kept"), *compacted("s", "d", "c", "d"), prompt("e", "s", "Next")])[4]
-    assert (summarized.covers_before_key, summarized.covers_after_key) == ("c", None)
-
-
-def test_the_beginning_that_a_compaction_kept_is_named() -> None:
-    talk = [prompt("a", None, "Kept"), reply("b", "a", "Kept"), prompt("c", "b", "Old"), reply("d", "c", "Old")]
-    summarized = read([*talk, *compacted("s", "d", "a", "b", before=True)])[4]
-    assert (summarized.covers_before_key, summarized.covers_after_key) == (None, "b")
-
-
-@pytest.mark.parametrize("before", [False, True])
-def test_kept_messages_are_named_if_they_are_only_listed(before: bool) -> None:
+@pytest.mark.parametrize(("before", "named"), [(False, ("b", None)), (True, (None, "c"))])
+def test_the_messages_that_a_compaction_kept_are_named(before: bool, named: tuple[str | None, str | None]) -> None:
     talk = [prompt("a", None, "One"), reply("b", "a", "Two"), passed("h", "b"), prompt("c", "h", "Three")]
-    boundary, message = summary("s", "c")
-    listed = {"anchorUuid": boundary["uuid"] if before else message["uuid"], "uuids": ["h", "b", "c"]}
-    boundary["compactMetadata"] = {"trigger": "auto", "preservedMessages": listed}
-    summarized = read([*talk, boundary, message])[3]
-    named = (summarized.covers_before_key, summarized.covers_after_key)
-    assert named == ((None, "c") if before else ("b", None))
+    summarized = read([*talk, *compacted("s", "c", "h", "b", "c", before=before)])[3]
+    assert (summarized.covers_before_key, summarized.covers_after_key) == named
 
 
 async def test_what_a_compaction_kept_is_shown_behind_its_summary(tmp_path: Path) -> None:

@@ -1,0 +1,70 @@
+"""The real Gemini CLI with our server and hooks: a long output is cut, its whole is found again, the session recorded.
+
+Runs if `gemini` is on the PATH, against a provider on loopback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.gemini_provider import Planned, gemini_provider
+from tests.support.real_clients import SECONDS, in_the_end, program, run_real
+
+PLANTED = 'valve 7 reports "stuck"'
+COMMAND = f"seq 1 3000; echo '{PLANTED}'; seq 1 3000"
+
+pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
+
+
+def results(request: dict[str, Any]) -> list[str]:
+    parts = [part for content in request["contents"] for part in content["parts"]]
+    return [json.dumps(part["functionResponse"]["response"]) for part in parts if "functionResponse" in part]
+
+
+def test_a_cut_output_is_found_again_by_its_model(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / ".gemini").mkdir()
+    chosen = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    (tmp_path / ".gemini" / "settings.json").write_text(json.dumps(chosen))
+    ours = CommandLine(tmp_path)
+    gemini = program("gemini")
+    assert ours.run("install", "gemini", "--yes").returncode == 0
+
+    def plan(number: int) -> Planned:
+        if number == 0:
+            return Planned(calls=(("run_shell_command", {"command": COMMAND}),))
+        if number == 1:
+            return Planned(calls=(("mcp_contextstash_search_history", {"query": "valve stuck"}),))
+        if number == 2:
+            handle = re.findall(r"out_\w+", results(provider.requests[-1])[-1])[-1]  # of the request before
+            return Planned(calls=(("mcp_contextstash_get_archived_output", {"handle": handle, "pattern": "valve"}),))
+        return Planned("Done.")
+
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GEMINI", "GOOGLE"))}
+    with gemini_provider(1_000_000, plan, signed=False) as provider:
+        environment = {
+            **kept,
+            "HOME": str(tmp_path),
+            "CONTEXTSTASH_DB": str(ours.database),
+            "GEMINI_API_KEY": "none",
+            "GOOGLE_GEMINI_BASE_URL": provider.url,
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }
+        run_real([gemini, "--yolo", "-m", "gemini-3-pro-preview", "-p", "Find the valve."], tmp_path, environment)
+    offered = {each["name"] for tool in provider.requests[0]["tools"] for each in tool["functionDeclarations"]}
+    assert "mcp_contextstash_search_history" in offered
+    cut, found, page = results(provider.requests[-1])
+    assert "This is no error" in cut
+    assert len(cut) < 11_000 < len(COMMAND) + 2 * 13_000
+    assert "stuck" in found
+    assert "stuck" in page
+    assert in_the_end(lambda: bool(ours.json("search", "valve stuck")["hits"]))
+    [session] = ours.json("sessions")["sessions"]
+    assert (session["agent"], session["messages"] > 3) == ("gemini", True)
