@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.files import is_below, read_regular, resolved
 from contextstash.base.json_values import lenient_value
+from contextstash.clients.client import client as client_of
 from contextstash.clients.client import hooks_of
 from contextstash.clients.projects import project_folder, project_of
 from contextstash_storage.errors import BadInputError
@@ -38,10 +39,6 @@ MIN_LIMIT = 4_000
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 """The largest event that is parsed, in 0.2 s. The tools' output in a larger one stays with the client as it is."""
 
-MAX_SESSIONS_SEARCHED = 50
-"""How many of the latest sessions are searched for the one that was cleared, which was in use just before. If it is
-not among them, the new session starts without a hand-off."""
-
 LOG_NAME = "hooks.log"
 
 MAX_LOG_BYTES = 1_000_000
@@ -55,10 +52,6 @@ COMPARED_CHARACTERS = 1_000
 """If so many first characters of a file and of an output are equal, the file holds the whole output."""
 
 OWN_SERVER = "contextstash"
-
-HANDED_OFF = ("compact", "clear")
-"""The sources of a session's start whose window lacks what the session is about. A resumed one holds what the client
-recorded, with the hand-off that it was given."""
 
 GIVEN_SECONDS = 60
 """How long after we gave a client its window the hooks at the start of that window are left out. They follow at once;
@@ -81,20 +74,18 @@ def part_of(text: str) -> HookPart | None:
     return (int(number), int(of)) if 1 <= int(number) <= int(of) else None
 
 
-def run_hook(client: str, database: str | None = None, part: HookPart = (1, 1)) -> int:
-    """Handle one event of a client's hook, in this database or the default one; returns the exit code. `part` is the
-    number of this hook among those that give a hand-off together, and how many these are."""
+def run_hook(
+    name: str,
+    database: str | None = None,
+    part: HookPart = (1, 1),
+    read: Callable[[int], bytes] | None = None,
+) -> int:
+    """Handle one event of a client's hook, in this database or the default one; the exit code is always 0. `part` is
+    the number of this hook among those that give a hand-off together, and how many these are."""
     if database is not None:
         os.environ["CONTEXTSTASH_DB"] = database
-    from contextstash.clients.client import client as client_of
-
-    return run(client_of(client), part=part)
-
-
-def run(client: Client, read: Callable[[int], bytes] | None = None, part: HookPart = (1, 1)) -> int:
-    """Handle one event; the exit code is always 0. `part` is the part of a hand-off that this hook gives, and of how
-    many."""
     try:
+        client = client_of(name)
         event = lenient_value(_bounded(read or sys.stdin.buffer.read))
         if not isinstance(event, dict) or (read is None and event.get("hook_event_name") == ENDS and _leaves_a_child()):
             return 0
@@ -103,7 +94,7 @@ def run(client: Client, read: Callable[[int], bytes] | None = None, part: HookPa
             sys.stdout.write(response if isinstance(response, str) else json.dumps(response))
             sys.stdout.flush()
     except BaseException as error:  # an error of contextstash must not stop the client
-        note(client.name, f"{type(error).__name__}: {error}")
+        note(name, f"{type(error).__name__}: {error}")
     return 0
 
 
@@ -134,10 +125,8 @@ def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any]
     """The hook's response to an event, as JSON or as the plain text that the client wants; None if there is nothing to
     say. Does not catch any error."""
     name, hooks = event.get("hook_event_name"), hooks_of(client)
-    if name == "SessionStart" and event.get("source") in HANDED_OFF:
-        if event["source"] == "compact" and _was_given(event, part[0]):
-            return None
-        return _run(_hand_off(client, event, part))
+    if name == "SessionStart" and event.get("source") == "compact":
+        return None if _was_given(event, part[0]) else _run(_hand_off(client, event, part))
     if part[0] > 1:
         return None  # the hook with the first part handles every other event
     if name == hooks.after_tool:
@@ -248,10 +237,16 @@ async def _read_transcripts(client: Client, event: Event) -> str | None:
     return told
 
 
-async def _hand_off(client: Client, event: Event, part: HookPart) -> dict[str, Any] | None:
+async def _hand_off(client: Client, event: Event, given: HookPart) -> dict[str, Any] | None:
+    """The `given` part of the hand-off for the session's new window, once."""
+    from contextstash.request.handoff import Part
+
+    hooks = hooks_of(client)
     async with hook_stash(client) as stash:
-        text = await hand_off(client, stash, event, part)
-    if event.get("hook_event_name") == hooks_of(client).after_compaction:
+        session_id = _session_of(event, await read_transcripts(client, stash, event))
+        part = Part(*given, hooks.context_limit)
+        text = None if session_id is None else await stash.hand_off(session_id, part=part)
+    if event.get("hook_event_name") == hooks.after_compaction:
         _marker("compacted", event).unlink(missing_ok=True)
     if text is None:
         return None
@@ -335,22 +330,6 @@ async def read_transcripts(client: Client, stash: Stash, event: Event) -> dict[P
     return {file: report.session_id for file, report in reports.items()}
 
 
-async def hand_off(client: Client, stash: Stash, event: Event, given: tuple[int, int]) -> str | None:
-    """The `given` part of the hand-off for the new window, once: of the session that continues in it, or of the one
-    that was cleared."""
-    from contextstash.request.handoff import Part
-
-    hooks = hooks_of(client)
-    part = Part(*given, hooks.context_limit)
-    sessions = await read_transcripts(client, stash, event)
-    if event.get("source") == "clear":
-        cleared = await _cleared_session(client, stash, event)
-        window = str(event.get("session_id") or "of no name")
-        return None if cleared is None else await stash.hand_off(cleared, to=window, part=part)
-    session_id = _session_of(event, sessions)
-    return None if session_id is None else await stash.hand_off(session_id, part=part)
-
-
 def _session_of(event: Event, sessions: Mapping[Path, str | None]) -> str | None:
     """The session whose window an event is about: that of a sub-agent if the event names one. Claude Code names the
     transcript of the main agent then too (2.1.332)."""
@@ -358,21 +337,6 @@ def _session_of(event: Event, sessions: Mapping[Path, str | None]) -> str | None
 
     transcript = transcript_of(sessions, event.get("agent_id"))
     return None if transcript is None else sessions[transcript]
-
-
-async def _cleared_session(client: Client, stash: Stash, event: Event) -> str | None:
-    """The client's latest other session in the same folder."""
-    from contextstash.clients.transcripts import is_at
-
-    here = project_folder(os.environ, client.name)
-    for line in (await stash.list_sessions(limit=MAX_SESSIONS_SEARCHED)).sessions:
-        session = await stash.read_session(line.session_id)
-        if session.agent != client.name or session.parent_session_id or session.session_id == event.get("session_id"):
-            continue
-        [project] = await stash.projects_of([session])
-        if is_at(project, here):
-            return session.session_id
-    return None
 
 
 def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:

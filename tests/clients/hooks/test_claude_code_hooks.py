@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.client import client
-from contextstash.clients.hooks import MAX_EVENT_BYTES, run
+from contextstash.clients.hooks import MAX_EVENT_BYTES, run_hook
 from contextstash.clients.output_cut import MAX_ARCHIVED_CHARACTERS
 from tests.support.command_line import CommandLine
 
@@ -181,7 +180,7 @@ def test_a_very_large_event_is_read_to_its_end_and_not_handled(
 ) -> None:
     monkeypatch.setenv("CONTEXTSTASH_DB", str(tmp_path / "sessions.db"))
     event = io.BytesIO(b'{"hook_event_name": "PostToolUse", "x": "%b"}' % (b"x" * MAX_EVENT_BYTES))
-    assert run(client("claude-code"), event.read) == 0
+    assert run_hook("claude-code", read=event.read) == 0
     assert capsys.readouterr().out == ""
     assert event.read() == b""
     assert "is not handled" in (tmp_path / "hooks.log").read_text()
@@ -290,19 +289,11 @@ def _line_with(text: str, word: str) -> str:
     return next(line for line in text.splitlines() if word in line and "out_" in line)
 
 
-def test_after_a_clear_the_last_session_of_the_project_is_handed_off(hooked: Hooked) -> None:
+@pytest.mark.parametrize("source", ["startup", "clear", "resume"])
+def test_a_new_session_gets_nothing(hooked: Hooked, source: str) -> None:
     hooked.write("user", "Fix the build. Never touch the public API.")
-    for number in range(12):
-        hooked.call(number, "".join(f"{line}: built part {number}\n" for line in range(200)))
-    assert hooked.fire("SessionEnd", reason="clear") is None
-    new = hooked.transcript.with_name("11111111-1111-4111-8111-111111111111.jsonl")
-    answer = hooked.fire("SessionStart", source="clear", session_id=new.stem, transcript_path=str(new))
-    assert f"hand-off of session {SESSION}" in answer["hookSpecificOutput"]["additionalContext"]
-
-
-def test_a_new_session_gets_nothing(hooked: Hooked) -> None:
-    assert hooked.fire("SessionStart", source="startup") is None
-    assert hooked.fire("SessionStart", source="clear") is None
+    assert hooked.fire("SessionStart", source=source) is None
+    assert not hooked.command_line.database.exists()
 
 
 @pytest.mark.parametrize("typed", ["", "{", "[]", '"text"', "{}", '{"hook_event_name": "Unheard"}', "\udcff"])

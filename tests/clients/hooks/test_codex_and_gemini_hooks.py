@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -10,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from contextstash.stash import Stash
-from contextstash_storage.records import ProxiedSession
-from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.command_line import CommandLine
 from tests.support.host_files import write_lines
 
@@ -136,49 +132,6 @@ def test_a_codex_session_is_recorded_while_it_runs(contextstash: CommandLine) ->
 
     assert recorded("Stop", 3) == 6
     assert recorded("SessionEnd", 4, reason="other") == 8
-
-
-def test_a_cleared_codex_session_is_handed_on_within_its_own_project_only(contextstash: CommandLine) -> None:
-    folder = contextstash.folder
-    elsewhere = rollout(folder, "2026-11-20T10-00-02", "other", folder / "elsewhere", *["A secret of theirs."] * 12)
-    before = rollout(folder, "2026-11-20T10-00-01", "before", folder, *TOLD)
-    for session, path in (("before", before), ("other", elsewhere)):
-        fire(contextstash, "codex", "PreCompact", session_id=session, transcript_path=str(path), trigger="auto")
-    now = rollout(folder, "2026-11-20T10-00-03", SESSION, folder)
-    answer = fire(contextstash, "codex", "SessionStart", source="clear", transcript_path=str(now))
-    text = answer["hookSpecificOutput"]["additionalContext"]
-    assert "5433" in text
-    assert "secret" not in text
-
-
-def test_a_cleared_session_of_another_client_in_the_same_folder_is_not_handed_off(contextstash: CommandLine) -> None:
-    folder = contextstash.folder
-    before = rollout(folder, "2026-11-20T10-00-01", "before", folder, *TOLD)
-    fire(contextstash, "codex", "PreCompact", session_id="before", transcript_path=str(before), trigger="auto")
-    now = folder / ".claude" / "projects" / "-srv-app" / f"{SESSION}.jsonl"
-    assert fire(contextstash, "claude-code", "SessionStart", source="clear", transcript_path=str(now)) is None
-
-
-def test_a_cleared_session_that_the_proxy_records_is_handed_off_in_its_own_folder(contextstash: CommandLine) -> None:
-    folder = contextstash.folder
-    before = rollout(folder, "2026-11-20T10-00-01", "before", folder, *TOLD)
-    fire(contextstash, "codex", "PreCompact", session_id="before", transcript_path=str(before), trigger="auto")
-    said: list[dict[str, Any]] = [
-        {"role": "user", "content": "Fix the build. Never touch the public API."},
-        {"role": "assistant", "content": "Done."},
-    ]
-
-    async def proxied() -> None:
-        async with await open_sqlite(contextstash.database) as store:
-            stash = Stash(store)
-            for name, place in (("here", folder), ("elsewhere", folder / "other")):
-                await stash.record_messages(said, session_id=name, agent="claude-code", format="anthropic")
-                await store.put_proxied(name, ProxiedSession(project=str(place), last_at=5.0))
-
-    asyncio.run(proxied())
-    now = folder / ".claude" / "projects" / "-srv-app" / f"{SESSION}.jsonl"
-    answer = fire(contextstash, "claude-code", "SessionStart", source="clear", transcript_path=str(now))
-    assert "hand-off of session here." in answer["hookSpecificOutput"]["additionalContext"]
 
 
 def test_gemini_gets_the_hand_off_of_a_compressed_session_with_the_next_prompt(contextstash: CommandLine) -> None:
