@@ -27,14 +27,12 @@ T = TypeVar("T")
 class StashOpener:
     """A database, None for the user's default one, and the settings of what opens it.
 
-    `follow` names the client whose transcripts are read (`claude-code`). A process that `serves`, so runs for long,
-    deletes what is older than the user wants to keep.
+    `follow` names the client whose transcripts are read (`claude-code`).
     """
 
     database: Location | None = None
     settings: Configuration = field(default_factory=Configuration)
     follow: str | None = None
-    serves: bool = False
 
     @property
     def file(self) -> Path | None:
@@ -73,10 +71,6 @@ class StashOpener:
                 from contextstash.clients.follow import Follower, find_transcripts
 
                 follower = Follower(stash, find_transcripts(self.follow))
-            if self.serves:
-                from contextstash.automatic_retention import begin_retention
-
-                begin_retention(stash, self.file, self.settings.of_user())
         except BaseException:
             await store.close()
             raise

@@ -163,8 +163,7 @@ async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
 async def retain(stash: Stash, days: int | None, yes: bool) -> Any:
     """Delete old sessions. Nothing is deleted without --yes, and never a session with a pin.
 
-    The limit is --days, else the setting keep_days, which is off by default. If it is set, the server and the proxy do
-    the same once a day, three days after they announced it.
+    The limit is --days, else the setting keep_days, which is off by default. A scheduler can run it once a day.
     """
     result = await stash.retain(datetime.now(UTC), days=days, dry_run=not yes)
 

@@ -95,7 +95,6 @@ def _program(_: Location | None) -> Findings:
 
 
 def _database(location: Location | None) -> Findings:
-    from contextstash.automatic_retention import news
     from contextstash.configuration.database import database_key, open_database
     from contextstash.configuration.locations import default_database
     from contextstash.results import unread_line
@@ -125,8 +124,6 @@ def _database(location: Location | None) -> Findings:
         yield Finding("sessions", "note", f"all others are whole: {whole:,} of {health.sessions:,}")
     yield Finding("version", "ok", f"the database has this program's format, number {health.version}")
     yield from _encryption(health.encrypted)
-    if said := news(path, is_read=sys.stdout.isatty()):
-        yield Finding("retention", "note", said.removeprefix("Retention: "))
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -110,7 +110,7 @@ def run(
     configured = _is_configured(launched)
     options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
     opener = StashOpener(db, settings_from(preset, given))
-    served = ServedProxy(address, options, replace(opener, serves=True), secret=secrets.token_urlsafe(SECRET_BYTES))
+    served = ServedProxy(address, options, opener, secret=secrets.token_urlsafe(SECRET_BYTES))
     before = _states_before(opener)
     started = time.time()
     with _log_file(db) as log:

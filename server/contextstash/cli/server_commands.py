@@ -65,7 +65,7 @@ def serve(
         raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
     if verbose:
         logging.getLogger("contextstash").setLevel(logging.INFO)
-    serving = replace(opener, serves=True, follow=follow)
+    serving = replace(opener, follow=follow)
     if http is None:
         from contextstash.mcp.stdio import serve_stdio
 
@@ -87,7 +87,7 @@ def ui(opener: StashOpener, port: int, browser: bool) -> None:
     """
     from contextstash.pages.app import serve_ui
 
-    serve_ui(replace(opener, serves=True), port, _open if browser else lambda _: None)
+    serve_ui(opener, port, _open if browser else lambda _: None)
 
 
 def _open(address: str) -> None:
@@ -126,7 +126,7 @@ def proxy(
 
     host, port = listen
     options = ProxyOptions(prune=not no_prune)
-    serve_proxy(ServedProxy(upstream, options, replace(opener, serves=True), host=host, port=port))
+    serve_proxy(ServedProxy(upstream, options, opener, host=host, port=port))
 
 
 DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}
@@ -154,7 +154,7 @@ def gateway(opener: StashOpener, config: Path, check: bool) -> None:
     configure_logs()
     entries = read_servers(config.expanduser(), os.environ)
     limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
-    built = Gateway(entries, replace(opener, serves=True), limits=limits)
+    built = Gateway(entries, opener, limits=limits)
     if check:
         sys.exit(_checked(built))
     run_gateway(built)

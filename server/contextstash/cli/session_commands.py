@@ -61,18 +61,12 @@ async def sessions(stash: Stash, text: str | None, everything: bool, limit: int)
 
 
 def _print_sessions(lines: Sequence[SessionLine], names: Sequence[str], none: str, limit: int) -> None:
-    from contextstash.automatic_retention import news
-    from contextstash.stash_opener import StashOpener
-
     if not lines:
         click.echo(none)
     else:
         print_table(["session", "last", "full", "client", "project", "title"], map(_session_row, lines, names))
     if limit:
         click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
-    database = click.get_current_context().params["db"]
-    if said := news(StashOpener(database).file, is_read=sys.stderr.isatty()):
-        click.echo(said, err=True)
 
 
 MAX_PROJECT = 16

@@ -11,7 +11,6 @@ from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.results import DeleteResult, RetainedOut, RetainResult
 from contextstash.session.access import Access
 from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX
-from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
 
@@ -58,18 +57,15 @@ async def retain(
     now: datetime,
     *,
     days: int | None = None,
-    settings: ContextSettings | None = None,
-    spare: timedelta = timedelta(0),
     dry_run: bool = True,
 ) -> RetainResult:
-    """Delete the sessions last recorded more than `days` ago, by default those of the `settings`, by default of those
-    in force. A session with a pin stays, and so does one recorded within the time `spare`. Raises BadInputError if no
-    limit is set."""
-    days = days if days is not None else (settings or access.settings()).keep_days
+    """Delete the sessions last recorded more than `days` ago, by default those of the settings in force. A session with
+    a pin stays. Raises BadInputError if no limit is set."""
+    days = days if days is not None else access.settings().keep_days
     if days is None:
         raise BadInputError(NO_LIMIT)
     listed = await _listed(access)
-    oldest = now - max(timedelta(days=days), spare)
+    oldest = now - timedelta(days=days)
     going = [session for session in listed if _recorded_at(session) < oldest]
     gone = [session for session in going if not session.settings.get("pin")]
     lines = [
