@@ -11,15 +11,18 @@ contextstash.results, which is not loaded for a command's help.
 # mypy: disable-error-code="empty-body"
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
+from contextstash.base.near_names import unknown_name
 from contextstash.session_names import whole_id
-from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from contextstash.results import (
         CompactResult,
         ConfigureResult,
@@ -113,6 +116,30 @@ class Operation:
         """The arguments by name."""
         return {each.name: _argument(each) for each in inspect.signature(self.function).parameters.values()}
 
+    @cached_property
+    def model(self) -> "type[BaseModel]":
+        """The model that checks and converts the arguments, with what each is for in its JSON schema."""
+        from pydantic import create_model
+
+        return create_model(self.name, **{name: _field(each) for name, each in self.arguments.items()})
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments with their types. Raises BadInputError, which names each that is unknown or wrong, and what is
+        expected. Values, and the names in them, may be secrets: it repeats none."""
+        from pydantic import ValidationError
+
+        for name in given:
+            if name not in self.arguments:
+                raise BadInputError(unknown_name(f"argument of {self.name} called", name, self.arguments))
+        try:
+            model = self.model.model_validate(dict(given))
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            first = {each["loc"][:1]: each for each in reversed(found)}
+            said = [f"{_place(each['loc'])}: {each['msg']}" for each in reversed(first.values())]
+            raise BadInputError(f"{'. '.join(said)}.") from None
+        return {name: getattr(model, name) for name in self.arguments}
+
     async def run(self, stash: "Stash", **arguments: Any) -> Any:
         """Carry it out. Raises what the stash raises."""
         if not self.creates and isinstance(given := arguments.get("session_id"), str):
@@ -123,6 +150,21 @@ class Operation:
 def _argument(declared: inspect.Parameter) -> Argument:
     kind, about = get_args(declared.annotation)[:2]
     return Argument(declared.name, kind, declared.default, about)
+
+
+def _field(argument: Argument) -> Any:
+    from pydantic import Field, WithJsonSchema
+
+    about = argument.about
+    schema = [WithJsonSchema({**about.schema, "description": about.text})] if about.schema is not None else []
+    described = Field(description=about.text, strict=about.strict or None)
+    default = ... if argument.default is inspect.Parameter.empty else argument.default
+    return Annotated[argument.type, described, *schema], default
+
+
+def _place(path: Sequence[int | str]) -> str:
+    """The argument, and the numbers of what is wrong in it."""
+    return ".".join(str(step) for number, step in enumerate(path) if not number or isinstance(step, int))
 
 
 OPERATIONS: dict[str, Operation] = {}
@@ -266,7 +308,7 @@ async def search_history(
     session_id: SessionId = None,
     limit: Annotated[int | None, About("Default 10, at most 50")] = None,
     scope: Annotated[
-        Literal["session", "outputs", "messages", "project", "everywhere"],
+        Literal["session", "outputs", "messages", "everywhere"],
         About("Sessions; or outputs or messages of this one"),
     ] = "session",
     since: Annotated[str | None, About("Day, such as 2026-05-31")] = None,

@@ -75,10 +75,10 @@ async def test_what_left_the_window_is_read_again_by_the_model_itself(tmp_path: 
         [handle] = set(re.findall(r"out_\w+", shown))
         assert {tool["function"]["name"] for tool in session.tools()} == {"get_archived_output", "search_history"}
         assert "1:77 GET" in str(await session.call_tool("get_archived_output", json.dumps({"handle": handle})))
-        assert handle in str(await session.call_tool("search_history", {"query": "read_part"}))
+        assert handle in str(await session.call_tool("search_history", {"query": "read_part", "limit": 2.0}))
         assert await session.call_tool("read_part", {"n": 1}) is None
         assert str(await session.call_tool("get_archived_output", {"handel": handle})).startswith("Error: ")
-        assert (await session.search("loans")).hits
+        assert "loans" in str(await session.call_tool("search_history", {"query": "loans"}))
 
 
 async def test_a_refused_request_is_sent_again_smaller(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_an_edited_list_starts_a_branch_and_the_old_one_is_still_found(tmp
         await session.request([{"role": "user", "content": "look at the zebra"}])
         request = await session.request([{"role": "user", "content": "look at the giraffe"}])
         assert [message["content"] for message in request.messages] == ["look at the giraffe"]
-        assert (await session.search("zebra")).hits
+        assert (await stash.use_cases.search_history("zebra", session_id="job")).hits
 
 
 async def test_marks_that_a_program_adds_to_a_request_stay_out_of_the_session(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_synchronous_program_has_the_same(tmp_path: Path) -> None:
         assert request.options == {"model": "gpt-5.4", "temperature": 0}
         assert [message["role"] for message in request.messages] == ["system", "user"]
         session.reply({"choices": [{"message": {"role": "assistant", "content": "hello"}}], "usage": None})
-        assert session.search("hello").hits
+        assert "hello" in str(session.call_tool("search_history", {"query": "hello"}))
         with pytest.raises(ConnectionError):
             session.recover(ConnectionError("reset by peer"))
 

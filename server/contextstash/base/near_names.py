@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 NEAR = 0.5
@@ -11,7 +10,17 @@ NEAR = 0.5
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is probably meant; None if none is near."""
+    import difflib  # the command line loads this module, and seldom needs it
+
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=NEAR)), None)
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
+    """The message for an unknown argument, prompt, …, with the nearest known name."""
+    known = list(known)
+    near = nearest(name, known)
+    hint = f"Did you mean '{near}'? " if near else ""
+    return f"There is no {what} '{name}'. {hint}Known: {', '.join(known) or 'none'}."
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

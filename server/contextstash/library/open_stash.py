@@ -199,8 +199,6 @@ class BlockingSession:
     recover = blocking(LibrarySession.recover)
     messages = blocking(LibrarySession.messages)
     delete = blocking(LibrarySession.delete)
-    search = blocking(LibrarySession.search)
-    get_archived_output = blocking(LibrarySession.get_archived_output)
     call_tool = blocking(LibrarySession.call_tool)
 
     def speak(self, format: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.library.message_list import check, check_list
+from contextstash.library.arguments import check, check_list
 from contextstash.library.replies import as_json
 from contextstash.messages.request.text import SERVER_STATE_KEYS
 from contextstash.results import ContextResult, LeftOut

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextstash.messages import get_format
 from contextstash.messages.base import ToolSchema
-from contextstash.operations import get_archived_output, search_history
+from contextstash.operations import OPERATIONS
 from contextstash.results import SearchResult
 from contextstash_storage.errors import BadInputError
 
-GET_ARCHIVED_OUTPUT, SEARCH_HISTORY = "get_archived_output", "search_history"
+if TYPE_CHECKING:
+    from contextstash.stash import Stash
 
-_TOOLS = {
-    GET_ARCHIVED_OUTPUT: (get_archived_output, ("handle", "offset", "limit", "pattern")),
-    SEARCH_HISTORY: (search_history, ("query", "limit")),
+OFFERED = {
+    "get_archived_output": ("handle", "offset", "limit", "pattern"),
+    "search_history": ("query", "limit"),
 }
-"""The operation of each tool, by its name, and its arguments that a model is offered; the first is required."""
+"""The operations that are tools, and their arguments that a model is offered; the first is required."""
 
 _TYPES = {str: "string", str | None: "string", int | None: "integer"}
 
@@ -33,7 +34,8 @@ _TYPES = {str: "string", str | None: "string", int | None: "integer"}
 def tool_definitions(format_name: str) -> list[dict[str, Any]]:
     """The definitions to put among the tools of a request."""
     schemas = []
-    for name, (operation, offered) in _TOOLS.items():
+    for name, offered in OFFERED.items():
+        operation = OPERATIONS[name]
         given = {each: operation.arguments[each] for each in offered}
         properties = {each: {"type": _TYPES[of.type], "description": of.text} for each, of in given.items()}
         arguments = {"type": "object", "properties": properties, "required": [offered[0]]}
@@ -41,38 +43,21 @@ def tool_definitions(format_name: str) -> list[dict[str, Any]]:
     return get_format(format_name).tool_definitions(schemas)
 
 
-def is_retrieval_tool(name: str) -> bool:
-    """Whether a tool of this name is one of these."""
-    return name in _TOOLS
-
-
-def read_arguments(name: str, arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The arguments of a call, as a dictionary or as the provider's JSON text. Raises BadInputError if one is unknown,
-    missing or of the wrong type."""
-    operation, offered = _TOOLS[name]
+async def carried_out(stash: Stash, session_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> str:
+    """The result of a call, whose arguments are a dictionary or the provider's JSON text, as the model reads it. Raises
+    BadInputError if an argument is unknown, missing or of the wrong type."""
+    operation, offered = OPERATIONS[name], OFFERED[name]
     try:
         given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
     except (ValueError, TypeError, RecursionError) as error:
         raise BadInputError(f"The arguments of {name} are not JSON: {error}.") from error
-    if not isinstance(given, dict):
+    if not isinstance(given, dict) or given.keys() - set(offered):
         raise BadInputError(f"The arguments of {name} are an object with {', '.join(offered)}.")
-    given = {key: value for key, value in given.items() if value is not None}
-    unknown = sorted(given.keys() - set(offered))
-    if unknown or offered[0] not in given:
-        wrong = f"has no argument {unknown[0]}" if unknown else f"needs {offered[0]}"
-        raise BadInputError(f"{name} {wrong}; its arguments are {', '.join(offered)}.")
-    return {key: _typed(name, key, _TYPES[operation.arguments[key].type], value) for key, value in given.items()}
+    result = await operation.run(stash, **operation.checked({**given, "session_id": session_id}))
+    return _hits(result) if isinstance(result, SearchResult) else str(result.in_words())
 
 
-def _typed(name: str, key: str, kind: str, value: object) -> object:
-    if kind == "integer" and isinstance(value, float) and value.is_integer():
-        return int(value)  # Gemini sends every number as a floating-point one
-    if isinstance(value, bool) or not isinstance(value, int if kind == "integer" else str):
-        raise BadInputError(f"{key} of {name} is {'a whole number' if kind == 'integer' else 'text'}.")
-    return value
-
-
-def hits_text(result: SearchResult) -> str:
+def _hits(result: SearchResult) -> str:
     """The hits as the model reads them: where each was found, and its snippet."""
     if not result.hits:
         return result.note or "Nothing was found. Try fewer or other words."

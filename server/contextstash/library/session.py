@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from contextstash.library.message_list import MessageList, check
+from contextstash.library.arguments import check, natives_of
 from contextstash.library.replies import read_reply
 from contextstash.library.request import (
     CallArguments,
@@ -29,13 +29,7 @@ from contextstash.library.request import (
     plain_tools,
     request_of,
 )
-from contextstash.library.retrieval_tools import (
-    GET_ARCHIVED_OUTPUT,
-    hits_text,
-    is_retrieval_tool,
-    read_arguments,
-    tool_definitions,
-)
+from contextstash.library.retrieval_tools import OFFERED, carried_out, tool_definitions
 from contextstash.messages import get_format
 from contextstash.messages.detection import format_of_model, shown_format
 from contextstash.window.refusals import recognize
@@ -43,7 +37,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError, Sessio
 from contextstash_storage.records import Native
 
 if TYPE_CHECKING:
-    from contextstash.results import ContextResult, OutputPage, SearchResult
+    from contextstash.results import ContextResult
     from contextstash.stash import Stash
 
 
@@ -74,7 +68,6 @@ class LibrarySession:
         self._settings = dict(settings or {})
         self._facts = facts
         self._is_ready = False
-        self._list = MessageList()
         self._last = CallArguments()
         self._request_id: str | None = None
         self._known_room: tuple[int, int] | None = None
@@ -100,9 +93,7 @@ class LibrarySession:
         that were taken out of it or edited leave the view, and stay in the history. `system`, `tools` and `max_tokens`
         are counted and returned in `options`, as are all further arguments, for the provider's call.
         """
-        natives = self._list.natives(messages)
-        if not natives:
-            raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
+        natives = natives_of(messages)
         given = CallArguments(self._model, system, tools, max_tokens, more)
         await self._make_ready(natives, system, tools)
         self._last = replace(given, model=self._model)
@@ -171,28 +162,6 @@ class LibrarySession:
         with suppress(SessionNotFoundError):
             await self._stash.delete_session(self.session_id)
 
-    async def search(self, query: str, *, limit: int | None = None, scope: str | None = None) -> SearchResult:
-        """Search everything that was ever recorded in this session, by words."""
-        check(str, query=query, scope=scope)
-        check(int, limit=limit)
-        return await self._stash.search_history(query, session_id=self.session_id, limit=limit, scope=scope)
-
-    async def get_archived_output(
-        self,
-        handle: str,
-        *,
-        offset: int | None = None,
-        limit: int | None = None,
-        pattern: str | None = None,
-        max_tokens: int | None = None,
-    ) -> OutputPage:
-        """A page of a tool output that left the window, or was cut, by its handle."""
-        check(str, handle=handle, pattern=pattern)
-        check(int, offset=offset, limit=limit, max_tokens=max_tokens)
-        return await self._stash.get_archived_output(
-            handle, session_id=self.session_id, offset=offset, limit=limit, pattern=pattern, max_tokens=max_tokens
-        )
-
     def tools(self, format: str | None = None) -> list[dict[str, Any]]:
         """The definitions of two tools with which the model reads again what left its window, to be put among the
         request's tools. `format` is needed if the session was opened without one and its model does not show it."""
@@ -206,13 +175,10 @@ class LibrarySession:
     async def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str | None:
         """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. The
         text of a wrong call names the mistake, so that the model can correct it."""
-        if not isinstance(name, str) or not is_retrieval_tool(name):
+        if not isinstance(name, str) or name not in OFFERED:
             return None
         try:
-            given = read_arguments(name, arguments)
-            if name == GET_ARCHIVED_OUTPUT:
-                return (await self.get_archived_output(**given)).in_words()
-            return hits_text(await self.search(**given))
+            return await carried_out(self._stash, self.session_id, name, arguments)
         except ContextstashError as error:
             return f"Error: {error}"
 

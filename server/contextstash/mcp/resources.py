@@ -23,8 +23,9 @@ from mcp.types import (
 )
 from pydantic import Field
 
+from contextstash.base.near_names import unknown_name
 from contextstash.mcp.answers import dumped, sendable_text
-from contextstash.mcp.errors import report_crash, unknown_name
+from contextstash.mcp.errors import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import MAX_SUMMARY_CHARACTERS, clipped
 from contextstash.session_names import whole_id

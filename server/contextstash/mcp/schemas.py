@@ -5,14 +5,12 @@ A server reads them from `schemas.json`, which `make docs` writes: that takes le
 
 from __future__ import annotations
 
-from inspect import Parameter
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field, WithJsonSchema, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from contextstash import results
-from contextstash.operations import OPERATIONS, Argument, Operation
+from contextstash.operations import OPERATIONS, Operation
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -21,25 +19,12 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def _schemas_of(operation: Operation) -> dict[str, Any]:
-    taken = arguments_model(operation).model_json_schema(schema_generator=ShortSchema)
+    taken = operation.model.model_json_schema(schema_generator=ShortSchema)
     return {
         # Closed to unknown arguments, so that a client that validates finds a misspelt name first.
         "input_schema": {**taken, "additionalProperties": False},
         "output_schema": getattr(results, operation.result).model_json_schema(schema_generator=ShortSchema),
     }
-
-
-def arguments_model(operation: Operation) -> type[BaseModel]:
-    """The model that checks and converts an operation's arguments."""
-    return create_model(operation.name, **{name: _field(each) for name, each in operation.arguments.items()})
-
-
-def _field(argument: Argument) -> Any:
-    about = argument.about
-    schema = [WithJsonSchema({**about.schema, "description": about.text})] if about.schema is not None else []
-    described = Field(description=about.text, strict=about.strict or None)
-    default = ... if argument.default is Parameter.empty else argument.default
-    return Annotated[argument.type, described, *schema], default
 
 
 class ShortSchema(GenerateJsonSchema):

@@ -12,7 +12,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INVALID_PARAMS
 
 from contextstash import __version__
-from contextstash.mcp.errors import unknown_name
+from contextstash.base.near_names import unknown_name
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.resources import PROMPTS, add_completions, add_prompts, add_resources
 from contextstash.mcp.status_app import status_app

@@ -16,10 +16,10 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult, ToolAnnotations
 from mcp.types import Tool as ListedTool
-from pydantic import BaseModel, ValidationError
 
+from contextstash.base.near_names import unknown_name
 from contextstash.mcp.answers import answer_of, sendable, sendable_text
-from contextstash.mcp.errors import report_crash, unknown_name, wrong_arguments
+from contextstash.mcp.errors import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.status_app import URI
 from contextstash.operations import Operation
@@ -37,12 +37,6 @@ class OperationTool:
     def __init__(self, operation: Operation, *, followed: bool) -> None:
         self.operation = operation
         self._followed = followed
-
-    @cached_property
-    def _arguments(self) -> type[BaseModel]:
-        from contextstash.mcp.schemas import arguments_model
-
-        return arguments_model(self.operation)
 
     @cached_property
     def listed(self) -> ListedTool:
@@ -63,11 +57,7 @@ class OperationTool:
         )
 
     def checked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a call with their types. Raises ToolError, which says what is wrong with which."""
-        declared = self.operation.arguments
-        for name in given:
-            if name not in declared:
-                raise ToolError(unknown_name(f"argument of {self.operation.name} called", name, declared))
+        """The arguments of a call with their types. Raises ToolError or BadInputError, which says what is wrong."""
         try:
             json.dumps(given, allow_nan=False)
         except ValueError:
@@ -75,12 +65,9 @@ class OperationTool:
                 "The arguments hold NaN or an infinity, which are not JSON. Send a number or null."
             ) from None
         properties = self.listed.input_schema["properties"]
-        parsed = {name: _parsed(value, properties[name].get("type")) for name, value in given.items()}
-        try:
-            model = self._arguments.model_validate(parsed)
-        except ValidationError as error:
-            raise ToolError(wrong_arguments(error)) from None
-        return {name: getattr(model, name) for name in declared}
+        return self.operation.checked(
+            {name: _parsed(value, properties.get(name, {}).get("type")) for name, value in given.items()}
+        )
 
 
 @cache

@@ -1,13 +1,12 @@
-"""A program's own message list in plain JSON. A loop passes the whole list at each turn: what has not changed since the
-last request is not examined again."""
+"""The arguments of a program's calls: what cannot be meant gets an error that says what is expected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from contextstash.base.json_values import NotJsonError, check_json, value_bytes
-from contextstash.library.replies import as_native
+from contextstash.base.json_values import NotJsonError, check_json
+from contextstash.library.replies import as_natives
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
@@ -43,30 +42,12 @@ def check_list(name: str, of: str, value: Any) -> None:
         raise BadInputError(f"{name} is the list of {of}, not a {type(value).__name__}.")
 
 
-class MessageList:
-    """The list of one session, as it was passed last."""
-
-    def __init__(self) -> None:
-        self._plain: list[bytes | None] = []
-
-    def natives(self, messages: Sequence[object]) -> list[Native]:
-        """The messages in the form in which they are recorded. Raises BadInputError if one is not a message."""
-        if isinstance(messages, str | bytes | Mapping):
-            raise BadInputError(
-                "messages is the list of all messages of the conversation, such as"
-                f" [{{'role': 'user', 'content': 'Hello'}}], not a {type(messages).__name__}."
-            )
-        check_list("messages", "all messages of the conversation", messages)
-        natives: list[Native] = []
-        seen: list[bytes | None] = []
-        for place, message in enumerate(messages):
-            written = value_bytes(message)
-            # Only that it needs no change is remembered, not the message: the program may change that in place.
-            if written is not None and place < len(self._plain) and written == self._plain[place]:
-                native: Native = message  # type: ignore[assignment]
-            else:
-                native = as_native(message, place)
-            natives.append(native)
-            seen.append(written if native is message else None)
-        self._plain = seen
-        return natives
+def natives_of(messages: Any) -> list[Native]:
+    """A program's own list of all messages, not empty, in the form in which they are recorded. Raises BadInputError if
+    one is not a message."""
+    expected = "all messages of the conversation, such as [{'role': 'user', 'content': 'Hello'}]"
+    check_list("messages", expected, messages)
+    natives = as_natives(list(messages))
+    if not natives:
+        raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
+    return natives
