@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash.configuration.setting_layers import Configuration, configuration
-from contextstash.configuration.settings_files import TrustedFiles, read_project_file
+from contextstash.configuration.settings_files import TrustedFiles
 from contextstash.window.settings import resolve_settings
 from contextstash_storage.errors import BadInputError
 
@@ -24,9 +24,7 @@ def layers(tmp_path: Path) -> dict[str, Path]:
 def configured(layers: dict[str, Path], environment: dict[str, str] | None = None, **options: Any) -> Configuration:
     """The configuration, with all files of the project accepted."""
     for path in layers["project"].rglob("*.*"):
-        file = read_project_file(path, layers["project"])
-        assert file is not None
-        TrustedFiles(layers["user_folder"]).add(file)
+        TrustedFiles(layers["user_folder"]).add(path, path.read_bytes())
     return configuration(
         user_folder=layers["user_folder"],
         project=layers["project"],

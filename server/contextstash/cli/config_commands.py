@@ -6,32 +6,27 @@ import json
 import os
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from contextstash.base.files import replace_file
-from contextstash.cli.console import echo_json, print_table
+from contextstash.cli.console import echo, echo_json, print_table
 from contextstash.cli.options import JSON, PRESET, SET, settings_from
 from contextstash.clients.projects import project_folder
-from contextstash.configuration.database import SETTING as KEY_SETTING
 from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import Layer, read_pairs, shown
 from contextstash.configuration.settings_files import (
-    ProjectFile,
     RefusedFileError,
     TrustedFiles,
     check_names,
     checked,
-    read_project_file,
+    content_of,
+    decoded,
     text_of,
 )
 from contextstash_storage.errors import BadInputError
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group()
@@ -50,25 +45,17 @@ def show(agent: str | None, preset: str | None, given: tuple[str, ...], as_json:
 
     remarks: list[str] = []
     configuration = settings_from(preset, given, remarks.append)
-    layers = [_without_unused_key(layer, remarks) for layer in configuration.layers(agent)]
+    if agent is not None and agent not in (agents := configuration.agents()):
+        raise BadInputError(f"There is no file {AGENTS_FOLDER}/{agent}.yaml. Agents: {', '.join(agents) or 'none'}.")
     network = network_use(configuration, os.environ, agent)
-    values = _effective(layers)
+    values = _effective(configuration.layers(agent))
     if as_json:
         echo_json({"settings": values, "network": network.sentence, "ignored": remarks})
         return
     rows = [(each["name"], _text(each["value"]), each["layer"]) for each in values]
     print_table(["setting", "value", "set by"], rows)
     for line in (" ".join(filter(None, (network.sentence, network.detail))), *remarks):
-        click.echo(line)
-
-
-def _without_unused_key(layer: Layer, remarks: list[str]) -> Layer:
-    """A layer without `encryption_key`, and a remark that says so, if its key is never looked for."""
-    used = ("environment", str(user_config_folder() / SETTINGS_FILE))
-    if KEY_SETTING not in layer.values or layer.name in used:
-        return layer
-    remarks.append(f"{KEY_SETTING} in {layer.name} is not used: it counts in the environment or in {used[1]} alone.")
-    return replace(layer, values={name: value for name, value in layer.values.items() if name != KEY_SETTING})
+        echo(line)
 
 
 def _effective(layers: Sequence[Layer]) -> list[dict[str, Any]]:
@@ -141,47 +128,43 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
 
     PATH is the file, or the project's folder. [default: the current project]
     """
-    trusted = TrustedFiles(user_config_folder())
-    file, project = _named(path or project_folder(os.environ))
+    trusted, file = TrustedFiles(user_config_folder()), _named(path or project_folder(os.environ))
     if revoke:
-        if not trusted.remove(file.resolve()):
+        if not trusted.remove(file):
             raise BadInputError(f"{file} is not trusted.")
-        click.echo(f"No longer trusted: {file}")
+        click.echo(f"No longer trusted: {shown(file)}")
         return
     try:
-        read = read_project_file(file, project)
-        if read is None:
+        content = content_of(file)
+        if content is None:
             raise BadInputError(f"{file} does not exist.")
-        _show(read, already=trusted.holds(read))
+        _show(file, decoded(content))
     except RefusedFileError as error:
         raise BadInputError(f"{file} cannot be trusted: {error}.") from error
     if not yes and not sys.stdin.isatty():
         raise BadInputError("Not a terminal: pass --yes to trust this file without being asked.")
     if not yes:
         click.confirm("Trust this file?", abort=True)
-    trusted.add(read)
-    click.echo(f"Trusted until it changes: {shown(read.resolved)}")
+    trusted.add(file, content)
+    click.echo(f"Trusted until it changes: {shown(file)}")
 
 
-def _named(path: Path) -> tuple[Path, Path]:
-    """The file to trust, and the folder of its project."""
+def _named(path: Path) -> Path:
+    """The file to trust."""
     path = Path.cwd() / path.expanduser()
     if path.is_dir():
-        return path / SETTINGS_FILE, path
-    if path.parent.name == AGENTS_FOLDER and path.suffix in AGENT_ENDINGS:
-        return path, path.parent.parent
-    if path.name != SETTINGS_FILE:
+        return path / SETTINGS_FILE
+    if path.name != SETTINGS_FILE and not (path.parent.name == AGENTS_FOLDER and path.suffix in AGENT_ENDINGS):
         raise BadInputError(f"Only {SETTINGS_FILE} and {AGENTS_FOLDER}/*.yaml of a project can be trusted, not {path}.")
-    return path, path.parent
+    return path
 
 
-def _show(file: ProjectFile, *, already: bool) -> None:
-    """Print what the file sets. Raises BadInputError if that is invalid, RefusedFileError if it cannot be read."""
+def _show(file: Path, text: str) -> None:
+    """Print what the file sets. Raises BadInputError if that is invalid."""
     from contextstash.window.settings import resolve_settings
 
-    settings = checked(file.text(), file.path)
+    settings = checked(text, file)
     resolve_settings(settings)
-    # A name from the repository too: a link can lead to a file whose name hides what is printed after it.
-    click.echo(f"{shown(file.resolved)}{' (already trusted)' if already else ''} sets:")
+    click.echo(f"{shown(file)} sets:")
     for name, value in settings.items():
         click.echo(f"  {name} = {json.dumps(value, default=str)}")

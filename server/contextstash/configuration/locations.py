@@ -45,11 +45,6 @@ def user_config_folder() -> Path:
     return user_config_path("contextstash", appauthor=False)
 
 
-def settings_folders(project: Path) -> tuple[Path, ...]:
-    """The folders whose files hold settings, weakest first: the user's, then the project's."""
-    return user_config_folder(), project
-
-
 def agent_files(folder: Path, agent: str) -> list[Path]:
     """The files in a folder that may hold settings for one agent. Empty if the name could lead to another folder."""
     if not agent or agent.startswith(".") or any(character in agent for character in "/\\\0:"):
@@ -61,5 +56,8 @@ def has_settings(environment: Mapping[str, str], project: Path, agent: str) -> b
     """Whether a variable or a file may hold settings for an agent; no file is opened, so that a hook stays fast."""
     if any(name.startswith("CONTEXTSTASH_") and name != "CONTEXTSTASH_DB" for name in environment):
         return True
-    folders = settings_folders(project)
-    return any(os.path.lexists(path) for at in folders for path in (at / SETTINGS_FILE, *agent_files(at, agent)))
+    return any(
+        os.path.lexists(path)
+        for at in (user_config_folder(), project)
+        for path in (at / SETTINGS_FILE, *agent_files(at, agent))
+    )

@@ -21,7 +21,8 @@ from contextstash.configuration.settings_files import (
     TrustedFiles,
     check_names,
     checked,
-    read_project_file,
+    content_of,
+    decoded,
     text_of,
 )
 from contextstash_storage.errors import BadInputError
@@ -105,16 +106,20 @@ class Configuration:
         """The settings of a file that count, none if it does not exist."""
         if path not in self._files:
             of_user = folder == self.folders[0]
-            text = text_of(path) if of_user else self._accepted(folder, path)
-            self._files[path] = Layer(str(path), {} if text is None else checked(text, path), of_user)
+            text = text_of(path) if of_user else self._accepted(path)
+            values = {} if text is None else checked(text, path)
+            if KEY_SETTING in values and path != self.folders[0] / SETTINGS_FILE:  # a file is opened before the layers
+                self.on_remark(f"{KEY_SETTING} in {path} is not used: it counts in the environment or your own file.")
+                del values[KEY_SETTING]
+            self._files[path] = Layer(str(path), values, of_user)
         return self._files[path]
 
-    def _accepted(self, folder: Path, path: Path) -> str | None:
+    def _accepted(self, path: Path) -> str | None:
         """A project's file, None if it does not exist or was not accepted by the user."""
         try:
-            file = read_project_file(path, folder)
-            if file is None or (self.trusted is not None and self.trusted.holds(file)):
-                return None if file is None else file.text()
+            content = content_of(path)
+            if content is None or (self.trusted is not None and self.trusted.holds(path, content)):
+                return None if content is None else decoded(content)
         except RefusedFileError as error:
             self.on_remark(f"{shown(path)} is ignored: {error}.")
             return None

@@ -1,7 +1,7 @@
 """Files of settings: read, a project's only if the user has accepted exactly this file, and parsed as names and values.
 
-A project's file is untrusted: it is read only if it is a regular file of limited size within the project, without
-blocking on a FIFO or device, and parsed only once the user has accepted it, by path and SHA-256.
+A project's file is untrusted: it is read only if it is a regular file of limited size, without blocking on a FIFO or
+device, and parsed only once the user has accepted it, by path and SHA-256.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,41 +28,24 @@ class RefusedFileError(Exception):
     """A file that is not read, with the reason in a few words."""
 
 
-@dataclass(frozen=True)
-class ProjectFile:
-    """A file that was read once, so that the same content is shown, hashed and parsed."""
-
-    path: Path
-    resolved: Path
-    content: bytes
-
-    @property
-    def sha256(self) -> str:
-        return hashlib.sha256(self.content).hexdigest()
-
-    def text(self) -> str:
-        """The content as text. Raises RefusedFileError."""
-        try:
-            return self.content.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise RefusedFileError("it is not UTF-8") from error
-
-
-def read_project_file(path: Path, project: Path) -> ProjectFile | None:
-    """The file at `path`, None if it does not exist. Raises RefusedFileError if it is not a regular file of at most 64
-    KB that is within the project after links are followed."""
-    if not os.path.lexists(path):
-        return None
+def content_of(path: Path) -> bytes | None:
+    """A project's file, None if it does not exist. Raises RefusedFileError if it is not a regular file of at most 64
+    KB, such as a link or a device."""
     try:
-        resolved = path.resolve(strict=True)
-        if not resolved.is_relative_to(project.resolve()):
-            raise RefusedFileError("it is a link out of the project")
-        return ProjectFile(path, resolved, read_regular(resolved, MAX_FILE_BYTES, follow_links=False))
-    except (OSError, RuntimeError, ValueError) as error:
-        number, said = getattr(error, "errno", None), getattr(error, "strerror", None)
-        known = {errno.EINVAL: "it is not a regular file", errno.EFBIG: f"it has more than {MAX_FILE_BYTES // 1024} KB"}
-        why = known.get(number or 0) or f"it cannot be read ({said or 'its links lead nowhere'})"
-        raise RefusedFileError(why) from error
+        return read_regular(path, MAX_FILE_BYTES, follow_links=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        known = {errno.EINVAL: "it is not a regular file", errno.ELOOP: "it is a link", errno.EFBIG: "it is too large"}
+        raise RefusedFileError(known.get(error.errno or 0, f"it cannot be read ({error.strerror})")) from error
+
+
+def decoded(content: bytes) -> str:
+    """The content of a project's file as text. Raises RefusedFileError."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RefusedFileError("it is not UTF-8") from error
 
 
 @dataclass(frozen=True)
@@ -83,21 +65,21 @@ class TrustedFiles:
             said = f"The list of trusted files cannot be read: {path}. Delete it and trust them again."
             raise BadInputError(said) from error
 
-    def holds(self, file: ProjectFile) -> bool:
+    def holds(self, path: Path, content: bytes) -> bool:
         """Whether exactly this file was accepted. A list that cannot be read accepts none."""
         try:
-            return self.hashes().get(str(file.resolved)) == file.sha256
+            return self.hashes().get(str(path.resolve())) == hashlib.sha256(content).hexdigest()
         except BadInputError:
             return False
 
-    def add(self, file: ProjectFile) -> None:
+    def add(self, path: Path, content: bytes) -> None:
         """Accept a file with the content that was read."""
-        self._write({**self.hashes(), str(file.resolved): file.sha256})
+        self._write({**self.hashes(), str(path.resolve()): hashlib.sha256(content).hexdigest()})
 
-    def remove(self, resolved: Path) -> bool:
+    def remove(self, path: Path) -> bool:
         """Revoke the acceptance of a file; False if it was not accepted."""
         known = self.hashes()
-        if known.pop(str(resolved), None) is None:
+        if known.pop(str(path.resolve()), None) is None:
             return False
         self._write(known)
         return True

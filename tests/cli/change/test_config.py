@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, failure_of
 
 
 def shown(contextstash: CommandLine, *arguments: str, **environment: str) -> dict[str, tuple[Any, str]]:
@@ -32,6 +32,10 @@ def test_each_value_is_shown_with_the_layer_that_set_it(contextstash: CommandLin
     assert found["prune_at"] == (1.0, "preset n-or-k")
     assert found["output_cut"] == ("smart", "default")
     assert shown(contextstash)["messages_at"] == (30, "preset n-or-k")
+
+
+def test_an_agent_without_a_file_of_its_own_is_named(contextstash: CommandLine) -> None:
+    assert "There is no file agents/bob.yaml" in failure_of(contextstash.run("config", "show", "--agent", "bob"))
 
 
 def test_a_key_is_never_shown(contextstash: CommandLine) -> None:

@@ -133,12 +133,3 @@ def test_doctor_reports_the_network_use_and_ignored_project_settings(untrusted: 
     assert "api.anthropic.com" in found["network, agent quick"]["says"]
     assert "config trust" in found["project's settings"]["says"]
     assert found["project's settings"]["state"] == "note"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="such a name is not possible there")
-def test_the_name_of_a_file_cannot_hide_what_is_shown_of_it(untrusted: UntrustedProject) -> None:
-    untrusted.file.unlink()
-    hiding = untrusted.write(FILE, "x\x1b[8m\u202e.toml")  # conceals all that a terminal prints after it
-    untrusted.file.symlink_to(hiding)
-    done = untrusted.run("config", "trust", "--yes")
-    assert (done.returncode, "x [8m .toml" in done.stdout) == (0, True), done.stdout
