@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
+
+from tests.support.warm_processes import run_command
 
 
 def printed_on_terminal(database: Path, *arguments: str, columns: int = 200) -> bytes:
@@ -19,11 +19,11 @@ def printed_on_terminal(database: Path, *arguments: str, columns: int = 200) -> 
     reader.start()
     home = {"HOME": str(database.parent), "XDG_CONFIG_HOME": str(database.parent), "COLUMNS": str(columns)}
     environment = {**os.environ, **home, "CONTEXTSTASH_DB": str(database), "PYTHONUTF8": "1"}
-    command = [sys.executable, "-m", "contextstash", *arguments]
     try:
-        subprocess.run(
-            command, stdin=end, stdout=end, stderr=end, env=environment, cwd=database.parent, timeout=60, check=True
+        done = run_command(
+            arguments, folder=database.parent, environment=environment, terminal=Path(os.ttyname(end)), seconds=60
         )
+        assert done.returncode == 0
     finally:
         os.close(end)
         reader.join()

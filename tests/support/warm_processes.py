@@ -26,14 +26,17 @@ def run_command(
     folder: Path,
     environment: Mapping[str, str],
     typed: bytes = b"",
+    terminal: Path | None = None,
     seconds: float = 120.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """What `contextstash` prints and returns with these arguments, once a process that it left behind has ended too.
-    Raises TimeoutExpired."""
+    """What `contextstash` prints and returns with these arguments, once a process that it left behind has ended too;
+    what it prints on a `terminal` is to be read there. Raises TimeoutExpired."""
     alive, held = _processes.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as streams:
-        names = [Path(streams) / name for name in ("in", "out", "err")]
-        names[0].write_bytes(typed)
+        files = [Path(streams) / name for name in ("in", "out", "err")]
+        for file, content in zip(files, (typed, b"", b""), strict=True):
+            file.write_bytes(content)
+        names = files if terminal is None else [terminal] * 3
         process = _processes.Process(target=_run, args=(list(arguments), folder, dict(environment), names, held))
         process.start()
         held.close()
@@ -42,7 +45,7 @@ def run_command(
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(list(arguments), seconds)
-        out, err = (name.read_bytes() for name in names[1:])
+        out, err = (name.read_bytes() for name in files[1:])
         return subprocess.CompletedProcess(list(arguments), process.exitcode, out, err)
 
 

@@ -34,8 +34,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "status": ("session_commands", "Show how full a session's context is, and with what."),
         "search": ("search_command", "Search everything that was recorded."),
         "show": ("session_commands", "Print an output, a summary, or messages."),
-        "advise": ("cost_commands", "Compare what your sessions would have cost in smaller windows."),
-        "receipt": ("cost_commands", "Say what was billed, and what contextstash saved or cost."),
+        "receipt": ("receipt_command", "Say what was billed, and what contextstash saved or cost."),
         "ui": ("server_commands", "Show sessions in a browser."),
     },
     "Change": {
@@ -150,7 +149,7 @@ def _help_command(error: click.UsageError) -> str:
 
 
 def _fail(text: str, code: int = 1) -> int:
-    echo(f"Error: {' '.join(text.split())}", err=True)
+    echo(f"Error: {' '.join(text.split())}", err=True, prose=True)
     return code
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -33,14 +34,21 @@ def for_reader(text: str, *, err: bool = False) -> str:
     return visible(text) if (sys.stderr if err else sys.stdout).isatty() else text
 
 
-def echo(text: str, *, err: bool = False, bold: bool = False, dim: bool = False) -> None:
-    """Print a text that may hold recorded text: as `for_reader` returns it."""
-    click.secho(for_reader(text, err=err), err=err, bold=bold or None, dim=dim or None)
+def echo(text: str, *, err: bool = False, dim: bool = False, prose: bool = False) -> None:
+    """Print a text that may hold recorded text: as `for_reader` returns it. Lines of `prose` that are longer than a
+    terminal is wide are broken between words."""
+    shown = for_reader(text, err=err)
+    if prose and (sys.stderr if err else sys.stdout).isatty():
+        width = shutil.get_terminal_size().columns
+        shown = "\n".join(
+            textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in shown.splitlines()
+        )
+    click.secho(shown, err=err, dim=dim or None)
 
 
 def tell(result: Any) -> None:
     """Print what the result of an operation says in words."""
-    echo(in_commands(result.in_words()))
+    echo(in_commands(result.in_words()), prose=True)
 
 
 def echo_json(document: object) -> None:

@@ -53,7 +53,7 @@ def session_of(line: CommandLine) -> str:
 def commands(line: CommandLine) -> list[tuple[str, ...]]:
     handle, session = handle_of(line), session_of(line)
     shows = [
-        ("show", handle), ("show", handle, "--call"), ("show", handle, "--pattern", "plum"), ("show", session),
+        ("show", handle), ("show", handle, "--pattern", "plum"), ("show", session),
         ("show", session, "--message", "0"), ("show", session, "--message", "1"), ("show", session, "--message", "2"),
     ]  # fmt: skip
     others = [("sessions",), ("status",), ("status", "--events"), ("status", "--calls")]

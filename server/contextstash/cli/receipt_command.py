@@ -1,0 +1,71 @@
+"""`contextstash receipt`: what sessions cost, and would have cost."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from contextstash.cli.console import echo, print_table
+from contextstash.cli.options import SESSION, find_session, moment, stash_command
+from contextstash.display.template_filters import LEVERS
+from contextstash.outputs.counts import amount, counted
+
+if TYPE_CHECKING:
+    from contextstash.results import Receipt, ReceiptLever
+    from contextstash.stash import Stash
+
+
+def first_day(value: str) -> date:
+    """The day of a time as `moment` takes it."""
+    return datetime.fromisoformat(moment(value)).date()
+
+
+@stash_command("receipt")
+@SESSION
+@click.option("--since", type=first_day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
+async def receipt(stash: Stash, session: str | None, since: date | None) -> Any:
+    """Say what the provider billed for SESSION with its sub-agents, or for all sessions, and what it would have billed
+    without contextstash. What contextstash cost is in it: the cache written again, what was fetched again, its own
+    tools."""
+    result = await stash.receipt(None if session is None else await find_session(stash, session), since)
+    return result, lambda: _print_receipt(result)
+
+
+def _print_receipt(result: Receipt) -> None:
+    from contextstash.results import bill_line
+
+    if not result.requests:
+        when = f" since {result.since}" if result.since else ""
+        echo(f"No request whose usage was reported{when}. contextstash run CLIENT records them as they are made.")
+        return
+    if result.dollars_billed is not None and result.dollars_saved is not None:
+        click.echo(bill_line(result.dollars_billed, result.dollars_saved))
+    since = f" since {result.since} (UTC)" if result.since else ""
+    unchanged = f" ({result.unchanged_sessions:,} without the proxy, unchanged)" if result.unchanged_sessions else ""
+    click.echo(f"{counted(result.sessions, 'session')}{unchanged}, {counted(result.requests, 'request')}{since}:")
+    billed, without = amount(result.tokens_billed), amount(result.tokens_without)
+    click.echo(f"{billed} prompt tokens billed, about {without} without contextstash.")
+    if result.shortened_outputs:
+        which = f"{counted(result.shortened_outputs, 'new output')} of {amount(result.shortened_tokens or 0)} tokens"
+        click.echo(f"Hooks or gateways shortened {which}: not in these figures.")
+    if result.levers:
+        print_table(["what contextstash changed", "tokens", "US dollars"], map(_lever_row, result.levers))
+    echo(result.method, prose=True)
+    if result.unpriced_requests:
+        click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
+    if result.unchanged_sessions == result.sessions:
+        echo(UNCHANGED, prose=True)
+
+
+UNCHANGED = (
+    "These sessions were recorded after their requests, which contextstash did not change: nothing could be saved in"
+    " them. The plugin of a client, or contextstash run CLIENT, keeps its window small."
+)
+
+
+def _lever_row(lever: ReceiptLever) -> tuple[object, ...]:
+    sign = "+" if lever.tokens > 0 else "-" if lever.tokens < 0 else ""
+    dollars = "-" if lever.dollars is None else f"{lever.dollars:+,.2f}"
+    return LEVERS.get(lever.name, lever.name), f"{sign}{amount(abs(lever.tokens))}", dollars
