@@ -15,7 +15,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from contextstash.outputs.counts import before_and_after, counted
 from contextstash.result_base import Moment, Result
-from contextstash_storage.records import Level
+from contextstash_storage.records import Call, Level
 
 SessionId = Annotated[str, Field(description="The session")]
 Tokens = Annotated[int, Field(description="Size in tokens")]
@@ -101,7 +101,6 @@ class Estimate(Result):
     messages_trigger: Trigger | None = Field(default=None, description="Messages since the last summary")
     tokens_trigger: Trigger = Field(description="Tokens in view")
     next_step: str = Field(description="What to do now")
-    notes: list[str] | None = Field(default=None, description="Why the window fills again and again, if it does")
 
     def in_words(self) -> str:
         """How full the window is, and what to do next."""
@@ -147,32 +146,6 @@ class Change(Result):
     reason: Reason
     strategy: Strategy | None = None
     created_at: Made | None = None
-
-
-class AdvisedWindow(Result):
-    """The cost of recorded sessions if each window had been compacted at one size."""
-
-    compaction_point: int = Field(description="Tokens at which the client would have compacted")
-    dollars: float = Field(description="US dollars for the prompts, summaries and repeated reads included")
-    cost_percent: float | None = Field(default=None, description="The same as a percentage of the recorded cost")
-    tokens_percent: float | None = Field(default=None, description="Prompt tokens as a percentage of those recorded")
-    more_compactions: int = Field(description="Compactions that the client would have made beyond the recorded ones")
-    lacking_percent: float | None = Field(
-        default=None,
-        description="Replies that used something which the new window with its hand-off and one search did not hold, as"
-        " measured on sessions of others",
-    )
-
-
-class WindowAdvice(Result):
-    """The cost of recorded sessions, and their cost in smaller windows, by replaying their reported usage."""
-
-    conversations: int = Field(description="Sessions that were replayed")
-    left_out: int = Field(description="Sessions with few calls, or with a model of unknown price")
-    requests: int
-    dollars: float = Field(description="US dollars for the prompts as recorded, at list prices")
-    tokens_sent: int = Field(description="Prompt tokens as recorded")
-    windows: list[AdvisedWindow]
 
 
 class Receipt(Result):
@@ -320,15 +293,24 @@ class ContextStatus(Result):
         """The state of the context as lines for a terminal."""
         return "\n".join(self._lines())
 
-    def _lines(self) -> Iterator[str]:
-        estimate = self.estimate
-        yield from estimate.lines()
-        if self.due:
-            yield f"Auto-compaction is due: {', '.join(self.due)}"
-        yield (
+    def headline(self) -> Iterator[str]:
+        """The title and the id."""
+        if self.title:
+            yield " ".join(self.title.split())
+        yield self.session_id
+
+    def history(self) -> str:
+        """How much was recorded, and how much of it has left the view."""
+        return (
             f"{counted(self.messages, 'message')} in history ({self.messages_summarized:,} summarized),"
             f" {counted(self.outputs_archived, 'tool output')} archived."
         )
+
+    def _lines(self) -> Iterator[str]:
+        estimate = self.estimate
+        yield from self.headline()
+        yield from estimate.lines()
+        yield self.history()
         if self.outputs_shortened:
             yield f"{counted(self.outputs_shortened, 'output')} cut when new, each kept whole by its handle."
         if said := self._own_view():
@@ -339,8 +321,7 @@ class ContextStatus(Result):
         if self.proxy:
             yield from self.proxy.lines()
         yield f"Estimate: {estimate.method}; window {estimate.window:,}."
-        yield from estimate.notes or []
-        yield estimate.next_step
+        yield f"Auto-compaction is due: {', '.join(self.due)}" if self.due else estimate.next_step
 
     def _own_view(self) -> str | None:
         """The effect of contextstash's last reduction, by its own count; client and provider count differently."""
@@ -623,24 +604,6 @@ class Overview(Result):
     models: list[CallSum]
 
 
-class CallUse(Result):
-    """One model call; `request_seq` is the last message that was sent, `growth_tokens` is how much the prompt grew
-    since the agent's previous call."""
-
-    call_id: int
-    purpose: str
-    model: str | None = None
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    request_seq: int
-    cost: float | None = None
-    created_at: Moment | None = None
-    growth_tokens: int | None = None
-    duration_ms: float | None = None
-    error: str | None = None
-
-
 class ConfigureResult(Result):
     session_id: SessionId
     settings: dict[str, Any] = Field(description="The session's own settings")
@@ -690,8 +653,8 @@ class RetainResult(Result):
 
 
 class MessageLine(Result):
-    """One message of the history. `kind` and `agent_visible` show what the model sees of it now, `calls` the tools that
-    it calls, each with its main argument, `handles` the tool outputs in it."""
+    """One message of the history. `kind` and `agent_visible` show what the model sees of it now, `handles`
+    are those of the tool outputs in it."""
 
     seq: int
     role: str
@@ -700,7 +663,6 @@ class MessageLine(Result):
     agent_visible: bool = True
     user_visible: bool = True
     created_at: datetime | None = None
-    calls: list[str] | None = None
     handles: list[str] | None = None
     message: dict[str, Any]
 
@@ -713,6 +675,15 @@ class MessagePage(Result):
 
 
 class CallList(Result):
+    """The model calls of a session, oldest first."""
+
     session_id: str
-    calls: list[CallUse]
-    next_call: int | None = Field(default=None, description="Pass as `after` for the next page")
+    calls: list[Call]
+
+    def in_words(self) -> str:
+        """How many, their tokens, and their cost if it is known."""
+        known = [call.cost for call in self.calls if call.cost is not None]
+        cost = f", {sum(known):.4f} US dollars" if known else ""
+        unknown = f" ({len(self.calls) - len(known)} of unknown price)" if 0 < len(known) < len(self.calls) else ""
+        prompt = sum(call.prompt_tokens for call in self.calls)
+        return f"{counted(len(self.calls), 'call')}, {prompt:,} prompt tokens{cost}{unknown}."

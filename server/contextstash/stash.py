@@ -20,7 +20,6 @@ from contextstash.queries import (
     sessions,
     status,
     timeline,
-    window_advice,
 )
 from contextstash.record import output_archive, session_settings
 from contextstash.record.batches import Batch, check_next_request, record_messages
@@ -219,14 +218,14 @@ class Stash(Access):
     timeline = timeline.timeline
     list_calls = overview.list_calls
     overview = overview.overview
-    advise = window_advice.advise
     receipt = receipt.receipt
     recent_sessions = sessions.recent_sessions
     list_sessions = sessions.list_sessions
     delete_session = retention.delete_session
     retain = retention.retain
-    line_of = sessions.line_of
-    session_line = sessions.session_line
+    find_sessions = sessions.find_sessions
+    lines_of = sessions.lines_of
+    title_of = sessions.title_of
     projects_of = sessions.projects_of
     read_messages = history.read_messages
     read_conversation = history.read_conversation

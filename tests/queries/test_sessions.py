@@ -66,21 +66,13 @@ MENTIONED = "# Files mentioned by the user:\n\n## tax.py: /srv/app/tax.py\n\n## 
 @pytest.mark.parametrize(
     ("prompts", "title"),
     [
-        (["hi", "Round the tax to cents."], "Round the tax to cents."),
-        (["Hello Claude! Round the tax. To cents, please."], "Round the tax. To cents, please."),
-        (["ok", "Good morning.", "hi"], "ok"),
-        (["hi", "hello there"], "hi"),
         ([MENTIONED], "Round the tax."),
-        (["# Task\n\nRound the tax to cents."], "Round the tax to cents."),
-        (["# Round the tax"], "# Round the tax"),
-        (["Fix it"], "Fix it"),
+        (["# Round the tax", "And this."], "# Round the tax"),
         (["四捨五入を直して", "Also this one."], "四捨五入を直して"),
         (["Round `tax(x)` in tax.py. " + "It is wrong. " * 20], "Round `tax(x)` in tax.py. It is wrong."),
     ],
 )
-async def test_a_title_is_what_the_user_said_first_that_says_something(
-    tmp_path: Path, prompts: list[str], title: str
-) -> None:
+async def test_a_title_is_what_the_user_said_first(tmp_path: Path, prompts: list[str], title: str) -> None:
     async with stash_at(tmp_path / "t.db") as stash:
         said = [{"role": "user", "content": text} for text in prompts]
         replies = [{"role": "assistant", "content": "Yes?"}] * len(said)

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.sized_sessions import reply, round_of, user
+from tests.support.sized_sessions import reply, round_of
 from tests.support.stashes import SESSION, stash_at
-
-
-async def test_the_estimate_warns_if_a_client_does_not_send_the_pruned_view(tmp_path: Path) -> None:
-    natives = [user(800), reply(15_200)] * 5
-    async with stash_at(tmp_path / "i.db", window=30_000, estimator="chars") as stash:
-        await stash.record_messages(natives, whole=True, session_id=SESSION)
-        await stash.compact_session(SESSION, strategy="extractive")
-        usage = {"input_tokens": 26_000, "output_tokens": 50}
-        await stash.record_messages([*natives, user(40), reply(40)], whole=True, session_id=SESSION, usage=usage)
-        estimate = await stash.estimate_context(SESSION)
-    assert "does not send what get_context returns" in (estimate.notes or [""])[0]
 
 
 async def test_an_output_that_was_cut_when_it_was_recorded_is_told_as_kept_whole(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import anyio
 
 from contextstash_storage.records import Block, NewMessage
-from tests.support.sized_sessions import reply, round_of
 from tests.support.stashes import stash_at
 from tests.support.stored_sessions import new_session, record
 
@@ -26,19 +25,6 @@ async def test_a_message_with_thousands_of_tool_outputs_is_shown_without_reading
             shown = await stash.timeline("s")
         estimate = await stash.estimate_context("s")
     assert sum(shown.points[-2].parts.values()) == sum(estimate.breakdown.values())
-
-
-async def test_the_window_is_never_drawn_higher_than_the_requests_were(tmp_path: Path) -> None:
-    reported = 4_000
-    async with stash_at(tmp_path / "s.db", automatic=False, window=200_000) as stash:
-        for number in range(12):
-            await stash.record_messages(round_of(number, "a line of the log\n" * 800), session_id="s", whole=False)
-            usage = {"input_tokens": reported, "output_tokens": 10}
-            await stash.record_messages([reply(10)], session_id="s", usage=usage)
-        shown = await stash.timeline("s")
-    heights = [sum(point.parts.values()) for point in shown.points]
-    one_round = 5_000
-    assert reported - 10 <= max(heights[6:]) <= reported + one_round
 
 
 async def test_the_tokens_of_all_messages_that_the_model_saw_are_told_by_part(tmp_path: Path) -> None:

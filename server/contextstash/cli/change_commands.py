@@ -101,26 +101,31 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
         session_id = call.session_id
     else:
         session_id = await find_session(stash, session)
+    before = list(stash.settings(await stash.read_session(session_id)).pin)
     if named:
         added, removed = ([], named) if remove else (named, [])
         result = await stash.configure_session(session_id, pin=added, unpin=removed)
     else:
         from contextstash.results import ConfigureResult
 
-        pinned = stash.settings(await stash.read_session(session_id)).pin
-        result = ConfigureResult(session_id=session_id, settings={"pin": list(pinned)}, changed=[])
-    return result, lambda: _print_pins(result, "Removed" if remove else "Added", named)
+        result = ConfigureResult(session_id=session_id, settings={"pin": before}, changed=[])
+    return result, lambda: _print_pins(result, before)
 
 
-def _print_pins(result: ConfigureResult, done: str, named: Sequence[str]) -> None:
+def _print_pins(result: ConfigureResult, before: Sequence[str]) -> None:
+    """What was added and removed, remarks, and what is pinned now."""
     from contextstash.safety.secret_masks import masked
 
-    if named:
-        echo(masked(f"{done}: {', '.join(named)}."))
+    pins = [str(each) for each in result.settings.get("pin") or ()]
+    for done, changed in (
+        ("Added", [each for each in pins if each not in before]),
+        ("Removed", [each for each in before if each not in pins]),
+    ):
+        if changed:
+            echo(masked(f"{done}: {', '.join(changed)}."))
     if result.note:
-        echo(masked(in_commands(result.note)))
-    pins = [str(each) for each in result.settings.get("pin") or ()] or ["nothing"]
-    now = f" {pins[0]}." if len(pins) == 1 else "".join(f"\n  {each}" for each in pins)
+        echo(masked(in_commands(result.note)), prose=True)
+    now = f" {(pins or ['nothing'])[0]}." if len(pins) < 2 else "".join(f"\n  {each}" for each in pins)
     echo(f"Pinned in session {result.session_id}:{masked(now)}")
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,7 @@ from contextstash.outputs.counts import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Client, Machine
+    from contextstash.clients.client import Client, Kind, Machine
     from contextstash_storage.databases import Location
 
 ROUND_TRIP_SECONDS = 30.0
@@ -60,8 +59,8 @@ def doctor(db: Location | None, as_json: bool) -> int:
     Exit code 1 if something is wrong.
     """
     found: list[Finding] = []
-    for subject, check in CHECKS.items():
-        for finding in _safely(subject, check, db):
+    for check in (_program, _database, _settings, _clients, _round_trip):
+        for finding in _safely(check, db):
             found.append(finding)
             if not as_json:
                 label, colour = LABELS[finding.state]
@@ -77,62 +76,61 @@ def doctor(db: Location | None, as_json: bool) -> int:
     return 1 if bad else 0
 
 
-def _safely(what: str, check: Callable[[Location | None], Findings], database: Location | None) -> Findings:
-    """The findings of a check. An error in the check is a finding too, about `what`."""
+def _safely(check: Callable[[Location | None], Findings], database: Location | None) -> Findings:
+    """The findings of a check. An error in the check is a finding too, about its subject."""
+    subject = check.__name__.strip("_").replace("_", " ")
     try:
         yield from check(database)
     except ContextstashError as error:
-        yield Finding(what, "wrong", str(error), "Fix what the message names.")
+        yield Finding(subject, "wrong", str(error), "Fix what the message names.")
     except Exception as error:
-        yield Finding("this check", "wrong", f"failed: {type(error).__name__}: {error}", "Please report it.")
+        yield Finding(subject, "wrong", f"this check failed: {type(error).__name__}: {error}", "Please report it.")
 
 
 def _program(_: Location | None) -> Findings:
-    """The version, and where it is from."""
     from contextstash.clients.installation import described
 
     yield Finding("program", "ok", f"{__version__}, {described()}")
 
 
 def _database(location: Location | None) -> Findings:
-    from contextstash.configuration.database import database_key, open_database
+    from contextstash.configuration.database import database_key
     from contextstash.configuration.locations import default_database
-    from contextstash.results import unread_line
     from contextstash_storage.sqlite.health import look_at
-
-    async def unread() -> tuple[int, int]:
-        async with await open_database(path) as store:
-            proxied = await store.recent_proxied(time.time() - UNREAD_SECONDS, 1_000)
-            return await store.session_count(), sum(state.unread for _, state in proxied)
 
     path = location or default_database()
     if not isinstance(path, Path):
-        yield Finding("database", "ok", f"{path}, {counted(asyncio.run(unread())[0], 'session')}")
+        yield Finding("database", "ok", f"{path}, {counted(asyncio.run(_in_use(path))[0], 'session')}")
         return
     if not path.exists():
         yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
         return
     health = look_at(path, database_key)
     is_whole, size = health.check == "ok", f"{path.stat().st_size / 1e6:.1f} MB"
-    says = f"{path}, {size}, {counted(health.sessions, 'session')}, quick check: {health.check}"
+    whole = f", {health.sessions - len(health.damaged):,} of them whole" if health.damaged else ""
+    says = f"{path}, {size}, {counted(health.sessions, 'session')}{whole}, quick check: {health.check}"
     advice = "" if is_whole else "Move it away and restore a backup."
     yield Finding("database", "ok" if is_whole else "wrong", says, advice)
     for session, what in health.damaged:
         yield Finding(f"session {session}", "wrong", what, "Restore a backup, or export what can be read.")
-    if health.damaged:
-        whole = health.sessions - len(health.damaged)
-        yield Finding("sessions", "note", f"all others are whole: {whole:,} of {health.sessions:,}")
-    yield Finding("version", "ok", f"the database has this program's format, number {health.version}")
-    yield from _encryption(health.encrypted)
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if sys.platform != "win32" and mode & 0o077:
-        yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
-    if is_whole and (many := asyncio.run(unread())[1]):
-        yield Finding("proxy", "wrong", unread_line(many), f"Look into {path.with_name('proxy.log')}.")
+    yield from _privacy(path, health.encrypted)
+    if is_whole and (unread := asyncio.run(_in_use(path))[1]):
+        from contextstash.results import unread_line
+
+        yield Finding("proxy", "wrong", unread_line(unread), f"Look into {path.with_name('proxy.log')}.")
 
 
-def _encryption(encrypted: bool) -> Findings:
-    """Whether the file is encrypted; nothing for those who have not asked for it."""
+async def _in_use(database: Location) -> tuple[int, int]:
+    """How many sessions there are, and requests of the last week that the proxy could not read."""
+    from contextstash.configuration.database import open_database
+
+    async with await open_database(database) as store:
+        proxied = await store.recent_proxied(time.time() - UNREAD_SECONDS, 1_000)
+        return await store.session_count(), sum(state.unread for _, state in proxied)
+
+
+def _privacy(path: Path, encrypted: bool) -> Findings:
+    """Who may read the file; of its encryption nothing for those who have not asked for it."""
     from contextstash.configuration.database import key_source, shown
 
     source = key_source(os.environ)
@@ -141,29 +139,27 @@ def _encryption(encrypted: bool) -> Findings:
     elif source is not None:
         says = f"the database can be read without a key, though encryption_key is set ({shown(source)})"
         yield Finding("encryption", "wrong", says, "End all clients, then: contextstash encrypt")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if sys.platform != "win32" and mode & 0o077:
+        yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
 
 
 def _settings(_: Location | None) -> Findings:
-    """The files in force, and whether data may leave this machine: for any agent, then for agents that differ."""
+    """The files in force, and whether data may leave this machine: for any agent, and for each that is allowed more."""
     from contextstash.configuration.consent import network_use
-    from contextstash.window.settings import resolve_settings
 
     remarks: list[str] = []
     found = settings_from(None, (), remarks.append)
-    agents = found.agents()
-    for agent in (None, *agents):
-        resolve_settings(found.settings_layer(agent))
-    places = [layer.name for layer in found.layers()]
-    own = f"; also for {counted(len(agents), 'agent')}" if agents else ""
-    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}{own}")
-    for remark in remarks:
-        yield Finding("project's settings", "note", remark)
     use = network_use(found, os.environ)
+    places = [layer.name for layer in found.layers()]
+    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}")
     yield Finding("network", "note" if use.may_leave else "ok", use.sentence, use.detail)
-    for agent in agents:
+    for agent in found.agents():
         its = network_use(found, os.environ, agent)
         if its.sentence != use.sentence:
             yield Finding(f"network, agent {shown(agent, 40)}", "note" if its.may_leave else "ok", its.sentence)
+    for remark in remarks:
+        yield Finding("project's settings", "note", remark)
 
 
 def _clients(_: Location | None = None) -> Findings:
@@ -178,7 +174,6 @@ def _clients(_: Location | None = None) -> Findings:
 
 def _of_client(client: Client, machine: Machine) -> Findings:
     """What is installed in a client: a bundle, a server with hooks, a plugin."""
-    from contextstash.clients.configuration_files import content
     from contextstash.clients.install import SERVER
 
     install = f"contextstash install {client.name}"
@@ -186,48 +181,45 @@ def _of_client(client: Client, machine: Machine) -> Findings:
         off = client.bundle.off(machine) if client.bundle else None
         says = "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"
         yield Finding(f"{client.name} (plugin)", "note" if off else "ok", f"its server and hooks are there; {says}")
-    if (entry := client.entry) is not None:
-        path = entry.file(machine)
-        try:
-            text = _text(path)
-            servers = content(entry.kind, text, str(path)).get(entry.key) if text is not None else None
-        except (OSError, UnicodeDecodeError, BadInputError) as error:
-            yield Finding(client.name, "wrong", f"{path} cannot be read: {error}", "Correct the file.")
-            return
-        if isinstance(servers, dict) and SERVER in servers:
-            yield _starts(client.name, _command_of(servers[SERVER]), install)
-            yield from _hooks(client, machine)
+    try:
+        if (entry := client.entry) is not None:
+            servers = _content(entry.kind, entry.file(machine)).get(entry.key)
+            if isinstance(servers, dict) and SERVER in servers:
+                yield _starts(client.name, _command_of(servers[SERVER]), install)
+                yield from _hooks(client, machine)
+    except BadInputError as error:
+        yield Finding(client.name, "wrong", str(error), "Correct the file.")
+        return
     if (plugin := client.plugin) is not None and (command := plugin.installed(machine)) is not None:
         yield _starts(f"{client.name} (plugin)", command, install)
 
 
-def _text(path: Path) -> str | None:
-    """The text of a client's file, None if there is none."""
-    from contextstash.base.files import read_regular
-
-    return read_regular(path).decode() if path.is_file() else None
-
-
 def _hooks(client: Client, machine: Machine) -> Findings:
-    """The finding for our hooks in a client that can have them."""
+    """The finding for our hooks in a client that can have them. Raises BadInputError if their file cannot be read."""
     from contextstash.clients.install import missing_hooks
 
     hooks, what = client.hooks, f"{client.name} hooks"
     if hooks is None or hooks.file is None:
         return
-    path = hooks.file(machine)
-    try:
-        settings: Mapping[str, Any] = json.loads(_text(path) or "{}")
-    except (OSError, ValueError) as error:
-        yield Finding(what, "wrong", f"{path} cannot be read: {error}", "Correct the file.")
+    missing = missing_hooks(client, machine, _content("json", hooks.file(machine)))
+    if not missing:
+        yield Finding(what, "ok", f"installed for {', '.join(hooks.events)}", hooks.remark or "")
         return
-    missing = missing_hooks(client, machine, settings)
-    if len(missing) == len(hooks.events):
-        says = "not installed: new outputs stay long, and a new window gets no hand-off"
-    else:
-        says = f"missing for {', '.join(missing)}" if missing else f"installed for {', '.join(hooks.events)}"
-    advice = f"contextstash install {client.name}" if missing else hooks.remark or ""
-    yield Finding(what, "note" if missing else "ok", says, advice)
+    none = "not installed: new outputs stay long, and a new window gets no hand-off"
+    says = none if len(missing) == len(hooks.events) else f"missing for {', '.join(missing)}"
+    yield Finding(what, "note", says, f"contextstash install {client.name}")
+
+
+def _content(kind: Kind, path: Path) -> dict[str, Any]:
+    """What a client's file holds, nothing if there is none. Raises BadInputError."""
+    from contextstash.base.files import read_regular
+    from contextstash.clients.configuration_files import content
+
+    try:
+        text = read_regular(path).decode() if path.is_file() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInputError(f"{path} cannot be read: {error}") from error
+    return content(kind, text, str(path))
 
 
 def _command_of(entry: object) -> object:
@@ -254,16 +246,4 @@ def _round_trip(_: Location | None) -> Findings:
         command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db")]
         tools, tokens = asyncio.run(round_trip(command, ROUND_TRIP_SECONDS))
     took = f"{time.perf_counter() - started:.1f} s"
-    yield Finding(ROUND_TRIP, "ok", f"{tools} tools, one call ({tokens} tokens), {took}")
-
-
-ROUND_TRIP = "round trip over stdio"
-
-CHECKS: Mapping[str, Callable[[Location | None], Findings]] = {
-    "program": _program,
-    "database": _database,
-    "settings": _settings,
-    "clients": _clients,
-    ROUND_TRIP: _round_trip,
-}
-"""The checks, each with the subject of its finding if it fails."""
+    yield Finding("round trip", "ok", f"over stdio: {tools} tools, one call ({tokens} tokens), {took}")

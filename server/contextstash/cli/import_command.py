@@ -166,10 +166,13 @@ def _print(results: Sequence[Imported]) -> None:
     for result in results:
         if result.error:
             echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)
-    recorded = counted(sum(result.recorded for result in new), "message")
     read = {result.session_id for result in results if result.error is None}
-    others = len(read - {result.session_id for result in new})
-    click.echo(f"Recorded {recorded} in {counted(len(read) - others, 'session')}; nothing new in {others:,} others.")
+    if read:
+        recorded = counted(sum(result.recorded for result in new), "message")
+        others = len(read - {result.session_id for result in new})
+        click.echo(
+            f"Recorded {recorded} in {counted(len(read) - others, 'session')}; nothing new in {others:,} others."
+        )
 
 
 def _print_skipped(skipped: Sequence[Imported]) -> None:

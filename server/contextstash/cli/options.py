@@ -72,9 +72,13 @@ def tokens(value: str) -> int:
 
 def moment(value: str) -> str:
     """A date or time as it was given; for a number of days, such as 7d, the first of these up to today (UTC)."""
-    if (found := re.fullmatch(r"(\d{1,4})d", value.strip())) is None:
-        return value
-    return (datetime.now(UTC).date() - timedelta(days=int(found[1]))).isoformat()
+    if (found := re.fullmatch(r"(\d{1,4})d", value.strip())) is not None:
+        return (datetime.now(UTC).date() - timedelta(days=int(found[1]))).isoformat()
+    try:
+        return datetime.fromisoformat(value.strip()).isoformat()
+    except ValueError:
+        text = f"'{value}' is neither a number of days nor a date. Examples: 7d, 2026-05-31, 2026-05-31T14:00"
+        raise click.BadParameter(text) from None
 
 
 def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:

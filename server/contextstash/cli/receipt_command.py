@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.console import echo, print_table
+from contextstash.cli.console import echo
 from contextstash.cli.options import SESSION, find_session, moment, stash_command
-from contextstash.display.template_filters import LEVERS
 from contextstash.outputs.counts import amount, counted
 
 if TYPE_CHECKING:
-    from contextstash.results import Receipt, ReceiptLever
+    from contextstash.results import Receipt
     from contextstash.stash import Stash
 
 
@@ -27,8 +26,8 @@ def first_day(value: str) -> date:
 @click.option("--since", type=first_day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
 async def receipt(stash: Stash, session: str | None, since: date | None) -> Any:
     """Say what the provider billed for SESSION with its sub-agents, or for all sessions, and what it would have billed
-    without contextstash. What contextstash cost is in it: the cache written again, what was fetched again, its own
-    tools."""
+    without contextstash. What contextstash cost is in it: the cache written again, its own tools, what they
+    fetched."""
     result = await stash.receipt(None if session is None else await find_session(stash, session), since)
     return result, lambda: _print_receipt(result)
 
@@ -50,8 +49,6 @@ def _print_receipt(result: Receipt) -> None:
     if result.shortened_outputs:
         which = f"{counted(result.shortened_outputs, 'new output')} of {amount(result.shortened_tokens or 0)} tokens"
         click.echo(f"Hooks or gateways shortened {which}: not in these figures.")
-    if result.levers:
-        print_table(["what contextstash changed", "tokens", "US dollars"], map(_lever_row, result.levers))
     echo(result.method, prose=True)
     if result.unpriced_requests:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
@@ -63,9 +60,3 @@ UNCHANGED = (
     "These sessions were recorded after their requests, which contextstash did not change: nothing could be saved in"
     " them. The plugin of a client, or contextstash run CLIENT, keeps its window small."
 )
-
-
-def _lever_row(lever: ReceiptLever) -> tuple[object, ...]:
-    sign = "+" if lever.tokens > 0 else "-" if lever.tokens < 0 else ""
-    dollars = "-" if lever.dollars is None else f"{lever.dollars:+,.2f}"
-    return LEVERS.get(lever.name, lever.name), f"{sign}{amount(abs(lever.tokens))}", dollars

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,16 +22,12 @@ OUTPUTS_SUFFIX = ".outputs"
 MAX_TITLE_CHARACTERS = 60
 """Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""
 
-SCOPES = click.Choice(["session", "outputs", "messages", "project", "everywhere"])
-
 
 @stash_command("search")
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", help="Search only this session. [default: all sessions]")
 @click.option(
-    "--scope",
-    type=SCOPES,
-    help="`project`: the sessions of clients that ran in this folder or below it; with --session, in that session's.",
+    "--scope", type=click.Choice(["outputs", "messages"]), help="Search only the outputs or the messages of --session."
 )
 @click.option(
     "--since", type=moment, metavar="TIME", help="Only from then on, such as 7d, 2026-05-31 or 2026-05-31T14:00."
@@ -43,7 +38,6 @@ async def search(stash: Stash, words: tuple[str, ...], session: str | None, **fi
     found = await stash.search_history(
         " ".join(words),
         session_id=await find_session(stash, session) if session else None,
-        project=None if session else str(Path.cwd()),
         unseen_first=False,
         line_breaks=not click.get_current_context().params["as_json"],
         **filters,
@@ -71,7 +65,7 @@ async def _origin(stash: Stash, hit: Hit) -> tuple[str, str]:
     """The session of a hit, as a person knows it: its title, and the id for the next command."""
     session_id = hit.session_id.removesuffix(OUTPUTS_SUFFIX)
     try:
-        title = (await stash.session_line(session_id)).title
+        title = await stash.title_of(await stash.read_session(session_id))
     except NotFoundError:  # only its outputs are stored
         return "", session_id
     return f"“{shortened(title, MAX_TITLE_CHARACTERS)}”  " if title else "", await short_id(stash, session_id)

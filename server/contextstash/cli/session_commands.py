@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +13,16 @@ from contextstash.cli.console import echo, for_reader, in_commands, print_table,
 from contextstash.cli.options import SESSION, find_session, stash_command
 from contextstash.display.template_filters import project_name
 from contextstash.display.visible_text import readable_arguments
-from contextstash.outputs.counts import before_and_after, counted
+from contextstash.outputs.counts import before_and_after
 from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.messages.base import Format
-    from contextstash.results import CallUse, ContextStatus, MessageLine, OutputPage, SessionLine
+    from contextstash.results import OutputPage, SessionLine, ShownBlock, ShownMessage
     from contextstash.stash import Stash
-    from contextstash_storage.records import Event
+    from contextstash_storage.records import Call, Event
 
 NO_SESSIONS = "No sessions yet. Record those of your clients: contextstash import"
-
-PAGE = 200
-"""Sessions that are read in one call. The list is the same with any value."""
 
 
 @stash_command("sessions")
@@ -37,36 +32,19 @@ PAGE = 200
 async def sessions(stash: Stash, text: str | None, everything: bool, limit: int) -> Any:
     """List the sessions, the one with the newest message first; with TEXT, those with it in
     the title or the project's folder."""
-    from contextstash.results import SessionList
-
     everything = everything or bool(click.get_current_context().params["as_json"])
+    found = await stash.find_sessions(text or "", sub_agents=everything, limit=limit)
+    rows = [_session_row(line, await short_id(stash, line.session_id)) for line in found.sessions]
 
-    def is_wanted(line: SessionLine) -> bool:
-        is_sub_agent = line.session_id.startswith(f"{line.parent_session_id}.")
-        found = f"{line.title or ''}\n{line.project or ''}".casefold()
-        return (everything or not is_sub_agent) and (text or "").casefold() in found
+    def show() -> None:
+        if not rows:
+            click.echo("No session matches." if text else NO_SESSIONS)
+            return
+        print_table(["session", "last", "full", "client", "project", "title"], rows)
+        if found.next_cursor:
+            click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
 
-    lines: list[SessionLine] = []
-    cursor: str | None = None
-    while len(lines) <= limit and (page := await stash.recent_sessions(limit=min(PAGE, limit + 1), cursor=cursor)):
-        for session, project in zip(page, await stash.projects_of(page), strict=True):
-            line = (await stash.line_of(session)).model_copy(update={"project": project})
-            lines += [line] * is_wanted(line)
-        cursor = page[-1].session_id
-    more, lines = len(lines) > limit, lines[:limit]
-    names = [await short_id(stash, line.session_id) for line in lines]
-    none = "No session matches." if text else NO_SESSIONS
-    found = SessionList(sessions=lines, next_cursor=lines[-1].session_id if more else None)
-    return found, lambda: _print_sessions(lines, names, none, limit if more else 0)
-
-
-def _print_sessions(lines: Sequence[SessionLine], names: Sequence[str], none: str, limit: int) -> None:
-    if not lines:
-        click.echo(none)
-    else:
-        print_table(["session", "last", "full", "client", "project", "title"], map(_session_row, lines, names))
-    if limit:
-        click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
+    return found, show
 
 
 MAX_PROJECT = 16
@@ -84,11 +62,8 @@ def _session_row(line: SessionLine, name: str) -> tuple[object, ...]:
     )
 
 
-EVENTS_PAGE = 500
-"""Events that are read in one call. The result is the same with any value."""
-
-MAX_CALLS = 100_000
-"""Calls of a session that are summed up: more than any session is expected to have."""
+MAX_LOGGED = 100_000
+"""Events or calls of a session that are read: more than any session is expected to have."""
 
 
 @stash_command("status")
@@ -106,36 +81,20 @@ async def status(stash: Stash, session: str | None, events: bool, calls: bool, l
     session_id = await find_session(stash, session)
     if events:
         return await _events(stash, session_id, limit)
-    if calls:
-        return await _calls(stash, session_id, limit)
-    found = await stash.context_status(session_id)
-    return found, lambda: _print_status(found)
-
-
-def _print_status(found: ContextStatus) -> None:
-    _print_title(found)
-    tell(found)
-
-
-def _print_title(found: ContextStatus) -> None:
-    if found.title:
-        echo(" ".join(found.title.split()))
-    echo(found.session_id, dim=True)
+    return await (_calls(stash, session_id, limit) if calls else stash.context_status(session_id))
 
 
 async def _events(stash: Stash, session_id: str, limit: int) -> Any:
     """The newest events of a session's context: prunes, compactions, recoveries."""
-    found = await stash.read_events(session_id, limit=EVENTS_PAGE)
-    while found and (more := await stash.read_events(session_id, after=found[-1].event_id, limit=EVENTS_PAGE)):
-        found += more
+    found = await stash.read_events(session_id, limit=MAX_LOGGED)
     # An imported session's events are logged as its file is read: by their times they are in order.
     found = sorted(found, key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))[-limit:]
 
     def show() -> None:
-        if not found:
+        if found:
+            print_table(["when", "event", "tokens", "what"], map(_event_row, found))
+        else:
             echo(f"No events in session {session_id} yet.")
-            return
-        print_table(["when", "event", "tokens", "what"], map(_event_row, found))
 
     return [event.model_dump(mode="json", exclude_none=True) for event in found], show
 
@@ -148,31 +107,28 @@ def _event_row(event: Event) -> tuple[object, ...]:
 
 
 async def _calls(stash: Stash, session_id: str, limit: int) -> Any:
-    """The model calls of a session, each with its number in the session in place of that in the database."""
-    listed = await stash.list_calls(session_id, limit=MAX_CALLS)
-    every = [call.model_copy(update={"call_id": number}) for number, call in enumerate(listed.calls, start=1)]
-    return listed.model_copy(update={"calls": every[-limit:]}), lambda: _print_calls(session_id, every, limit)
+    """The newest model calls of a session, and the sum of all."""
+    listed = await stash.list_calls(session_id, limit=MAX_LOGGED)
+
+    def show() -> None:
+        if not listed.calls:
+            what = "a call is a recorded reply with the usage that its provider reported."
+            echo(f"No model calls in session {session_id} yet: {what}")
+            return
+        rows = map(_call_row, listed.calls[-limit:])
+        print_table(["when", "who", "prompt", "cached", "reply", "cost", "model"], rows)
+        if limit < len(listed.calls):
+            echo(f"The newest {limit} are shown; --limit shows more. Total of all calls:")
+        tell(listed)
+
+    return listed.model_copy(update={"calls": listed.calls[-limit:]}), show
 
 
-def _print_calls(session_id: str, every: Sequence[CallUse], limit: int) -> None:
-    if not every:
-        what = "a call is a recorded reply with the usage that its provider reported."
-        echo(f"No model calls in session {session_id} yet: {what}")
-        return
-    print_table(["call", "who", "prompt", "cached", "reply", "cost", "model"], map(_call_row, every[-limit:]))
-    if limit < len(every):
-        echo(f"The newest {limit} are shown; --limit shows more. Total of all calls:")
-    known = [line.cost for line in every if line.cost is not None]
-    cost = f", {sum(known):.4f} US dollars" if known else ""
-    unknown = f" ({len(every) - len(known)} of unknown price)" if known and len(known) < len(every) else ""
-    prompt = sum(line.prompt_tokens for line in every)
-    echo(f"{counted(len(every), 'call')}, {prompt:,} prompt tokens{cost}{unknown}.")
-
-
-def _call_row(line: CallUse) -> tuple[object, ...]:
-    cost = "" if line.cost is None else f"{line.cost:.4f}"
-    counts = (line.prompt_tokens, line.cached_tokens, line.completion_tokens)
-    return line.call_id, line.purpose, *counts, cost, line.error or line.model or ""
+def _call_row(call: Call) -> tuple[object, ...]:
+    at = "" if call.created_at is None else when(call.created_at.isoformat())
+    cost = "" if call.cost is None else f"{call.cost:.4f}"
+    counts = (call.prompt_tokens, call.cached_tokens, call.completion_tokens)
+    return at, call.purpose, *counts, cost, call.error or call.model or ""
 
 
 PREVIEW_CHARACTERS = 160
@@ -181,95 +137,81 @@ PREVIEW_CHARACTERS = 160
 PAGE_TOKENS = 8_000
 """Tokens of an output that are read in one call. The text is the same with any value."""
 
-
-HANDLES: dict[str, set[str]] = {"out_": {"pattern", "call"}, "sum_": set(), "": {"message", "first", "limit"}}
+HANDLES: dict[str, set[str]] = {"out_": {"pattern"}, "sum_": set(), "": {"message", "first", "limit"}}
 """The options of `show` that apply to an output, a summary and a session."""
 
 
 @stash_command("show", epilog="Example: contextstash show 3f2a --message 196")
 @click.argument("what", metavar="HANDLE|SESSION", required=False)
 @click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
-@click.option("--call", is_flag=True, help="Print the arguments of the call that an output answers.")
 @click.option("--message", type=click.IntRange(0), metavar="N", help="Print message N of a session in full.")
 @click.option("--first", type=click.IntRange(0), default=0, metavar="N", help="List a session from message N on.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=50, metavar="N", show_default=True, help="List at most N messages."
+    "--limit", type=click.IntRange(1, 500), default=50, metavar="N", show_default=True, help="List at most N messages."
 )
-async def show(stash: Stash, what: str | None, **given: Any) -> Any:
+async def show(stash: Stash, what: str | None, pattern: str | None, message: int | None, first: int, limit: int) -> Any:
     """Print an archived output (out_…), a summary (sum_…), or the messages of a session. [default: the newest] In a
     pipe they are as they were recorded; a terminal gets nothing that it would obey."""
     kind = what[:4] if what and what[:4] in HANDLES else ""
     context = click.get_current_context()
-    if given["pattern"] and given["call"]:
-        raise click.UsageError("Pass --pattern or --call, not both.")
     for name in sorted(set().union(*HANDLES.values()) - HANDLES[kind]):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} does not apply to {what or 'a session'}.")
-    if what is not None and kind == "sum_":
-        return await _summary(stash, what)
-    if what is not None and kind == "out_":
-        return await (_call(stash, what) if given["call"] else _output(stash, what, given["pattern"]))
+    if what is not None and kind:
+        return await (_summary(stash, what) if kind == "sum_" else _output(stash, what, pattern))
     session_id = await find_session(stash, what)
-    if given["message"] is not None:
-        return await _message(stash, session_id, given["message"])
-    return await _messages(stash, session_id, given["first"], given["limit"])
+    if message is not None:
+        return await _message(stash, session_id, message)
+    return await _messages(stash, session_id, first, limit)
 
 
 async def _messages(stash: Stash, session_id: str, first: int, limit: int) -> Any:
-    from contextstash.messages import get_format
-
-    messages = await stash.read_messages(session_id, first=first, limit=limit)
+    """A list of messages; as JSON in their provider's own form."""
+    page, name = (
+        await stash.read_shown_messages(session_id, first=first, limit=limit),
+        await short_id(stash, session_id),
+    )
     found = await stash.context_status(session_id)
-    fmt, name = get_format((await stash.read_session(session_id)).format), await short_id(stash, session_id)
 
     def show() -> None:
-        _print_title(found)
-        summarized = f" ({found.messages_summarized:,} summarized)" if found.messages_summarized else ""
-        archived = counted(found.outputs_archived, "tool output")
-        echo(f"{counted(messages.total, 'message')} in history{summarized}, {archived} archived")
-        rows = [(each.seq, each.role, each.tokens, *_pieces(each, fmt)) for each in messages.messages]
+        echo("\n".join([*found.headline(), found.history()]))
+        rows = [(each.seq, each.role, each.tokens, *_pieces(each)) for each in page.messages]
         print_table(["seq", "role", "tokens", "output", "message"], rows)
-        if messages.next_seq is not None:
-            echo(f"More: contextstash show {name} --first {messages.next_seq}")
+        if page.next_seq is not None:
+            echo(f"More: contextstash show {name} --first {page.next_seq}")
         echo(f"One in full: contextstash show {name} --message {first}", err=True)
 
-    return messages, show
+    return await stash.read_messages(session_id, first=first, limit=limit), show
 
 
-def _pieces(line: MessageLine, fmt: Format) -> tuple[str, str]:
+def _pieces(message: ShownMessage) -> tuple[str, str]:
     """The handle of the output in a message, and how many more there are; the beginning of its text and calls."""
-    handles = line.handles or []
+    handles = [block.handle for block in message.blocks if block.handle]
     output = f"{handles[0]} +{len(handles) - 1}" if len(handles) > 1 else "".join(handles)
-    reading = fmt.read(line.message)
-    said = ["[archived]"] * (line.kind == "tool_result_archived")
-    said += [text for block, text in zip(reading.blocks, reading.texts, strict=True) if block.type != "tool_call"]
-    return output, " ".join(" ".join([*said, *(line.calls or ())]).split())[:PREVIEW_CHARACTERS] or "(no text)"
+    said = ["[archived]"] * any(block.state == "archive" for block in message.blocks)
+    said += [block.heading if block.type == "tool_call" else block.text for block in message.blocks]
+    return output, shortened(" ".join(" ".join(said).split()), PREVIEW_CHARACTERS) or "(no text)"
 
 
 async def _message(stash: Stash, session_id: str, seq: int) -> Any:
-    page = await stash.read_messages(session_id, first=seq, limit=1)
+    page = await stash.read_shown_messages(session_id, first=seq, limit=1)
     if not page.messages:
         raise NotFoundError(f"There is no message {seq}: the session has {page.total:,}, from 0 to {page.total - 1:,}.")
-    text = _whole(page.messages[0], (await stash.read_session(session_id)).format)
-    return page.messages[0], lambda: echo(text)
+    [message] = page.messages
+    time = datetime.fromisoformat(message.created_at).astimezone()
+    head = f"message {seq}, {message.role}, {time:%Y-%m-%d %H:%M}, {message.tokens:,} tokens"
+    [native] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
+    return native, lambda: echo("\n\n".join([head, *map(_whole, message.blocks)]))
 
 
-def _whole(line: MessageLine, format_name: str) -> str:
-    """The whole message, under a headline: what was said, calls with their arguments, results with their handles."""
-    from contextstash.messages import get_format
-
-    reading = get_format(format_name).read(line.message)
-    time = "" if line.created_at is None else f", {line.created_at.astimezone():%Y-%m-%d %H:%M}"
-    parts = [f"message {line.seq}, {line.role}{time}, {line.tokens:,} tokens"]
-    handles = iter(line.handles or ())
-    for block, text in zip(reading.blocks, reading.texts, strict=True):
-        label = f"[{block.type}]"
-        if block.type == "tool_call":
-            label, text = f"[calls {block.tool}]", readable_arguments(text)
-        elif block.type == "tool_result":
-            label = "[" + ", ".join(filter(None, ("result", next(handles, "")))) + "]"
-        parts.append("\n".join(filter(None, ("" if block.type == "text" else label, text))))
-    return "\n\n".join(parts)
+def _whole(block: ShownBlock) -> str:
+    """A block under its label: a call with its arguments, a result with its handle."""
+    if block.type == "text":
+        return block.text
+    if block.type == "tool_call":
+        return f"[calls {block.tool}]\n{readable_arguments(block.text)}"
+    result = ", ".join(filter(None, ("result", block.handle)))
+    return f"[{result if block.type == 'tool_result' else block.type}]\n{block.text}".rstrip("\n")
 
 
 async def _summary(stash: Stash, summary_id: str) -> Any:
@@ -283,17 +225,9 @@ async def _summary(stash: Stash, summary_id: str) -> Any:
     def show() -> None:
         echo(f"{summary.summary}\n")
         tell(summary)
-        covered = f"--first {summary.first_seq} --limit {summary.messages_summarized}"
-        echo(f"The messages: contextstash show {summary.session_id} {covered}")
+        echo(f"The messages: contextstash show {summary.session_id} --first {summary.first_seq}")
 
     return summary, show
-
-
-async def _call(stash: Stash, handle: str) -> Any:
-    found = await stash.read_call(handle)
-    if found is None:
-        raise NotFoundError(f"The call that {handle} answers was not recorded.")
-    return found, lambda: echo(readable_arguments(found.arguments))
 
 
 async def _output(stash: Stash, handle: str, pattern: str | None) -> Any:
@@ -309,7 +243,7 @@ async def _output(stash: Stash, handle: str, pattern: str | None) -> Any:
         if pages[-1].note and len(pages) == 1:
             echo(in_commands(pages[-1].note), err=True)
         if call is not None:  # a search also finds what is in the call, which is not part of the output
-            line = f"The output of {call.tool}; the arguments of that call: contextstash show {handle} --call"
+            line = f"The call of {call.tool}: contextstash show {call.session_id} --message {call.seq}"
             echo(line, dim=True, err=not sys.stdout.isatty())
 
     return pages, show

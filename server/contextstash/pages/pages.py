@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -12,9 +11,7 @@ from contextstash.pages.templates import page
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.results import SessionLine
     from contextstash.stash import Stash
-    from contextstash_storage.records import Session
 
 SESSIONS_SHOWN = 25
 MESSAGES_SHOWN = 100
@@ -34,7 +31,7 @@ class Pages:
     async def sessions(self, request: Request) -> Response:
         """The sessions, the one with the newest message first."""
         found = await self._stash.recent_sessions(limit=SESSIONS_SHOWN + 1, cursor=request.query_params.get("after"))
-        lines = await self._lines(found[:SESSIONS_SHOWN])
+        lines = await self._stash.lines_of(found[:SESSIONS_SHOWN])
         next_cursor = lines[-1].session_id if len(found) > SESSIONS_SHOWN else None
         return page(request, "sessions.html", lines=lines, next_cursor=next_cursor)
 
@@ -45,7 +42,7 @@ class Pages:
     async def session(self, request: Request) -> Response:
         """One session: how full its window is, now and over time, and its changes."""
         session_id = request.path_params["session_id"]
-        [line] = await self._lines([await self._stash.read_session(session_id)])
+        [line] = await self._stash.lines_of([await self._stash.read_session(session_id)])
         return page(
             request,
             "session.html",
@@ -67,7 +64,7 @@ class Pages:
         first = _number(request, "first", max(0, total - size)) if only < 0 else only
         first = max(0, min(first, total - 1))
         shown = await self._stash.read_shown_messages(session_id, first=first, limit=size)
-        [line] = await self._lines([session])
+        [line] = await self._stash.lines_of([session])
         return page(
             request,
             "messages.html",
@@ -102,18 +99,11 @@ class Pages:
                 query, session_id=session_id, limit=MAX_HITS, unseen_first=False, line_breaks=True
             )
             named |= {hit.session_id for hit in found.hits}
-        lines = await self._lines([await self._stash.read_session(str(each)) for each in named])
+        lines = await self._stash.lines_of([await self._stash.read_session(str(each)) for each in named])
         sessions = {line.session_id: line for line in lines}
         return page(
             request, "search.html", query=query, found=found, most=MAX_HITS, sessions=sessions, session_id=session_id
         )
-
-    async def _lines(self, sessions: Iterable[Session]) -> list[SessionLine]:
-        """Sessions with the folders of their projects."""
-        sessions = list(sessions)
-        projects = await self._stash.projects_of(sessions)
-        lines = [await self._stash.line_of(each) for each in sessions]
-        return [line.model_copy(update={"project": project}) for line, project in zip(lines, projects, strict=True)]
 
 
 def _number(request: Request, name: str, default: int) -> int:

@@ -75,7 +75,6 @@ async def read_messages(access: Access, session_id: str, *, first: int = 0, limi
 def _line(page: _Page, message: Message) -> MessageLine:
     entry = page.entries.get(message.seq)
     blocks = message.blocks
-    calls = [f"{block.tool} {block.argument or ''}".rstrip() for block in blocks if block.type == "tool_call"]
     places = ((message.seq, place) for place in range(len(blocks)))
     handles = [page.handles[place] for place in places if place in page.handles]
     kind = entry.kind if entry else message.kind
@@ -83,7 +82,6 @@ def _line(page: _Page, message: Message) -> MessageLine:
         message,
         kind=kind,
         agent_visible=entry is not None and kind != "tool_result_archived",
-        calls=calls or None,
         handles=handles or None,
         message=shown_value(page.settings, message.body or {}),
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.record.output_archive import OUTPUTS_AGENT
-from contextstash.results import CallList, CallSum, CallUse, Overview
+from contextstash.results import CallList, CallSum, Overview
 from contextstash.session.access import Access
 from contextstash_storage.records import Call, DaySum, Usage
 
@@ -45,17 +45,10 @@ def cost_of_calls(calls: DaySum) -> float | None:
 
 
 async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
-    """A session's calls, oldest first, with the growth of each request of the agent."""
+    """A session's calls, oldest first, each with its cost if the price is known."""
     await access.read_session(session_id)
     calls = await access.store.read_calls(session_id, after=after, limit=limit)
-    lines: list[CallUse] = []
-    before: int | None = None
-    for call in calls:
-        is_agent = call.purpose == "agent"
-        growth = call.prompt_tokens - before if is_agent and before is not None else None
-        before = call.prompt_tokens if is_agent else before
-        lines.append(CallUse.of(call, cost=cost_of(call), growth_tokens=growth))
-    return CallList(session_id=session_id, calls=lines, next_call=calls[-1].call_id if len(calls) == limit else None)
+    return CallList(session_id=session_id, calls=[_with_cost(call) for call in calls])
 
 
 def usage_of(call: Call) -> Usage:
@@ -63,6 +56,7 @@ def usage_of(call: Call) -> Usage:
     return Usage(**{name: getattr(call, name) for name in Usage.model_fields})
 
 
-def cost_of(call: Call) -> float | None:
-    """The cost of a model call in US dollars; if it was not recorded, the list price, if that is known."""
-    return call.cost if call.cost is not None else price_of(call.model, usage_of(call))
+def _with_cost(call: Call) -> Call:
+    """A call whose cost was not recorded with its list price, if that is known."""
+    cost = call.cost if call.cost is not None else price_of(call.model, usage_of(call))
+    return call.model_copy(update={"cost": cost})

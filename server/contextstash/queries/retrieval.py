@@ -14,7 +14,6 @@ from contextstash.messages import get_format
 from contextstash.outputs.paging import Page, page
 from contextstash.outputs.shell_envelope import without_json_envelopes, without_reminders
 from contextstash.outputs.snippets import snippet
-from contextstash.queries.sessions import project_of_session, sessions_of_project
 from contextstash.record.output_archive import outputs_session_id
 from contextstash.results import Hit, OutputCall, OutputPage, SearchResult
 from contextstash.safety.imitations import defused
@@ -69,7 +68,7 @@ MIN_EXCERPT, MAX_EXCERPT = 240, 600
 """Characters of one excerpt: a few lines, however many hits there are, and not more than two parts of a dozen."""
 
 NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words are found: check them, or try others."
-SCOPES = ("session", "outputs", "messages", "project", "everywhere")
+SCOPES = ("session", "outputs", "messages", "everywhere")
 
 
 async def get_archived_output(
@@ -159,14 +158,12 @@ async def search_history(
     limit: int | None = None,
     scope: str | None = None,
     since: str | None = None,
-    project: str | None = None,
     unseen_first: bool = True,
     line_breaks: bool = False,
 ) -> SearchResult:
-    """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), `project`
-    (the sessions of clients that ran in the folder `project`, by default in the session's), or `everywhere` (all of the
-    owner's sessions; also the scope if no session is named or followed). `since`: only messages from
-    then on, a date or a time in ISO format. With `unseen_first` what the
+    """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), or
+    `everywhere` (all of the owner's sessions; also the scope if no session is named or followed). `since`: only
+    messages from then on, a date or a time in ISO format. With `unseen_first` what the
     session's view shows counts less; with `line_breaks` snippets have the lines of the text, for a person:
     without the quotation marks by which a model is kept from taking a line for a speaker's."""
     if not query.strip():
@@ -176,7 +173,7 @@ async def search_history(
     most = min(MAX_HITS, DEFAULT_HITS if limit is None else limit)
     if most < 1:
         raise BadInputError("limit must be 1 or more.")
-    sessions = await _sessions(access, session_id, scope, project)
+    sessions = await _sessions(access, session_id, scope)
     own = sessions[0] if unseen_first and sessions and scope in (None, "session", "outputs", "messages") else None
     where = SearchFilter(
         session_ids=None if sessions is None else _with_outputs(sessions),
@@ -189,12 +186,10 @@ async def search_history(
     return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND)
 
 
-async def _sessions(access: Access, session_id: str | None, scope: str | None, project: str | None) -> list[str] | None:
+async def _sessions(access: Access, session_id: str | None, scope: str | None) -> list[str] | None:
     """The sessions to search; None for all."""
     if scope == "everywhere":
         return None
-    if scope == "project":
-        return await sessions_of_project(access, project or await project_of_session(access, session_id))
     if session_id is None:
         current = await access.current_session_id()
         return None if current is None else [current]

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
-from pathlib import PurePath
 from typing import Any
 
 from contextstash.events.requests import requests_of
-from contextstash.events.sentences import sentences
 from contextstash.events.turns import Turn
 from contextstash.messages import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT
@@ -21,18 +19,14 @@ from contextstash.session.masks import shown_text, shown_texts
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Session
 
-MAX_SESSIONS = 1_000
-"""The newest sessions of all projects that are considered. Older ones are not found; the
-start of each one's transcript is read once."""
-
 PAGE = 200
 """Sessions that are read from the store at a time."""
 
 
-async def pages_of_sessions(access: Access, **chosen: Any) -> AsyncIterator[list[Session]]:
+async def pages_of_sessions(access: Access, *, size: int = PAGE, **chosen: Any) -> AsyncIterator[list[Session]]:
     """The records of the sessions that `SessionStore.list_sessions` lists by these arguments, in pages."""
     before: str | None = None
-    while page := await access.store.list_sessions(limit=PAGE, before=before, **chosen):
+    while page := await access.store.list_sessions(limit=size, before=before, **chosen):
         yield page
         before = page[-1].session_id
 
@@ -42,18 +36,6 @@ async def all_sessions(access: Access, *, parent: str | None = None, by_message:
     change or with `by_message` by the last message."""
     pages = pages_of_sessions(access, parent=parent, by_message=by_message)
     return [session async for page in pages for session in page]
-
-
-async def sessions_of_project(access: Access, folder: str) -> list[str]:
-    """The ids of the sessions of the project in this folder, of the newest `MAX_SESSIONS` of all projects."""
-    found: list[str] = []
-    considered = 0
-    async for page in pages_of_sessions(access, without_agent=OUTPUTS_AGENT):
-        found += await _within(access, page, PurePath(folder))
-        considered += len(page)
-        if considered >= MAX_SESSIONS:
-            break
-    return found
 
 
 async def projects_of(access: Access, sessions: Sequence[Session]) -> list[str | None]:
@@ -71,27 +53,6 @@ async def _proxied_project(access: Access, session: Session) -> str | None:
     return None if state is None else state.project
 
 
-async def _within(access: Access, sessions: Sequence[Session], folder: PurePath) -> list[str]:
-    projects = await projects_of(access, sessions)
-    return [
-        session.session_id
-        for session, own in zip(sessions, projects, strict=True)
-        if own is not None and PurePath(own).is_relative_to(folder)
-    ]
-
-
-async def project_of_session(access: Access, session_id: str | None) -> str:
-    """The folder of a session's project. Raises BadInputError if it is not known."""
-    session = await access.read_session(session_id)
-    [folder] = await projects_of(access, [session])
-    if folder is None:
-        raise BadInputError(
-            f"The project of session {session.session_id} is not known: only a client's transcript names one, and"
-            " contextstash run. Use the scope everywhere."
-        )
-    return folder
-
-
 MAX_LISTED = 200
 
 FIRST_MESSAGES = 12
@@ -103,15 +64,8 @@ MAX_PROMPT_TOKENS = 20_000
 
 TITLE_CHARACTERS = 80
 
-MAX_TITLE_SCANNED = 4_000
-"""Characters of a prompt in which its first sentence is searched for: it bounds the time that a list takes."""
-
 _ATTACHED = re.compile(r"\A\s*# .*^## My request for Codex:$", re.DOTALL | re.MULTILINE)
 """What Codex's extensions for editors put before a prompt: open and mentioned files, findings of a review."""
-
-_GREETING = re.compile(r"(?:hi|hello|hey|good (?:morning|afternoon|evening))(?: \w{1,15})?\W*", re.IGNORECASE)
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\w+")
-"""A word, or a letter of a language that is written without spaces."""
 
 MAX_TITLE_CHARACTERS = 200
 """Of a title that the client gave, as the readers of transcripts limit it."""
@@ -124,7 +78,7 @@ async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None =
     found = await recent_sessions(access, limit=limit + 1, cursor=cursor)
     page = found[:limit]
     return SessionList(
-        sessions=[await line_of(access, session) for session in page],
+        sessions=[await _line(access, session) for session in page],
         next_cursor=page[-1].session_id if len(found) > limit else None,
     )
 
@@ -134,12 +88,28 @@ async def recent_sessions(access: Access, *, limit: int = 50, cursor: str | None
     return await access.store.list_sessions(limit=limit, before=cursor, without_agent=OUTPUTS_AGENT, by_message=True)
 
 
-async def session_line(access: Access, session_id: str) -> SessionLine:
-    """A session as `list_sessions` lists it. Raises SessionNotFoundError."""
-    return await line_of(access, await access.read_session(session_id))
+async def find_sessions(access: Access, text: str = "", *, sub_agents: bool = False, limit: int = 20) -> SessionList:
+    """The sessions with this text in the title or the project's folder, the one with the newest message first."""
+    found: list[SessionLine] = []
+    pages = pages_of_sessions(access, size=min(PAGE, limit + 1), without_agent=OUTPUTS_AGENT, by_message=True)
+    async for page in pages:
+        for line in await lines_of(access, page):
+            is_sub_agent = line.session_id.startswith(f"{line.parent_session_id}.")
+            named = f"{line.title or ''}\n{line.project or ''}".casefold()
+            found += [line] * ((sub_agents or not is_sub_agent) and text.casefold() in named)
+        if len(found) > limit:
+            break
+    return SessionList(sessions=found[:limit], next_cursor=found[limit - 1].session_id if len(found) > limit else None)
 
 
-async def line_of(access: Access, session: Session) -> SessionLine:
+async def lines_of(access: Access, sessions: Sequence[Session]) -> list[SessionLine]:
+    """Sessions as lines of a list, with the folders of their projects."""
+    projects = await projects_of(access, sessions)
+    lines = [await _line(access, session) for session in sessions]
+    return [line.model_copy(update={"project": project}) for line, project in zip(lines, projects, strict=True)]
+
+
+async def _line(access: Access, session: Session) -> SessionLine:
     """A session as a line of a list. Without a title of its own it has the beginning of what the user said first."""
     estimate = await estimate_session(access, session)
     return SessionLine.of(
@@ -153,27 +123,11 @@ async def line_of(access: Access, session: Session) -> SessionLine:
 
 
 async def title_of(access: Access, session: Session) -> str | None:
-    """A session's own title, else what the user said first, from the first sentence that says something."""
+    """A session's own title, else the beginning of what the user said first."""
     if session.title:
         return one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS)
     found = await _first_prompts(access, session)
-    return next((said for text in found if (said := _said(text))), _beginning(found[0]) if found else None)
-
-
-def _said(prompt: str) -> str:
-    """A prompt's line from its first sentence that says something; empty if each is one word, a greeting or a
-    heading."""
-    attached = _ATTACHED.match(prompt)
-    for line in prompt[attached.end() if attached else 0 :][:MAX_TITLE_SCANNED].splitlines():
-        found = [] if line.lstrip().startswith(("#", "```")) else sentences(line)
-        for place, sentence in enumerate(found):
-            if len(_WORD.findall(sentence)) > 1 and not _GREETING.fullmatch(sentence):
-                return _beginning(" ".join(found[place:]))
-    return ""
-
-
-def _beginning(text: str) -> str:
-    return one_line(text, TITLE_CHARACTERS)
+    return one_line(_ATTACHED.sub("", found[0], count=1), TITLE_CHARACTERS) if found else None
 
 
 async def _first_prompts(access: Access, session: Session) -> list[str]:

@@ -12,7 +12,7 @@ from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_messages, estimate_session
 from contextstash.view.view import edits_in_force
-from contextstash_storage.records import ArchiveEdit, Native, Session, TruncateEdit
+from contextstash_storage.records import ArchiveEdit, Native, TruncateEdit
 
 CHANGES_SHOWN = 12
 
@@ -20,7 +20,7 @@ CHANGES_SHOWN = 12
 async def context_status(access: Access, session_id: str | None = None) -> ContextStatus:
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
     session = await access.read_session(session_id)
-    estimate = _with_note(session, await estimate_session(access, session))
+    estimate = await estimate_session(access, session)
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
     proxied = await access.store.get_proxied(session.session_id)
@@ -53,21 +53,7 @@ async def estimate_context(
     if messages is not None:
         return await asyncio.to_thread(estimate_messages, access, messages, model)
     session = await access.read_session(session_id)
-    return _with_note(session, await estimate_session(access, session, model))
-
-
-def _with_note(session: Session, estimate: Estimate) -> Estimate:
-    """The estimate; above the level `ok` with a note if the client seems to send its own history instead of our view,
-    which makes every prune useless."""
-    unrecorded = estimate.breakdown.get("unrecorded", 0)
-    is_large = estimate.level != "ok" and unrecorded > estimate.usable // 2
-    if session.source is not None or not session.counters.own or not is_large:
-        return estimate
-    note = (
-        f"The provider reports {unrecorded:,} tokens that are in no recorded message or were pruned: large tool"
-        " definitions, or a client that does not send what get_context returns."
-    )
-    return estimate.model_copy(update={"notes": [note]})
+    return await estimate_session(access, session, model)
 
 
 def _due(estimate: Estimate) -> list[str]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from contextstash.queries.receipt import MAX_CALLS, SHRINKING
+from contextstash.queries.receipt import SHRINKING
 from contextstash.results import Change, Timeline, TimelinePoint
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.view.session_counters import part_named
-from contextstash_storage.records import Call, Event, Session
+from contextstash_storage.records import Event, Session
 
 POINTS = 200
 """Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
 
 MAX_CHANGES = 500
 
-UNRECORDED = "unrecorded"
+BESIDE = ("unrecorded",)
+"""The parts that are in no recorded message: drawn over all of the time as they are now."""
 
 Parts = dict[str, float]
 
@@ -30,10 +31,14 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     estimate = await estimate_session(access, session)
     width = max(1, -(-total // points))
     runs = await _by_run(access, session, width)
-    calls = await access.store.read_calls(session_id, limit=MAX_CALLS)
     events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
-    counted = _points(runs, width, total, [event for event in events if event.parts])
-    shown = list(_with_reported(counted, [call for call in calls if call.purpose == "agent"]))
+    beside = {name: estimate.breakdown[name] for name in BESIDE if name in estimate.breakdown}
+    shown = [
+        TimelinePoint(
+            seq=seq, parts={**{part: round(tokens) for part, tokens in held.items() if tokens >= 1}, **beside}
+        )
+        for seq, held in _points(runs, width, total, [event for event in events if event.parts])
+    ]
     shown.append(TimelinePoint(seq=total, parts=estimate.breakdown))
     return Timeline(
         session_id=session_id,
@@ -54,7 +59,8 @@ async def _by_run(access: Access, session: Session, width: int) -> dict[int, Par
     return runs
 
 
-def _points(runs: dict[int, Parts], width: int, total: int, events: Sequence[Event]) -> Iterator[TimelinePoint]:
+def _points(runs: dict[int, Parts], width: int, total: int, events: Sequence[Event]) -> Iterator[tuple[int, Parts]]:
+    """How many messages were recorded, and the tokens by part then."""
     held: Parts = {}
     waiting = list(events)
     for run in range(-(-total // width)):
@@ -64,37 +70,12 @@ def _points(runs: dict[int, Parts], width: int, total: int, events: Sequence[Eve
             event = waiting.pop(0)
             held = _plus(held, runs.get(run, {}), (max(at, event.seq) - at) / (end - start))
             at = max(at, event.seq)
-            yield _point(at, held)
+            yield at, held
             held = dict(event.parts)
-            yield _point(at, held)
+            yield at, held
         held = _plus(held, runs.get(run, {}), (end - at) / (end - start))
-        yield _point(end, held)
-
-
-def _with_reported(points: Iterator[TimelinePoint], calls: Sequence[Call]) -> Iterator[TimelinePoint]:
-    """The points as the last reported usage before each has them: with the tokens that are in no recorded message, or
-    with less of each part if the request had less, such as outputs that were cut for it."""
-    waiting = list(calls)[::-1]
-    unrecorded, sent = 0, 1.0
-    before_seq, before = 0, 0
-    for point in points:
-        last = None
-        while waiting and waiting[-1].request_seq < point.seq:
-            last = waiting.pop()
-        counted = sum(tokens for part, tokens in point.parts.items() if part != UNRECORDED)
-        if last is not None:
-            newer = (point.seq - last.request_seq) / max(1, point.seq - before_seq)
-            known = last.prompt_tokens + min(1.0, newer) * max(0, counted - before)
-            unrecorded = max(0, last.prompt_tokens - counted)
-            sent = min(1.0, known / counted) if counted else 1.0
-        before_seq, before = point.seq, counted
-        parts = {part: round(tokens * sent) for part, tokens in point.parts.items()} if sent < 1 else dict(point.parts)
-        yield point.model_copy(update={"parts": {**parts, UNRECORDED: unrecorded} if unrecorded else parts})
+        yield end, held
 
 
 def _plus(held: Parts, came: Parts, share: float) -> Parts:
     return {part: held.get(part, 0) + came.get(part, 0) * share for part in {**held, **came}}
-
-
-def _point(seq: int, held: Parts) -> TimelinePoint:
-    return TimelinePoint(seq=seq, parts={part: round(tokens) for part, tokens in held.items() if tokens >= 1})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
@@ -47,15 +45,12 @@ def test_a_pruned_output_is_shown_whole_by_its_handle(orchard: Orchard) -> None:
     assert shown in orchard.texts
 
 
-def test_what_a_search_found_in_a_call_is_printed_and_a_pattern_without_matches_names_the_way(orchard: Orchard) -> None:
+def test_a_pattern_without_matches_names_the_message_with_the_call_that_a_search_may_have_found(
+    orchard: Orchard,
+) -> None:
     handle = orchard.json("prune", orchard.session, "--keep-last", "2")["archived"][0]["handle"]
     none = orchard.run("show", handle, "--pattern", "no such words")
-    assert f"contextstash show {handle} --call" in none.stderr
-    printed = orchard.run("show", handle, "--call").stdout
-    found = orchard.json("show", handle, "--call")
-    arguments = json.loads(found["arguments"])
-    assert arguments
-    assert all(f"{name}: {value}" in printed for name, value in arguments.items())
+    assert f"contextstash show {orchard.session} --message 1" in none.stderr
 
 
 def test_the_messages_of_a_session_are_shown_in_order(orchard: Orchard) -> None:
@@ -98,7 +93,6 @@ def test_options_that_do_not_apply_are_refused(orchard: Orchard) -> None:
     for command, says in (
         (("show", output, "--first", "1"), f"--first does not apply to {output}"),
         (("show", orchard.session, "--pattern", "x"), "--pattern does not apply"),
-        (("show", output, "--pattern", "x", "--call"), "not both"),
         (("status", "--calls", "--events"), "not both"),
     ):
         done = orchard.run(*command)

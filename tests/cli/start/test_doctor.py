@@ -21,7 +21,7 @@ def findings(contextstash: CommandLine) -> tuple[int, dict[str, dict[str, Any]]]
 def test_a_new_machine_has_no_problems_and_the_next_steps_are_named(contextstash: CommandLine) -> None:
     code, found = findings(contextstash)
     assert code == 0
-    assert found["round trip over stdio"]["state"] == "ok"
+    assert found["round trip"]["state"] == "ok"
     assert found["clients"]["advice"] == "contextstash install CLIENT"
     assert "No problems found." in contextstash.run("doctor").stdout
 
