@@ -444,15 +444,6 @@ class OutputPage(Result):
         return f"{whole}{f' {self.note}' * bool(self.note)} {RECORDED}\n\n{self.text}"
 
 
-class OutputCall(Result):
-    """The call that an archived output answers: its message, and its arguments, as JSON if they are not text."""
-
-    session_id: str
-    seq: int
-    tool: str
-    arguments: str
-
-
 class Hit(Result):
     handle: Handle | None = None
     session_id: SessionId

@@ -198,7 +198,7 @@ class Stash(Access):
     limit_output = output_archive.limit_output
     keep_output = output_archive.keep_output
     get_archived_output = retrieval.get_archived_output
-    read_call = retrieval.read_call
+    find_output = retrieval.find_output
     search_history = retrieval.search_history
     get_summary = history.get_summary
 

@@ -7,7 +7,6 @@ ContextstashError
 │   ├── SessionNotFoundError
 │   └── HandleNotFoundError
 ├── SessionDeletedError      the session was deleted here, and is not recorded again automatically
-├── OverloadedError          too much of one kind is asked for at once; later it can be done
 ├── SummarizerError          a writer could not write a summary; another may
 └── StoreError               the store itself could not do its work
     ├── StoreBusyError       another process locks the database; nothing was written
@@ -46,10 +45,6 @@ class HandleNotFoundError(NotFoundError):
 
 class SessionDeletedError(ContextstashError):
     """The session was deleted here; only what its user asks for records it again."""
-
-
-class OverloadedError(ContextstashError):
-    """Too many requests of one kind at the same time; nothing was done."""
 
 
 class SummarizerError(ContextstashError):

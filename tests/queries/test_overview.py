@@ -37,14 +37,3 @@ async def test_an_empty_stash_has_an_overview(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "e.db") as stash:
         found = await stash.overview()
     assert (found.days, found.models) == ([], [])
-
-
-async def test_the_call_of_an_output_is_found_with_its_arguments(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "c.db") as stash:
-        natives = [*round_of(0, "first output " * 50), *round_of(1, "second output " * 50, argument="src/main.py")]
-        await stash.record_messages(natives, session_id=SESSION)
-        [hit] = (await stash.search_history("second output", session_id=SESSION, limit=1)).hits
-        assert hit.handle
-        call = await stash.read_call(hit.handle)
-    assert call
-    assert (call.seq, call.tool, call.arguments) == (2, "bash", '{"path":"src/main.py"}')

@@ -71,8 +71,6 @@ async def shown_texts(stash: Stash) -> AsyncIterator[tuple[str, str]]:
         yield "pages", beside.model_dump_json()
         first = page.next_seq
     for handle in await all_handles(stash):
-        call = await stash.read_call(handle, SESSION)
-        yield "calls", call.model_dump_json() if call else ""
         yield "page of an output", (await stash.get_archived_output(handle, session_id=SESSION, masked=True)).text
     yield "events", json.dumps([event.model_dump(mode="json") for event in await stash.read_events(SESSION)])
 

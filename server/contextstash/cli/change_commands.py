@@ -14,6 +14,7 @@ from contextstash import operations
 from contextstash.cli.console import echo, in_commands, print_table, tell
 from contextstash.cli.options import SESSION, find_session, operation_command, stash_command
 from contextstash.outputs.counts import counted
+from contextstash.session_names import OUTPUTS_SUFFIX
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -97,8 +98,8 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
     rule, in words ("never push to main"). Without any, list the pins."""
     named = _pins(pins)
     handle = next((each for each in named if each.startswith(PREFIXES[0])), None)
-    if session is None and handle is not None and (call := await stash.read_call(handle)) is not None:
-        session_id = call.session_id
+    if session is None and handle is not None:
+        session_id = (await stash.find_output(handle))[0].removesuffix(OUTPUTS_SUFFIX)
     else:
         session_id = await find_session(stash, session)
     before = list(stash.settings(await stash.read_session(session_id)).pin)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,28 +60,29 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     Exit code 1 if a file could not be read; the others are recorded.
     """
     is_all, paths = not paths, paths or _own_folders()
-    found, failed = _transcripts(paths)
+    found = dict(sorted(_transcripts(paths), key=lambda each: each[1]))  # a file that was named itself counts as named
 
     async def work(stash: Stash) -> list[Imported]:
         bar = click.progressbar(found.items(), label="Importing", file=sys.stderr, hidden=not sys.stderr.isatty())
         with bar as files:
-            return [await _import(stash, path, named, session) for path, named in files]
+            return [await _imported(stash, path, named, session) for path, named in files]
 
     try:
         imported = opener.run(work)
     except KeyboardInterrupt:
         click.echo("Stopped; run the same command again to continue. What was recorded stays.", err=True)
         return INTERRUPTED
-    results = [*(each for each in imported if not each.skipped), *failed]
-    # A client keeps other files beside its sessions, which nobody asked for.
-    skipped = [each for each in imported if each.skipped and not (is_all and each.skipped == NO_TRANSCRIPT)]
-    if not results and all(each.skipped != DELETED for each in skipped):
+    results = [each for each in imported if not each.skipped]
+    if not results and all(each.skipped != DELETED for each in imported):
         raise BadInputError(f"No transcript in a recognized format in {' '.join(map(str, paths))}.")
     if as_json:
         echo_json([{name: value for name, value in asdict(each).items() if value is not None} for each in results])
     else:
         _print(results)
-    _print_skipped(skipped)
+    # A client keeps other files beside its sessions, which nobody asked for.
+    for reason in (DELETED, EXPORT) if is_all else (DELETED, NO_TRANSCRIPT, EXPORT):
+        if files := [each.file for each in imported if each.skipped == reason]:
+            echo(f"Skipped {counted(len(files), 'file')} {reason}; to import one, name it: {files[0]}", err=True)
     return 1 if any(result.error for result in results) else 0
 
 
@@ -98,67 +99,64 @@ def _own_folders() -> tuple[Path, ...]:
     return there
 
 
-def _transcripts(given: Sequence[Path]) -> tuple[dict[Path, bool], list[Imported]]:
-    """The transcripts in the given files and folders, each with whether the user named the file itself, and those that
-    could not be read."""
+def _transcripts(given: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
+    """The files to read, each with whether the user named the file itself. One that is not there fails when it is
+    read."""
     from contextstash.clients.follow import transcripts_in
 
-    found: dict[Path, bool] = {}
-    failed = []
     for path in given:
         try:
-            for place in transcripts_in(path):
-                found[place] = place == path or found.get(place, False)
-        except OSError as error:
-            failed.append(Imported(str(path), error=f"cannot be read: {error.strerror or error}"))
-    return found, failed
+            yield from ((place, place == path) for place in transcripts_in(path))
+        except OSError:
+            yield path, True
+
+
+async def _imported(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
+    """The result of an import; an error of it is part of the result."""
+    try:
+        return await _import(stash, path, named, session)
+    except ContextstashError as error:
+        return Imported(str(path), error=str(error))
+    except OSError as error:
+        return Imported(str(path), error=f"cannot be read: {error.strerror or error}")
+    except UnicodeDecodeError:
+        return Imported(str(path), error="The file is not UTF-8 text.")
 
 
 async def _import(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
     from contextstash.clients.follow import ingest, recognize
 
+    if _is_export(path):
+        if not named:
+            return Imported(str(path), skipped=EXPORT)
+        with path.open(encoding="utf-8") as lines:
+            result = await stash.import_session(lines, session_id=session)
+        return Imported(str(path), result.session_id, result.recorded, result.duplicates)
     try:
-        if is_export(path):
-            if not named:
-                return Imported(str(path), skipped=EXPORT)
-            return await _import_session(stash, path, session)
-        try:
-            reader = recognize(path)
-        except BadInputError:
-            if not named:
-                return Imported(str(path), skipped=NO_TRANSCRIPT)
-            raise
-        report = await ingest(stash, path, reader=reader, reduce=False, wanted=named)
-        if report.deleted:
-            return Imported(str(path), skipped=DELETED)
-        session_id = report.session_id
-        if not (session_id is None or report.recorded or (await stash.read_session(session_id)).counters.messages):
-            raise BadInputError("no message in it can be recorded; the lines above say why.")
-    except ContextstashError as error:
-        return Imported(str(path), error=str(error))
-    except OSError as error:
-        return Imported(str(path), error=f"cannot be read: {error.strerror or error}")
-    return Imported(str(path), report.session_id, report.recorded, duplicates=report.duplicates)
+        reader = recognize(path)
+    except BadInputError:
+        if not named:
+            return Imported(str(path), skipped=NO_TRANSCRIPT)
+        raise
+    report = await ingest(stash, path, reader=reader, reduce=False, wanted=named)
+    if report.deleted:
+        return Imported(str(path), skipped=DELETED)
+    found = report.session_id
+    if found is not None and not report.recorded and not (await stash.read_session(found)).counters.messages:
+        raise BadInputError("no message in it can be recorded; the lines above say why.")
+    return Imported(str(path), found, report.recorded, report.duplicates)
 
 
-def is_export(path: Path) -> bool:
-    """Whether a file is an exported session, by its first line. Raises OSError if it cannot be read."""
+def _is_export(path: Path) -> bool:
+    """Whether a file is an exported session, by its first line."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
         return file.read(len(EXPORT_PREFIX)) == EXPORT_PREFIX
 
 
-async def _import_session(stash: Stash, path: Path, session: str | None) -> Imported:
-    with path.open(encoding="utf-8") as lines:
-        try:
-            result = await stash.import_session(lines, session_id=session)
-        except UnicodeDecodeError as error:
-            raise BadInputError("The file is not UTF-8 text.") from error
-    return Imported(str(path), result.session_id, result.recorded, duplicates=result.duplicates)
-
-
 def _print(results: Sequence[Imported]) -> None:
+    """A table of what is new, a line for each error, and the sum of what could be read."""
     new = [result for result in results if result.recorded]
     if new:
         rows = [(result.session_id, result.recorded, Path(result.file).name) for result in new]
@@ -173,10 +171,3 @@ def _print(results: Sequence[Imported]) -> None:
         click.echo(
             f"Recorded {recorded} in {counted(len(read) - others, 'session')}; nothing new in {others:,} others."
         )
-
-
-def _print_skipped(skipped: Sequence[Imported]) -> None:
-    """One line for each reason, with an example."""
-    for reason in (DELETED, NO_TRANSCRIPT, EXPORT):
-        if files := [each.file for each in skipped if each.skipped == reason]:
-            echo(f"Skipped {counted(len(files), 'file')} {reason}; to import one, name it: {files[0]}", err=True)

@@ -9,15 +9,12 @@ import click
 
 from contextstash.cli.console import echo, for_reader, in_commands, shortened, when
 from contextstash.cli.options import find_session, moment, stash_command
-from contextstash.session_names import short_id
+from contextstash.session_names import OUTPUTS_SUFFIX, short_id
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.results import Hit, SearchResult
     from contextstash.stash import Stash
-
-OUTPUTS_SUFFIX = ".outputs"
-"""As in session/access.py, which is not imported here because it is slow to load."""
 
 MAX_TITLE_CHARACTERS = 60
 """Characters of a session's title above its hit: leaves room for the rest of the line in 80 columns."""

@@ -14,7 +14,7 @@ from contextstash.cli.options import SESSION, find_session, stash_command
 from contextstash.display.template_filters import project_name
 from contextstash.display.visible_text import readable_arguments
 from contextstash.outputs.counts import before_and_after
-from contextstash.session_names import short_id
+from contextstash.session_names import OUTPUTS_SUFFIX, short_id
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ async def _summary(stash: Stash, summary_id: str) -> Any:
 async def _output(stash: Stash, handle: str, pattern: str | None) -> Any:
     """An output. A pipe gets it unchanged, also what a terminal would obey; notes go to standard error."""
     pages = await read_output(stash, handle, pattern)
-    call = await stash.read_call(handle)
+    session_id, output = await stash.find_output(handle)
 
     def show() -> None:
         text = ("" if pattern is None else "\n").join(page.text for page in pages)
@@ -242,8 +242,8 @@ async def _output(stash: Stash, handle: str, pattern: str | None) -> Any:
             sys.stdout.write("\n")
         if pages[-1].note and len(pages) == 1:
             echo(in_commands(pages[-1].note), err=True)
-        if call is not None:  # a search also finds what is in the call, which is not part of the output
-            line = f"The call of {call.tool}: contextstash show {call.session_id} --message {call.seq}"
+        if not session_id.endswith(OUTPUTS_SUFFIX):  # a search also finds what is in the call, not part of the output
+            line = f"Below its call: contextstash show {session_id} --first {max(0, output.seq - 9)}"
             echo(line, dim=True, err=not sys.stdout.isatty())
 
     return pages, show

@@ -86,8 +86,8 @@ class Pages:
             max_tokens=OUTPUT_TOKENS,
             masked=True,
         )
-        call = await self._stash.read_call(handle, session_id=session_id)
-        return page(request, "output.html", page=found, call=call, session_id=session_id)
+        place, output = await self._stash.find_output(handle, session_id)
+        return page(request, "output.html", page=found, place=place, seq=output.seq, session_id=session_id)
 
     async def search(self, request: Request) -> Response:
         """The search results for some words, in all sessions or in one."""

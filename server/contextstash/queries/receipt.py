@@ -50,21 +50,10 @@ def state_since(state: ProxiedSession, before: ProxiedSession | None) -> Proxied
 
 
 def lines_since(states: Mapping[str, ProxiedSession], before: Mapping[str, ProxiedSession]) -> list[str]:
-    """The report on what came after earlier states; for sessions that went on, one more line says how much they took
-    since they began."""
+    """The report on what came after earlier states."""
     if not states:
         return []
-    since = report_of_all(state_since(state, before.get(name)) for name, state in states.items())
-    lines = list(since.lines())
-    resumed = [state for name, state in states.items() if name in before]
-    if resumed:
-        whole = report_of_all(resumed)
-        lines.insert(
-            1,
-            f"With the earlier runs of the resumed session{'s' * (len(resumed) > 1)}: {whole.requests:,} requests,"
-            f" {whole.tokens_sent:,} tokens sent of {whole.tokens_unedited:,}.",
-        )
-    return lines
+    return list(report_of_all(state_since(state, before.get(name)) for name, state in states.items()).lines())
 
 
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 
 import anyio.to_thread
 
-from contextstash.messages import get_format
-from contextstash.outputs.paging import Page, page
+from contextstash.outputs.paging import page
 from contextstash.outputs.shell_envelope import without_json_envelopes, without_reminders
 from contextstash.outputs.snippets import snippet
 from contextstash.record.output_archive import outputs_session_id
-from contextstash.results import Hit, OutputCall, OutputPage, SearchResult
+from contextstash.results import Hit, OutputPage, SearchResult
 from contextstash.safety.imitations import defused
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
-from contextstash_storage.errors import BadInputError, HandleNotFoundError, OverloadedError
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
 from contextstash_storage.search import STOP_WORDS, SearchFilter
 from contextstash_storage.store import Weigh
@@ -35,23 +34,11 @@ FIELDS_TOKENS = 90
 MAX_TOOL_CHARACTERS = 200
 """Longest name of a tool in a result; providers allow 64 to 128."""
 
-MAX_WAITING = 40
-"""Searches for a pattern that may wait for a thread. Each ends within two seconds, two at a time, so that the last one
-has its page before the 60 s are over after which clients give up a call."""
-
-OVERLOADED = (
-    "Too many pattern searches are running, some of them slow: try again in a few seconds, with plainer patterns,"
-    " or page through the output without pattern."
-)
-
 MIN_PAGE_TOKENS = 100
 """The smallest page: its fields, and a line of text."""
 
 MAX_QUERY_CHARACTERS = 4_000
 """The store ignores the rest of a longer query."""
-
-MESSAGES_BEFORE = 100
-"""Messages before an output among which its call is searched: a batch of parallel calls is far shorter."""
 
 DEFAULT_HITS = 10
 MAX_HITS = 50
@@ -83,13 +70,12 @@ async def get_archived_output(
     masked: bool = False,
 ) -> OutputPage:
     """One page of an original output, or if it is `masked`, for a reader's eyes, of one without secrets. Raises
-    HandleNotFoundError, BadInputError if the pattern is invalid, and OverloadedError if too many pattern searches are
-    running."""
+    HandleNotFoundError, and BadInputError if the pattern is invalid."""
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < MIN_PAGE_TOKENS:
         raise BadInputError(f"max_tokens must be {MIN_PAGE_TOKENS} or more.")
     bound = min(most, MAX_PAGE_TOKENS)
-    found_in, output = await _find(access, handle.strip(), session_id)
+    found_in, output = await find_output(access, handle.strip(), session_id)
     session = await access.store.get_session(found_in)
     text = await access.output_text(session, output)
     text = shown_text(access.settings(session), text) if masked else text
@@ -104,44 +90,15 @@ async def get_archived_output(
         count=counter.count,
         total_tokens=output.tokens,
     )
-    result = await (asyncio.to_thread(make) if pattern is None else _searched(access, make))
+    # A slow pattern delays only other searches for patterns: asyncio's own threads are shared by all retrievals.
+    limiter = None if pattern is None else access.pattern_threads
+    result = await anyio.to_thread.run_sync(make, limiter=limiter)
     return OutputPage.of(result, handle=output.handle, tool=one_line(output.tool, MAX_TOOL_CHARACTERS))
 
 
-async def _searched(access: Access, make: Callable[[], Page]) -> Page:
-    """A page with the lines that match a pattern, made in one of few threads, so that a slow pattern delays only other
-    searches for patterns: asyncio's own threads are shared by all retrievals."""
-    if access.pattern_threads.statistics().tasks_waiting >= MAX_WAITING:
-        raise OverloadedError(OVERLOADED)
-    return await anyio.to_thread.run_sync(make, limiter=access.pattern_threads)
-
-
-async def read_call(access: Access, handle: str, session_id: str | None = None) -> OutputCall | None:
-    """The call that an output answers; None if it is not among the messages shortly before it. Raises
+async def find_output(access: Access, handle: str, session_id: str | None = None) -> tuple[str, Output]:
+    """The session and output of a handle: in the named session, or among the outputs archived for it. Raises
     HandleNotFoundError."""
-    found_in, output = await _find(access, handle.strip(), session_id)
-    first = max(0, output.seq - MESSAGES_BEFORE)
-    near = await access.store.read_messages(found_in, first=first, last=output.seq, bodies=False)
-    own = near[-1].blocks if near and near[-1].seq == output.seq else ()
-    call_id = own[output.block].call_id if output.block < len(own) else None
-    places = [
-        (message.seq, place)
-        for message in near
-        for place, block in enumerate(message.blocks)
-        if block.type == "tool_call" and block.call_id == call_id
-    ]
-    if call_id is None or not places:
-        return None
-    seq, place = places[-1]
-    [message] = await access.store.read_messages_at(found_in, [seq])
-    session = await access.store.get_session(found_in)
-    arguments = get_format(session.format).read(message.body or {}).texts[place]
-    shown = shown_text(access.settings(session), arguments)
-    return OutputCall(session_id=found_in, seq=seq, tool=one_line(output.tool, MAX_TOOL_CHARACTERS), arguments=shown)
-
-
-async def _find(access: Access, handle: str, session_id: str | None) -> tuple[str, Output]:
-    """The session and output of a handle: in the named session, or among the outputs archived for it."""
     try:
         return await access.store.find_output(handle, session_id)
     except HandleNotFoundError:

@@ -30,7 +30,9 @@ def test_a_narrow_terminal_cuts_only_the_titles(orchard: Orchard) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_a_narrow_terminal_breaks_sentences_between_words(orchard: Orchard) -> None:
     database = orchard.folder / "sessions.db"
-    shown = printed_on_terminal(database, "prune", orchard.session, "--dry-run", columns=40).decode().replace("\x1b[0m", "")
+    shown = (
+        printed_on_terminal(database, "prune", orchard.session, "--dry-run", columns=40).decode().replace("\x1b[0m", "")
+    )
     said = orchard.run("prune", orchard.session, "--dry-run").stdout.splitlines()[0]
     assert len(said) > 40
     assert shown.split()[: len(said.split())] == said.split()

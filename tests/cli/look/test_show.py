@@ -50,7 +50,7 @@ def test_a_pattern_without_matches_names_the_message_with_the_call_that_a_search
 ) -> None:
     handle = orchard.json("prune", orchard.session, "--keep-last", "2")["archived"][0]["handle"]
     none = orchard.run("show", handle, "--pattern", "no such words")
-    assert f"contextstash show {orchard.session} --message 1" in none.stderr
+    assert f"contextstash show {orchard.session} --first 0" in none.stderr
 
 
 def test_the_messages_of_a_session_are_shown_in_order(orchard: Orchard) -> None:
