@@ -26,17 +26,13 @@ def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, 
     assert line.endswith("--help")
 
 
-def test_a_misspelt_setting_on_the_command_line_names_the_nearest(contextstash: CommandLine) -> None:
+def test_a_misspelt_setting_is_named_with_its_place_and_the_nearest_one(contextstash: CommandLine) -> None:
     message = failure_of(contextstash.run("sessions", "--set", "prun_at=0.5"))
     assert "(in --set). Did you mean 'prune_at'?" in message
-
-
-def test_a_misspelt_setting_in_the_environment_names_the_nearest_variable(contextstash: CommandLine) -> None:
+    done = contextstash.run("sessions", "--preset", "token-budgte")
+    assert "There is no preset 'token-budgte'. Did you mean 'token-budget'?" in failure_of(done)
     done = contextstash.run("sessions", environment={"CONTEXTSTASH_PRUNEAT": "0.5"})
     assert "Did you mean 'CONTEXTSTASH_PRUNE_AT'?" in failure_of(done)
-
-
-def test_a_misspelt_setting_in_a_file_names_the_file(contextstash: CommandLine) -> None:
     file = contextstash.folder / "contextstash" / "contextstash.toml"  # the user's: a project's own is only ignored
     file.parent.mkdir()
     file.write_text("compcat_at = 0.8\n")
@@ -66,11 +62,6 @@ def test_a_database_that_is_named_and_not_there_is_an_error_and_is_not_created(c
     missing = contextstash.folder / "misspelt.db"
     assert f"There is no database {missing}" in failure_of(contextstash.run("sessions", "--db", missing))
     assert not missing.exists()
-
-
-def test_a_misspelt_preset_is_answered_with_the_one_that_was_meant(contextstash: CommandLine) -> None:
-    done = contextstash.run("sessions", "--preset", "token-budgte")
-    assert "There is no preset 'token-budgte'. Did you mean 'token-budget'?" in failure_of(done)
 
 
 def test_the_help_lists_every_command_in_a_section_and_a_line_of_80_columns(contextstash: CommandLine) -> None:

@@ -31,9 +31,3 @@ async def test_the_overview_sums_what_was_saved_sent_and_spent(tmp_path: Path) -
     assert model.name == MODEL
     assert (day.calls, day.prompt_tokens) == (model.calls, model.prompt_tokens) == (2, 10_000)
     assert day.cost == pytest.approx(2 * (5_000 * INPUT_PRICE + 10 * OUTPUT_PRICE), rel=0.01)
-
-
-async def test_an_empty_stash_has_an_overview(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "e.db") as stash:
-        found = await stash.overview()
-    assert (found.days, found.models) == ([], [])

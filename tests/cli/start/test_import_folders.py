@@ -92,14 +92,6 @@ def test_a_folder_without_a_transcript_is_an_error(contextstash: CommandLine) ->
     )
 
 
-def test_a_database_that_is_not_opencodes_is_refused(contextstash: CommandLine) -> None:
-    contextstash.json("import", write_json(contextstash.folder / "run.json", chat(WORDS)))
-    done = contextstash.run("import", contextstash.database)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "sessions.db" in done.stderr
-
-
 def test_a_folder_does_not_bring_back_what_was_deleted_and_a_named_file_does(contextstash: CommandLine) -> None:
     folder = contextstash.folder / "transcripts"
     folder.mkdir()
