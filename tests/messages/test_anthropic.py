@@ -113,7 +113,7 @@ def test_an_error_result_is_marked_as_an_error() -> None:
             user({"type": "tool_result", "tool_use_id": "a", "content": 3}),
             "content is a number",
         ),
-        (user({"type": "function_call"}), "an OpenAI 'function_call'"),
+        (user({"type": "function_call"}), "a 'function_call' of another format"),
     ],
 )
 def test_a_wrong_message_is_refused_by_naming_the_field(native: Native, complaint: str) -> None:

@@ -221,7 +221,7 @@ def test_the_signed_thinking_of_a_claude_behind_a_gateway_is_read_and_can_be_lef
     native = {**call("a"), **carrier}
     found = CHAT.read(native)
     assert (found.blocks[0].type, found.texts[0]) == ("thinking", "hm")
-    assert CHAT.matches(native) == 1.0
+    assert CHAT.is_own(native)
     assert repaired(CHAT, [USER, native, result("a")])[1] == native
     assert CHAT.without_thinking(native) == call("a")
     assert CHAT.without_thinking({"role": "assistant", "content": None, **carrier}) is None

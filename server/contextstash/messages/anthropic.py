@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
+from contextstash.messages.base import Call, Format, Part, Path, Reading, ToolSchema
 from contextstash.messages.breakpoints import (
     BREAKPOINT_KEY,
     content_of,
-    count_breakpoints,
-    without_breakpoints,
+    newest_breakpoints,
 )
 from contextstash.messages.parts import (
+    PartKinds,
     Piece,
     as_json,
     call_piece,
-    kind_of,
     name_of,
     need_object,
     need_role,
@@ -28,7 +26,7 @@ from contextstash.messages.parts import (
     result_pieces,
     role_of,
 )
-from contextstash.messages.repair import MISSING_RESULT, orphan_text
+from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -39,7 +37,6 @@ OTHER_BLOCKS = ("tool_result", "document", "image", "search_result", "compaction
 """With those of the assistant, and results of the provider's tools, the block types that only this format has."""
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-_MEDIA = ("image", "document")
 
 BlockJson = Mapping[str, Any]
 
@@ -56,32 +53,20 @@ class AnthropicFormat(Format):
 
     name = "anthropic"
 
-    def matches(self, native: Native) -> float:
-        if not isinstance(native, dict) or role_of(native) not in _ROLES:
-            return 0.0
-        if any(native.get(key) is not None for key in ("tool_calls", "function_call", "tool_call_id")):
-            return 0.0
-        if "stop_reason" in native or "stop_sequence" in native:
-            return 1.0
-        content = native.get("content")
-        if isinstance(content, str):
-            return 0.1 if native["role"] == "system" else 0.5
-        if not isinstance(content, list):
-            return 0.0
-        scores = [_matches_block(block) for block in content]
-        return 0.0 if 0.0 in scores else max(scores, default=0.3)
-
     def read(self, native: Native) -> Reading:
         need_object(native, "the message")
         role = need_role(native, _ROLES, "'user' or 'assistant'")
-        content = native.get("content")
-        if isinstance(content, str):
-            pieces = [piece("text", content)] if content else []
-        elif isinstance(content, list):
-            pieces = [found for place, block in enumerate(content) for found in _read_block(block, place)]
-        else:
-            raise BadMessageError(f"content is {kind_of(content)}; expected a string or a list of blocks.")
+        if any(native.get(key) is not None for key in ("tool_calls", "function_call", "tool_call_id")):
+            raise BadMessageError("it has tool calls of OpenAI Chat. Record it in its own format.")
+        pieces = [
+            found
+            for place, (block, kind, where) in enumerate(_KINDS.parts(native.get("content")))
+            for found in _read_block(block, kind, where, ("content", place, "content"))
+        ]
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
+
+    def is_own(self, native: Native) -> bool:
+        return "stop_reason" in native or "stop_sequence" in native or any(map(_is_own_block, content_of(native)))
 
     def without_thinking(self, native: Native) -> Native | None:
         content = content_of(native)
@@ -91,14 +76,7 @@ class AnthropicFormat(Format):
         return {**native, "content": rest} if rest else None
 
     def limit_breakpoints(self, natives: Sequence[Native], most: int) -> Sequence[Native]:
-        counts = [count_breakpoints(content_of(native)) for native in natives]
-        if (spare := sum(counts) - most) <= 0:
-            return natives
-        befores = accumulate(counts, initial=0)
-        return [
-            without_breakpoints(native, spare - before) if count and before < spare else native
-            for native, count, before in zip(natives, counts, befores, strict=False)
-        ]
+        return newest_breakpoints(natives, most)
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]
@@ -131,11 +109,7 @@ class AnthropicFormat(Format):
         return {"type": "tool_result", "tool_use_id": call.keys[0], "content": MISSING_RESULT, "is_error": True}
 
     def orphan(self, part: Part) -> list[Native]:
-        content = part.native.get("content")
-        parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-        texts = [each["text"] if each["type"] == "text" else as_json(each) for each in parts if not _is_media(each)]
-        text = orphan_text("\n".join(texts))
-        return [*([{"type": "text", "text": text}] if text else []), *filter(_is_media, parts)]
+        return _KINDS.left_of(part.native.get("content"))
 
     def left_out(self, parts: Iterable[Part]) -> set[int]:
         """Calls of the provider's own tools that have no result, and results without a call. A call may be open in the
@@ -165,61 +139,42 @@ class AnthropicFormat(Format):
         return [_joined(parts) for parts in messages]
 
 
-def _matches_block(block: object) -> float:
-    if not isinstance(block, dict) or not isinstance(block.get("type"), str):
-        return 0.0
+def _is_own_block(block: BlockJson) -> bool:
     kind = block["type"]
-    if kind in ("image_url", "input_audio", "refusal", "file") or kind.startswith(("input_", "output_")):
-        return 0.0
-    if kind in (*ASSISTANT_BLOCKS, *OTHER_BLOCKS) or kind.endswith("_tool_result"):
-        return 1.0
-    if kind == "text":
-        return 0.6 if BREAKPOINT_KEY in block or "citations" in block else 0.5
-    return 0.3
+    is_own = kind in (*ASSISTANT_BLOCKS, *OTHER_BLOCKS) or _is_server_result(block)
+    return is_own or (kind == "text" and (BREAKPOINT_KEY in block or "citations" in block))
 
 
-def _read_block(value: object, place: int) -> list[Piece]:
-    where = f"content[{place}]"
-    block = need_object(value, where)
-    kind = need_text(block, "type", where)
-    if kind in ("function_call", "function_call_output", "image_url"):
-        raise BadMessageError(f"{where} is an OpenAI '{kind}'; expected Anthropic blocks. Record it in its own format.")
+def _read_block(block: BlockJson, kind: str, where: str, path: Path) -> list[Piece]:
     if kind == "tool_use":
         call_id = need_text(block, "id", where, empty=False)
         return [call_piece(call_id, need_text(block, "name", where), block.get("input", {}))]
-    return _read_result(block, place, where) if kind == "tool_result" else [_read_plain(block, kind, where)]
+    return _read_result(block, where, path) if kind == "tool_result" else [_read_plain(block, kind, where)]
 
 
-def _read_result(block: BlockJson, place: int, where: str) -> list[Piece]:
+def _read_result(block: BlockJson, where: str, path: Path) -> list[Piece]:
     call_id = need_text(block, "tool_use_id", where, empty=False)
     content = block.get("content")
-    if isinstance(content, list):
-        parts = [_read_nested(part, f"{where}.content[{at}]") for at, part in enumerate(content)]
-    elif content is None or isinstance(content, str):
-        parts = [piece("text", content or "")]
-    else:
-        raise BadMessageError(f"{where}.content is {kind_of(content)}; expected a string or a list.")
-    return result_pieces(call_id, parts, ("content", place, "content"), is_error=block.get("is_error") is True)
-
-
-def _read_nested(value: object, where: str) -> Piece:
-    block = need_object(value, where)
-    return _read_plain(block, need_text(block, "type", where), where)
+    nested = _KINDS.parts("" if content is None else content, f"{where}.content")
+    parts = [_read_plain(part, kind, at) for part, kind, at in nested]
+    return result_pieces(call_id, parts, path, is_error=block.get("is_error") is True)
 
 
 def _read_plain(block: BlockJson, kind: str, where: str) -> Piece:
-    if kind in ("text", "thinking"):
-        return piece("text" if kind == "text" else "thinking", need_text(block, kind, where))
+    if kind == "thinking":
+        return piece("thinking", need_text(block, kind, where))
+    if kind == "redacted_thinking":
+        return piece("thinking")
+    if kind in SERVER_CALLS:
+        return call_piece(name_of(block.get("id")), name_of(block.get("name")) or kind, block.get("input", {}))
     if kind.endswith("_tool_result"):
         return opaque(block, name_of(block.get("tool_use_id")))
-    return _READERS.get(kind, opaque)(block)
+    if kind == "compaction" and isinstance(content := block.get("content"), str):
+        return piece("opaque", content)
+    return _KINDS.read_part(block, kind, where)
 
 
-def _read_server_call(block: BlockJson) -> Piece:
-    return call_piece(name_of(block.get("id")), name_of(block.get("name")) or block["type"], block.get("input", {}))
-
-
-def _read_document(block: BlockJson) -> Piece:
+def _document_text(block: BlockJson) -> str:
     """The title, the context and, if the document is plain text, its text."""
     source = block.get("source")
     texts = [block.get("title"), block.get("context")]
@@ -228,21 +183,16 @@ def _read_document(block: BlockJson) -> Piece:
     elif isinstance(source, dict) and source.get("type") == "content":
         inner = source.get("content")
         texts.append(inner if isinstance(inner, str) else as_json(inner))
-    return piece("document", "\n".join(text for text in texts if isinstance(text, str) and text))
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _read_compaction(block: BlockJson) -> Piece:
-    content = block.get("content")
-    return piece("opaque", content) if isinstance(content, str) else opaque(block)
+def _is_foreign(kind: str) -> bool:
+    return kind in ("function_call", "function_call_output", "image_url", "refusal", "file") or kind.startswith(
+        ("input_", "output_")
+    )
 
 
-_READERS: dict[str, Callable[[BlockJson], Piece]] = {
-    **dict.fromkeys(SERVER_CALLS, _read_server_call),
-    "redacted_thinking": lambda _: piece("thinking"),
-    "image": lambda _: piece("image"),
-    "document": _read_document,
-    "compaction": _read_compaction,
-}
+_KINDS = PartKinds({"text": "text"}, ["image"], {"document": _document_text}, foreign=_is_foreign)
 
 
 def _sent(block: Native, by_model: bool) -> Native | None:
@@ -288,10 +238,6 @@ def _joined(parts: Sequence[Part]) -> Native:
 
 def _is_server_result(block: BlockJson) -> bool:
     return str(block["type"]).endswith("_tool_result")
-
-
-def _is_media(part: BlockJson) -> bool:
-    return part["type"] in _MEDIA
 
 
 def _caller(block: BlockJson) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Block, Native, Role, Usage
 
 Path = tuple[str | int, ...]
@@ -42,13 +42,11 @@ class ToolSchema:
 @dataclass(slots=True, eq=False)
 class Call:
     """A tool call in a part. `keys` are what a result may name it by, the best first; `native` is its JSON; `by_order`
-    says that only their order distinguishes its result from others; no open call before it may have a key in
-    `closes`."""
+    says that only their order distinguishes its result from others."""
 
     keys: tuple[str, ...]
     native: Mapping[str, Any]
     by_order: bool = False
-    closes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -75,12 +73,20 @@ class Format(ABC):
     name: str
 
     @abstractmethod
-    def matches(self, native: Native) -> float:
-        """The confidence, from 0 to 1, that this is a message of this format. Never raises."""
-
-    @abstractmethod
     def read(self, native: Native) -> Reading:
         """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
+
+    @abstractmethod
+    def is_own(self, native: Native) -> bool:
+        """Whether a message that this format can read has something that no other format has."""
+
+    def fits(self, native: Native) -> bool:
+        """Whether this format can read the message."""
+        try:
+            self.read(native)
+        except BadMessageError:
+            return False
+        return True
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """A copy with the content of the tool results at these block indexes, including the media nested in them,

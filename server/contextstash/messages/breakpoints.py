@@ -8,7 +8,7 @@ most useful. Source: https://docs.claude.com/en/docs/build-with-claude/prompt-ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from contextstash_storage.records import Native
@@ -30,24 +30,30 @@ def count_breakpoints(blocks: Iterable[object]) -> int:
     return count
 
 
-def without_breakpoints(native: Native, first: int) -> Native:
-    """The message without the first so many of its breakpoints."""
-    numbers = iter(range(count_breakpoints(content_of(native))))
-    return {**native, "content": [_without(block, first, numbers) for block in content_of(native)]}
+def newest_breakpoints(natives: Sequence[Native], most: int) -> Sequence[Native]:
+    """The messages with the breakpoints of the newest ones, at most so many; unchanged if all are within it."""
+    counts = [count_breakpoints(content_of(native)) for native in natives]
+    if sum(counts) <= most:
+        return natives
+    left = list(natives)
+    for place in range(len(left) - 1, -1, -1):
+        most -= counts[place]
+        if counts[place] and most < 0:
+            left[place] = without_breakpoints(left[place])
+    return left
+
+
+def without_breakpoints(value: Any) -> Any:
+    """A message, a block or a list of blocks without the breakpoints in it."""
+    if isinstance(value, list):
+        return [without_breakpoints(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    left = {key: each for key, each in value.items() if key != BREAKPOINT_KEY}
+    return {**left, "content": without_breakpoints(value["content"])} if content_of(value) else left
 
 
 def content_of(native: Mapping[str, Any]) -> list[Any]:
     """The blocks of a message or tool result; empty if its content is a string."""
     content = native.get("content")
     return content if isinstance(content, list) else []
-
-
-def _without(block: Any, first: int, numbers: Iterator[int]) -> Any:
-    if not count_breakpoints([block]):
-        return block
-    left = dict(block)
-    if block.get(BREAKPOINT_KEY) is not None and next(numbers) < first:
-        del left[BREAKPOINT_KEY]
-    if block.get("type") == "tool_result" and count_breakpoints(content_of(block)):
-        left["content"] = [_without(part, first, numbers) for part in content_of(block)]
-    return left

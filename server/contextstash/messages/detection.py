@@ -22,6 +22,10 @@ _CLASSES = {
 FORMATS = tuple(_CLASSES)
 """The names of the formats. If a list matches several equally well, the first one is used."""
 
+MAX_EXAMINED = 200
+"""Messages that are read to find the format of a list; one of another format behind them is refused when it is
+recorded."""
+
 UNDECIDED = "undecided"
 """The format of a session that was configured before its first message, which decides it. As there is nothing to read
 until then, any format does."""
@@ -41,26 +45,26 @@ def get_format(name: str) -> Format:
 
 
 def detect_format(natives: Sequence[Native]) -> str:
-    """The name of the format of the whole list; `openai-chat` if it is plain text that matches several.
+    """The name of the format that can read the whole list; if several can, of the one with most messages of its own, and
+    `openai-chat` if it is plain text.
 
-    Raises BadMessageError if no format matches; the error names the message and what is wrong with it.
+    Raises BadMessageError if no format can; the error names the message and what is wrong with it.
     """
     if not natives:
         raise BadMessageError("The format of an empty list cannot be detected. Pass `format`.")
-    fitting = dict.fromkeys(FORMATS, 0.0)
-    for place, native in enumerate(natives):
-        scores = {name: get_format(name).matches(native) for name in fitting}
-        left = {name: fitting[name] + score for name, score in scores.items() if score > 0}
+    fitting = dict.fromkeys(FORMATS, 0)
+    for place, native in enumerate(natives[:MAX_EXAMINED]):
+        left = [name for name in fitting if get_format(name).fits(native)]
         if not left:
             raise BadMessageError(_misfit(natives, place, list(fitting)))
-        fitting = left
+        fitting = {name: fitting[name] + get_format(name).is_own(native) for name in left}
     return max(fitting, key=lambda name: fitting[name])
 
 
 def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
     """Why the message at `place` matches none of the formats that the messages before it match."""
     native = natives[place]
-    elsewhere = [name for name in FORMATS if get_format(name).matches(native) > 0]
+    elsewhere = [name for name in FORMATS if get_format(name).fits(native)]
     if elsewhere:
         return (
             f"Message {place} is in the format {' or '.join(elsewhere)}, but those before it are in"
@@ -88,7 +92,7 @@ def shown_format(
     BadMessageError if the messages fit none."""
     blocks = "anthropic" if _has_blocks(system) else None
     for hint in (format_of_tools(tools or ()), blocks, format_of_model(model)):
-        if hint is not None and all(get_format(hint).matches(native) > 0 for native in natives):
+        if hint is not None and all(get_format(hint).fits(native) for native in natives[:MAX_EXAMINED]):
             return hint
     return detect_format(natives)
 

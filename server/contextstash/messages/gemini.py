@@ -23,11 +23,12 @@ from contextstash.messages.parts import (
     need_text,
     opaque,
     opaque_media,
+    orphan_text,
     piece,
     reading,
     result_pieces,
 )
-from contextstash.messages.repair import MISSING_RESULT, orphan_text
+from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -111,20 +112,10 @@ class GeminiFormat(Format):
 
     name = "gemini"
 
-    def matches(self, native: Native) -> float:
-        if not isinstance(native, dict) or "content" in native or "type" in native:
-            return 0.0
-        role, parts = native.get("role"), native.get("parts")
-        if role is not None and (not isinstance(role, str) or role not in ROLES):
-            return 0.0
-        if parts is None:
-            return 0.9 if role == "model" else 0.0
-        if not isinstance(parts, list):
-            return 0.0
-        return min((_matches_part(part) for part in parts), default=0.9)
-
     def read(self, native: Native) -> Reading:
         need_object(native, "the content")
+        if "type" in native:
+            raise BadMessageError("it has a 'type', as messages of other formats do. Record it in its own format.")
         role = _role(native)
         pieces = [found for part in _read_parts(native) for found in part]
         if role == "user" and pieces and all(_answers(found) for found in pieces):
@@ -132,6 +123,9 @@ class GeminiFormat(Format):
         usage, model = get(native, "usageMetadata"), get(native, "modelVersion")
         about = {"usage": usage or native.get("usage"), "model": model or native.get("model")}
         return reading(about, role, pieces, group=get(native, "responseId"))
+
+    def is_own(self, native: Native) -> bool:
+        return True
 
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
         """A response with this text, an object as the API requires, and without nested media. An output stays under its
@@ -242,12 +236,6 @@ def _sent(part: Native, native: Native, by_model: bool) -> Part | None:
     return Part(part, False, native, None, (), names)
 
 
-def _matches_part(part: object) -> float:
-    if not isinstance(part, dict) or any(key in part for key in _FOREIGN_KEYS):
-        return 0.0
-    return 1.0 if _data_keys(part) else 0.2
-
-
 def _answers(found: Piece) -> bool:
     return found.block.call_id is not None and found.block.type != "tool_call"
 
@@ -265,7 +253,7 @@ def _read_parts(native: Mapping[str, Any]) -> list[list[Piece]]:
     if "content" in native:
         raise BadMessageError("it has 'content'; expected Gemini's 'parts'. Record it in its own format.")
     parts = native.get("parts")
-    if parts is None:
+    if parts is None and native.get("role") == "model":
         return []
     if not isinstance(parts, list):
         raise BadMessageError(f"parts is {kind_of(parts)}; expected a list of parts.")
@@ -276,8 +264,8 @@ def _read_parts(native: Mapping[str, Any]) -> list[list[Piece]]:
 def _read_part(value: object, place: int, numbers: Counter[tuple[str, str]]) -> list[Piece]:
     where = f"parts[{place}]"
     part = need_object(value, where)
-    if "type" in part:
-        raise BadMessageError(f"{where} has a 'type', as parts of other formats do; expected Gemini's parts.")
+    if foreign := [key for key in _FOREIGN_KEYS if key in part]:
+        raise BadMessageError(f"{where} has a '{foreign[0]}', as parts of other formats do; expected Gemini's parts.")
     found = _data_keys(part)
     if len(found) > 1:
         raise BadMessageError(f"{where} has {' and '.join(found)}; expected one of them.")

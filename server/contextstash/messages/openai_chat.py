@@ -7,22 +7,20 @@ from typing import Any
 
 from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
 from contextstash.messages.parts import (
+    PartKinds,
     Piece,
-    as_json,
     call_piece,
     kind_of,
     name_of,
     need_object,
     need_role,
     need_text,
-    opaque,
-    opaque_media,
     piece,
     reading,
     result_pieces,
     role_of,
 )
-from contextstash.messages.repair import MISSING_RESULT, orphan_text
+from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -70,10 +68,8 @@ REPLY_KEYS = frozenset(
 NULLABLE = ("content", "refusal")
 """Keys that may be null in a request; any other key with the value null is left out."""
 
-_MEDIA = ("image_url", "file")
 _OWN_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
 _FOREIGN_PARTS = frozenset({"tool_use", "tool_result", "server_tool_use", "function_call", "input_text"})
-"""Parts that belong to another format. Refused: as unknown parts they would hide tool calls from every rule."""
 
 
 class OpenAIChatFormat(Format):
@@ -85,34 +81,28 @@ class OpenAIChatFormat(Format):
 
     name = "openai-chat"
 
-    def matches(self, native: Native) -> float:
-        if not isinstance(native, dict) or role_of(native) not in ROLES:
-            return 0.0
-        if "type" in native or "stop_reason" in native or ("parts" in native and "content" not in native):
-            return 0.0
-        if native["role"] == "tool" or any(native.get(key) is not None for key in OWN_KEYS):
-            return 1.0
-        content = native.get("content")
-        if content is None or isinstance(content, str):
-            return 0.5
-        if not isinstance(content, list):
-            return 0.0
-        scores = [_matches_part(part) for part in content]
-        return 0.0 if 0.0 in scores else max(scores, default=0.3)
-
     def read(self, native: Native) -> Reading:
         need_object(native, "the message")
         if "choices" in native and role_of(native) not in ROLES:
             raise BadMessageError("this is a whole API response; record its choices[0].message.")
         if native.get("function_call") is not None:
             raise BadMessageError("function_call is of the API before it had tools; record it as one of tool_calls.")
+        if "parts" in native and "content" not in native:
+            raise BadMessageError("it has 'parts' instead of 'content'. Record it in its own format.")
         role = need_role(native, ROLES, f"one of {', '.join(ROLES)}")
-        pieces = _read_content(native)
+        content = native.get("content")
+        pieces = _KINDS.read("" if content is None else content)
         if role == "tool":
             pieces = result_pieces(_answered_id(native), pieces, ("content",), tool=name_of(native.get("name")))
         elif role == "assistant":
             pieces = [*_thinking(native), *pieces, *_spoken(native), *_read_calls(native)]
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
+
+    def is_own(self, native: Native) -> bool:
+        content = native.get("content")
+        parts = content if isinstance(content, list) else ()
+        own_keys = native["role"] == "tool" or any(native.get(key) is not None for key in OWN_KEYS)
+        return own_keys or any(part["type"] in _OWN_PARTS for part in parts)
 
     def without_thinking(self, native: Native) -> Native | None:
         """A copy without the signed thinking of a Claude model behind a gateway. Other reasoning stays: DeepSeek and
@@ -149,31 +139,28 @@ class OpenAIChatFormat(Format):
         return {"role": "tool", "tool_call_id": call.keys[0], "content": MISSING_RESULT}
 
     def orphan(self, part: Part) -> list[Native]:
-        content = part.native["content"]
-        if isinstance(content, str):
-            text = orphan_text(content)
-            return [{"role": "user", "content": text}] if text else []
-        media = [each for each in content if each["type"] in _MEDIA]
-        rest = [each for each in content if each["type"] not in _MEDIA]
-        texts = [each["text"] if each["type"] == "text" else as_json(each) for each in rest]
-        text = orphan_text("\n".join(texts))
-        parts = [*([{"type": "text", "text": text}] if text else []), *media]
-        return [{"role": "user", "content": parts}] if parts else []
+        shown: Any = _KINDS.left_of(part.native["content"])
+        if shown and isinstance(part.native["content"], str):
+            shown = shown[0]["text"]
+        return [{"role": "user", "content": shown}] if shown else []
 
 
 def _answered_id(native: Mapping[str, Any]) -> str:
     return need_text(native, "tool_call_id", "the message", empty=False)
 
 
-def _matches_part(part: object) -> float:
-    if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-        return 0.0
-    kind = part["type"]
-    if kind in _OWN_PARTS:
-        return 1.0
-    if kind in _FOREIGN_PARTS or kind.startswith("output_") or kind.endswith("thinking"):
-        return 0.0
-    return 0.5 if kind == "text" else 0.2
+def _file_name(part: Mapping[str, Any]) -> str:
+    file = part.get("file")
+    return (name_of(file.get("filename")) if isinstance(file, dict) else None) or ""
+
+
+_KINDS = PartKinds(
+    {"text": "text", "refusal": "refusal"},
+    images=["image_url"],
+    documents={"file": _file_name},
+    data=["input_audio"],
+    foreign=lambda kind: kind in _FOREIGN_PARTS or kind.startswith("output_"),
+)
 
 
 def _thinking(native: Mapping[str, Any]) -> Iterator[Piece]:
@@ -196,32 +183,6 @@ def _signed_parts(native: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _is_anthropic(part: Mapping[str, Any]) -> bool:
     """Whether this is Anthropic's thinking. OpenRouter names the provider; LiteLLM stores Anthropic's own blocks."""
     return str(part.get("format") or "anthropic").startswith("anthropic")
-
-
-def _read_content(native: Mapping[str, Any]) -> list[Piece]:
-    content = native.get("content")
-    if content is None or isinstance(content, str):
-        return [piece("text", content)] if content else []
-    if not isinstance(content, list):
-        raise BadMessageError(f"content is {kind_of(content)}; expected a string or a list of parts.")
-    return [_read_part(part, f"content[{place}]") for place, part in enumerate(content)]
-
-
-def _read_part(value: object, where: str) -> Piece:
-    part = need_object(value, where)
-    kind = need_text(part, "type", where)
-    if kind in _FOREIGN_PARTS:
-        raise BadMessageError(
-            f"{where} is a '{kind}' of another format; expected OpenAI Chat parts. Record it in its own format."
-        )
-    if kind in ("text", "refusal"):
-        return piece("text", need_text(part, kind, where))
-    if kind == "image_url":
-        return piece("image")
-    if kind == "file":
-        file = part.get("file")
-        return piece("document", (name_of(file.get("filename")) if isinstance(file, dict) else None) or "")
-    return opaque_media(part) if kind == "input_audio" else opaque(part)
 
 
 def _spoken(native: Mapping[str, Any]) -> Iterator[Piece]:

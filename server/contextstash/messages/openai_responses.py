@@ -8,6 +8,7 @@ from typing import Any
 from contextstash.messages import code_mode
 from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
 from contextstash.messages.parts import (
+    PartKinds,
     Piece,
     as_json,
     call_piece,
@@ -21,9 +22,8 @@ from contextstash.messages.parts import (
     piece,
     reading,
     result_pieces,
-    role_of,
 )
-from contextstash.messages.repair import MISSING_RESULT, orphan_text
+from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -38,12 +38,13 @@ APPROVAL_RESPONSE = "mcp_approval_response"
 ADDED_TOOLS = "additional_tools"
 """An item with the role `developer` that offers further tools, which keeps its place."""
 
-_OTHER_TYPES = frozenset(
-    "reasoning tool_search_output item_reference compaction context_compaction compaction_summary mcp_list_tools"
-    f" {ADDED_TOOLS} {APPROVAL_REQUEST} {APPROVAL_RESPONSE}".split()
-)
+_WITH_ROLE = ("message", ADDED_TOOLS)
 _CALLS_WITH_ID = (APPROVAL_REQUEST, "computer_call", "local_shell_call")
 """Calls that the client answers by their id, or that may not be sent without one."""
+
+_ANSWERED_BY_TEXT = ("function_call", "custom_tool_call", "local_shell_call")
+_OUTPUT_TYPES = {APPROVAL_REQUEST: APPROVAL_RESPONSE, "tool_search_call": "tool_search_output"}
+"""The type of the item that answers a call; of all others it is that of the call with `_output`."""
 
 REPLY_KEYS = frozenset({"usage", "response_id", "model", "object", "created_at", "timestamp"})
 """Keys that recorders add to an item, and that a request may not have. `status` is allowed, but not null."""
@@ -71,24 +72,16 @@ class OpenAIResponsesFormat(Format):
 
     name = "openai-responses"
 
-    def matches(self, native: Native) -> float:
-        if not isinstance(native, dict) or "stop_reason" in native:
-            return 0.0
-        kind = item_type(native)
-        if kind == "message":
-            return _matches_message(native)
-        if "role" in native and kind != ADDED_TOOLS:
-            return 0.0
-        return 1.0 if kind in _OTHER_TYPES or kind.endswith(("_call", "_call_output")) else 0.0
-
     def read(self, native: Native) -> Reading:
         need_object(native, "the item")
         kind = item_type(native)
+        if "tool_calls" in native or "stop_reason" in native or ("role" in native and kind not in _WITH_ROLE):
+            raise BadMessageError("it is a message of another API. Record it in its own format.")
         if not kind:
             raise BadMessageError(_no_item(native))
         if kind == "message":
             role = need_role(native, _ROLES, "assistant, user, system, developer")
-            pieces = _read_parts(native.get("content"), "content")
+            pieces = _KINDS.read(native.get("content"))
         elif kind == "reasoning":
             role, pieces = "assistant", [piece("thinking", _reasoning_text(native))]
         elif kind == ADDED_TOOLS:
@@ -96,6 +89,11 @@ class OpenAIResponsesFormat(Format):
         else:
             role, pieces = "tool" if _is_input(native, kind) else "assistant", _read_item(native, kind)
         return reading(native, role, pieces, group=native.get("response_id"))
+
+    def is_own(self, native: Native) -> bool:
+        content = native.get("content")
+        kinds = [part["type"] for part in content] if isinstance(content, list) else ()
+        return "type" in native or any(kind.startswith(("input_", "output_")) for kind in kinds)
 
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
         if item_type(native) == "shell_call_output":
@@ -137,27 +135,28 @@ class OpenAIResponsesFormat(Format):
             item = {**item, "summary": []}
         if kind.endswith("_call_output") and item.get("output") is None:
             item = {**item, "output": ""}
-        keys = (
-            ((_screen(call_id), call_id) if kind == "computer_call" else (call_id, _screen(call_id))) if call_id else ()
-        )
-        calls = (Call(keys[:1], item, closes=keys[1:]),) if keys else ()
-        answers = (*((_screen(answered),) if kind == "computer_call_output" else ()), answered) if answered else ()
+        calls = (Call((call_id,), item),) if call_id else ()
+        answers = (answered,) if answered else ()
         is_model = not _is_input(item, kind)
         return (Part(item, is_model, {}, None, calls, answers, kind == "reasoning"),)
 
     def missing(self, call: Call) -> Native | None:
-        return None if item_type(call.native) == "computer_call" else _answer_to(call.native, MISSING_RESULT)
+        """A text, if the type of the call is answered by one; calls of other types are left out."""
+        kind = item_type(call.native)
+        if kind not in _ANSWERED_BY_TEXT:
+            return None
+        return {"type": f"{kind}_output", "call_id": call.native["call_id"], "output": MISSING_RESULT}
 
     def fitted(self, result: Native, call: Call) -> Native:
-        """The output, converted if necessary to the type that answers this type of call."""
-        fits = item_type(result) == _output_type(item_type(call.native))
-        return result if fits else _answer_to(call.native, _output_text(result))
+        """The output, of the type that answers this type of call."""
+        wanted = _OUTPUT_TYPES.get(kind := item_type(call.native), f"{kind}_output")
+        return result if result["type"] == wanted else {**result, "type": wanted}
 
     def orphan(self, part: Part) -> list[Native]:
         content = part.native.get("output")
-        media = [each for each in content if _is_media(each)] if isinstance(content, list) else []
-        text = orphan_text(_output_text(part.native))
-        parts = [*([{"type": "input_text", "text": text}] if text else []), *media]
+        if isinstance(content, dict) and item_type(part.native) != "computer_call_output":
+            content = as_json(content)
+        parts = _KINDS.left_of(content, "input_text")
         return [{"type": "message", "role": "user", "content": parts}] if parts else []
 
 
@@ -167,10 +166,6 @@ def _request_shaped(native: Native) -> Native:
     if native.keys().isdisjoint(left_out):
         return native
     return {key: value for key, value in native.items() if key not in left_out}
-
-
-def _screen(call_id: str) -> str:
-    return f"screen:{call_id}"
 
 
 def _call_id(item: Item, kind: str) -> str | None:
@@ -201,92 +196,19 @@ def _is_input(item: Item, kind: str) -> bool:
     return kind.endswith("_output") or kind in (APPROVAL_RESPONSE, ADDED_TOOLS)
 
 
-def _output_type(call_type: str) -> str:
-    """The type of the item that answers a call of this type."""
-    others = {APPROVAL_REQUEST: APPROVAL_RESPONSE, "tool_search_call": "tool_search_output"}
-    return others.get(call_type, f"{call_type}_output")
-
-
-def _answer_to(call: Item, text: str) -> Native:
-    kind = item_type(call)
-    if kind == APPROVAL_REQUEST:
-        return {"type": APPROVAL_RESPONSE, "approval_request_id": call["id"], "approve": False}
-    answer: Native = {"type": _output_type(kind), "call_id": call["call_id"]}
-    if kind == "tool_search_call":
-        return {**answer, "tools": []}
-    if kind == "shell_call":
-        return {**answer, "output": [{"stdout": "", "stderr": text, "outcome": {"type": "exit", "exit_code": 1}}]}
-    return {**answer, "output": text, **({"status": "failed"} if kind == "apply_patch_call" else {})}
-
-
-def _is_media(part: object) -> bool:
-    return isinstance(part, dict) and part.get("type") in ("input_image", "input_file")
-
-
-def _output_text(output: Item) -> str:
-    content = output.get("output")
-    if content is None or item_type(output) == "computer_call_output":
-        return ""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return as_json(content)
-    return "\n".join(_part_text(part) for part in content if not _is_media(part))
-
-
-def _part_text(part: object) -> str:
-    text = part.get("text") if isinstance(part, Mapping) else None
-    return text if isinstance(text, str) else as_json(part)
-
-
-def _matches_message(native: Native) -> float:
-    if role_of(native) not in _ROLES or "tool_calls" in native:
-        return 0.0
-    content = native.get("content")
-    typed = 0.9 if "type" in native else 0.0
-    if isinstance(content, str):
-        return typed or 0.4
-    if not isinstance(content, list):
-        return 0.0
-    scores = [_matches_part(part) for part in content]
-    return 0.0 if 0.0 in scores else max([*scores, typed, 0.2])
-
-
-def _matches_part(part: object) -> float:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(kind, str) or kind in _FOREIGN_PARTS:
-        return 0.0
-    return 1.0 if kind.startswith(("input_", "output_")) else 0.2
-
-
 def _no_item(native: Item) -> str:
     if isinstance(native.get("output"), list):
         return "this is a whole API response; record the items of its `output` one by one."
     return "it has neither 'type' nor 'role'; expected an item of the Responses API."
 
 
-def _read_parts(content: object, where: str) -> list[Piece]:
-    if isinstance(content, str):
-        return [piece("text", content)] if content else []
-    if not isinstance(content, list):
-        raise BadMessageError(f"{where} is {kind_of(content)}; expected a string or a list of parts.")
-    return [_read_part(part, f"{where}[{place}]") for place, part in enumerate(content)]
-
-
-def _read_part(value: object, where: str) -> Piece:
-    part = need_object(value, where)
-    kind = need_text(part, "type", where)
-    if kind in _FOREIGN_PARTS:
-        raise BadMessageError(
-            f"{where} is a '{kind}' of another format; expected Responses parts. Record it in its own format."
-        )
-    if kind in _TEXT_PARTS or kind == "refusal":
-        return piece("text", need_text(part, "refusal" if kind == "refusal" else "text", where))
-    if kind in ("input_image", "computer_screenshot"):
-        return piece("image")
-    if kind == "input_file":
-        return piece("document", name_of(part.get("filename")) or "")
-    return opaque_media(part) if kind == "input_audio" else opaque(part)
+_KINDS = PartKinds(
+    {**dict.fromkeys(_TEXT_PARTS, "text"), "refusal": "refusal"},
+    images=["input_image", "computer_screenshot"],
+    documents={"input_file": lambda part: name_of(part.get("filename")) or ""},
+    data=["input_audio"],
+    foreign=lambda kind: kind in _FOREIGN_PARTS,
+)
 
 
 def _reasoning_text(native: Item) -> str:
@@ -295,7 +217,7 @@ def _reasoning_text(native: Item) -> str:
         parts = native.get(key)
         if parts is not None and not isinstance(parts, list):
             raise BadMessageError(f"{key} is {kind_of(parts)}; expected a list.")
-        texts += [found.text for found in _read_parts(parts or [], key)]
+        texts += [found.text for found in _KINDS.read(parts or [], key)]
     return "\n".join(texts)
 
 
@@ -338,7 +260,7 @@ def _read_output(native: Item, kind: str, call_id: str) -> list[Piece]:
     if kind == "shell_call_output":
         parts = _shell_parts(output)
     elif output is None or isinstance(output, str | list):
-        parts = _read_parts(output or "", "output")
+        parts = _KINDS.read(output or "", "output")
     elif isinstance(output, dict):
         parts = [piece("text", as_json(output))]
     else:

@@ -4,14 +4,15 @@ wrong."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from contextstash.messages.base import Path, Reading
 from contextstash.messages.main_argument import main_argument
 from contextstash.messages.usage import read_usage
 from contextstash_storage.errors import BadMessageError
-from contextstash_storage.records import Block, BlockType, Role
+from contextstash_storage.records import Block, BlockType, Native, Role
 
 TOO_DEEP = "the message is nested too deeply for JSON."
 
@@ -130,6 +131,66 @@ def as_json(value: object) -> str:
         raise BadMessageError(TOO_DEEP) from error
     except (TypeError, ValueError) as error:
         raise BadMessageError(f"the message cannot be written as JSON: {error}.") from error
+
+
+@dataclass(frozen=True)
+class PartKinds:
+    """The parts that a format's content has, by their `type`: those with text, and the field that holds it; images;
+    documents, and what of them can be read; encoded `data`. `foreign` ones belong to another format, and are refused:
+    as unknown parts they would hide tool calls from every rule. Any other part is opaque."""
+
+    texts: Mapping[str, str]
+    images: Collection[str]
+    documents: Mapping[str, Callable[[Mapping[str, Any]], str]]
+    data: Collection[str] = ()
+    foreign: Callable[[str], bool] = lambda kind: False
+
+    def read(self, content: object, where: str = "content") -> list[Piece]:
+        """The pieces of a string, or of a list of parts."""
+        return [self.read_part(part, kind, place) for part, kind, place in self.parts(content, where)]
+
+    def parts(self, content: object, where: str = "content") -> list[tuple[Mapping[str, Any], str, str]]:
+        """Each part with its type and where it stands; a string is one part with text. Raises BadMessageError."""
+        if isinstance(content, str):
+            return [({"type": "text", "text": content}, "text", where)] if content else []
+        if not isinstance(content, list):
+            raise BadMessageError(f"{where} is {kind_of(content)}; expected a string or a list of parts.")
+        found = []
+        for index, value in enumerate(content):
+            place = f"{where}[{index}]"
+            part = need_object(value, place)
+            kind = need_text(part, "type", place)
+            if self.foreign(kind):
+                raise BadMessageError(f"{place} is a '{kind}' of another format. Record it in its own format.")
+            found.append((part, kind, place))
+        return found
+
+    def read_part(self, part: Mapping[str, Any], kind: str, where: str) -> Piece:
+        """The piece of one part."""
+        if kind in self.texts:
+            return piece("text", need_text(part, self.texts[kind], where))
+        if kind in self.images:
+            return piece("image")
+        if kind in self.documents:
+            return piece("document", self.documents[kind](part))
+        return opaque_media(part) if kind in self.data else opaque(part)
+
+    def left_of(self, content: object, text_kind: str = "text") -> list[Native]:
+        """What is shown of a result's content without its call: its text, in one part, then images and documents."""
+        parts = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+        media = [each for each in parts if each.get("type") in (*self.images, *self.documents)]
+        texts = [content] if isinstance(content, str) else []
+        for each in parts:
+            if each not in media:
+                text = each.get("text")
+                texts.append(text if isinstance(text, str) else as_json(each))
+        text = orphan_text("\n".join(texts))
+        return [*([{"type": text_kind, "text": text}] if text else []), *media]
+
+
+def orphan_text(text: str) -> str:
+    """The text that stands for a result whose tool call is no longer in the list."""
+    return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""
 
 
 def need_object(value: object, where: str) -> Mapping[str, Any]:

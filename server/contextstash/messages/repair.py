@@ -26,11 +26,6 @@ BREAKPOINTS_ELSEWHERE = 2
 them."""
 
 
-def orphan_text(text: str) -> str:
-    """The text that stands for a result whose tool call is no longer in the list."""
-    return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""
-
-
 @dataclass(slots=True, eq=False)
 class _Turn:
     """A reply with its calls, and what came from the client after it. `said` says that this holds more than results of
@@ -111,7 +106,7 @@ def _is_paired(fmt: Format, rules: Rules, part: Part, pending: dict[str | int, C
         return False
     for call in part.calls:
         key = call.keys[0] if rules.one_call_an_id else len(pending)
-        if key in pending or not pending.keys().isdisjoint(call.closes):
+        if key in pending:
             return False
         pending[key] = call
     return True
@@ -154,7 +149,7 @@ class _Repair:
                     yield Event((at, index), part.answers, False, *named)
                 for call in part.calls:
                     self._made[at, number] = call
-                    yield Event((at, number), call.keys, True, *named, call.closes)
+                    yield Event((at, number), call.keys, True, *named)
                     number += 1
 
     def turns(self) -> list[_Turn]:
@@ -179,7 +174,7 @@ class _Repair:
         is_same_reply = parts[0].reply is not None and parts[0].reply == turn.reply[-1].reply
         if turn.answered and not is_same_reply:
             return True
-        repeats = (key in turn.keys for part in parts for call in part.calls for key in (call.keys[0], *call.closes))
+        repeats = (call.keys[0] in turn.keys for part in parts for call in part.calls)
         return self._rules.one_call_an_id and any(repeats)
 
     def _add_reply(self, turn: _Turn, at: int, parts: Sequence[Part]) -> None:

@@ -56,15 +56,13 @@ RULES: Mapping[str, Rules] = MappingProxyType(
 
 class Event(NamedTuple):
     """A call, or a result. `keys` are what a result may name its call by, the best first. `turn` counts what the user
-    said before it. Among open calls of one key, the newest batch is answered first, and its calls in their order. If
-    only one may be open, a call `closes` those of these keys too."""
+    said before it. Among open calls of one key, the newest batch is answered first, and its calls in their order."""
 
     place: Place
     keys: tuple[str, ...]
     is_call: bool
     turn: int
     batch: int
-    closes: tuple[str, ...] = ()
 
 
 def calls_of_results(events: Iterable[Event], *, one_open: bool = False) -> dict[Place, Place]:
@@ -95,7 +93,7 @@ class _Waiting:
         self.answered: dict[Place, Place] = {}
 
     def add(self, call: Event) -> None:
-        for key in (*call.keys, *call.closes) if self._one_open else ():
+        for key in call.keys if self._one_open else ():
             self._open.pop(key, None)
         for key in call.keys:
             batches = self._open.setdefault(key, [])

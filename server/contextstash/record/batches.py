@@ -198,14 +198,14 @@ async def _fitting_format(access: Access, session: Session, wanted: str | None, 
     if session.counters.messages > MAX_PLAIN_MESSAGES or not natives or wanted == own:
         return own
     try:
-        fits = wanted is None and all(get_format(own).matches(native) > 0 for native in natives)
+        fits = wanted is None and all(get_format(own).fits(native) for native in natives)
         shown = own if fits else wanted or detect_format(natives)
     except BadMessageError:  # the recording reports it
         return own
     if shown == own:
         return own
     stored = await access.store.read_messages(session.session_id)
-    return shown if all(get_format(shown).matches(message.body or {}) > 0 for message in stored) else own
+    return shown if all(get_format(shown).fits(message.body or {}) for message in stored) else own
 
 
 # Storing what is not stored yet.

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from contextstash.messages.anthropic import THINKING
 from contextstash.messages.base import Path
-from contextstash.messages.breakpoints import BREAKPOINT_KEY, content_of
+from contextstash.messages.breakpoints import content_of, without_breakpoints
+from contextstash.messages.detection import get_format
 from contextstash.messages.json_positions import (
     JsonPositionError,
     Span,
@@ -29,14 +30,11 @@ from contextstash.messages.json_positions import (
     skip_space,
     value_at,
 )
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
 
 LIST_KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
 """The member of a request that holds its messages, by format."""
-
-RESULT_ITEMS = ("function_call_output", "custom_tool_call_output")
-"""Items of the Responses API with the text of a tool's result. The second one answers tools that take free text: for
-GPT-6, Codex runs all its tools by one that takes a program (seen in 0.169)."""
 
 SERVER_STATE_KEYS = ("previous_response_id", "conversation")
 """Fields of a Responses request that continue a conversation stored by OpenAI."""
@@ -87,8 +85,12 @@ class TextMessage:
 
     @cached_property
     def results(self) -> tuple[ToolResult, ...]:
-        found = _contents(self.native, self.format)
-        return tuple(self._result(*each) for each in found if isinstance(each[0], str))
+        try:
+            read = get_format(self.format).read(self.native)
+        except BadMessageError:
+            return ()
+        found = [(block.call_id, path) for block, path in zip(read.blocks, read.paths, strict=True) if path]
+        return tuple(self._result(call_id, path, _value(self.native, path)) for call_id, path in found if call_id)
 
     def _result(self, call_id: str, path: Path, content: Any) -> ToolResult:
         text = _plain_text(content)
@@ -116,7 +118,7 @@ class TextMessage:
         content = self.native.get("content")
         if not isinstance(content, list):
             return self.native
-        blocks: Any = [_without_breakpoint(block) for block in content]
+        blocks: Any = without_breakpoints(content)
         if len(blocks) == 1 and isinstance(blocks[0], dict) and blocks[0].keys() == {"type", "text"}:
             blocks = blocks[0]["text"] if blocks[0]["type"] == "text" else blocks
         return {**self.native, "content": blocks}
@@ -247,31 +249,11 @@ def message_of(native: Native, format_name: str) -> TextMessage:
     return TextMessage(json.dumps(native).encode("utf-8", "surrogatepass"), native, format_name)
 
 
-def _contents(native: Native, format_name: str) -> list[tuple[Any, Path, Any]]:
-    """The contents of the results in a message, each with the id of its call and its path."""
-    if format_name == "openai-chat":
-        is_result = native.get("role") == "tool"
-        return [(native.get("tool_call_id"), ("content",), native.get("content"))] if is_result else []
-    if format_name == "openai-responses":
-        is_result = native.get("type") in RESULT_ITEMS
-        return [(native.get("call_id"), ("output",), native.get("output"))] if is_result else []
-    return [
-        (block.get("tool_use_id"), ("content", place, "content"), block.get("content"))
-        for place, block in enumerate(content_of(native))
-        if isinstance(block, dict) and block.get("type") == "tool_result"
-    ]
-
-
-def _without_breakpoint(block: Any) -> Any:
-    if not isinstance(block, dict):
-        return block
-    inner = block.get("content")
-    if BREAKPOINT_KEY not in block and not isinstance(inner, list):
-        return block
-    rest = {key: value for key, value in block.items() if key != BREAKPOINT_KEY}
-    if isinstance(inner, list):
-        rest["content"] = [_without_breakpoint(part) for part in inner]
-    return rest
+def _value(native: Any, path: Path) -> Any:
+    """The value at a path; None if the last key is missing."""
+    for step in path[:-1]:
+        native = native[step]
+    return native.get(path[-1])
 
 
 def _plain_text(content: Any) -> str | None:
