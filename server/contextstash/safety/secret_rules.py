@@ -82,6 +82,11 @@ class Rule:
     back: int = 0
 
     @cached_property
+    def longest(self) -> int:
+        """Characters of the longest literal."""
+        return max(map(len, self.literals))
+
+    @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Compiled when a text may hold one: all of them together take longer than a client's hook may."""
         return re.compile(self.expression, re.IGNORECASE if self.folds else 0)
