@@ -112,3 +112,19 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
     bash(script, "cat notes", "On branch other")
     bash(script, "git status", "On branch loans\nnothing to commit, working tree clean")
     assert branch_in(script) == ["Git branch at message 8: `loans`"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("On branch main\nnothing to commit, working tree clean", "clean"),
+        ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n", "b...o/b [ahead 1]; 1 changed; 1 untracked (`notes/`)"),
+        ("On branch main\nUntracked files:\n  (use)\n\tnew.py\n\nnothing added", "1 untracked (`new.py`)"),
+        ("fatal: not a git repository", None),
+    ],
+)  # fmt: skip
+def test_what_git_says_of_the_work_tree_is_told(printed: str, told: str | None) -> None:
+    script = bash(Script().user("Look."), "git status", printed)
+    lines = read_summary(extract_summary(script.turns, max_tokens=900, count=quarter))[Section.STATE]
+    expected = [] if told is None else [f"Git status at message 2: {told}"]
+    assert [line for line in lines if line.startswith("Git status")] == expected

@@ -7,6 +7,7 @@ import pytest
 from contextstash.events.calls import calls_of
 from contextstash.events.files import file_uses
 from contextstash.events.kinds import FileUse
+from contextstash.events.state import fold
 from contextstash.handoff.file_pieces import known_files
 from tests.support.summaries import Section, extract_summary, read_summary
 from tests.support.turns import Script, quarter
@@ -24,9 +25,12 @@ PATCH = """\
 """
 
 
+BY_GIT = "Git lists as changed, by whom no call shows: "
+
+
 def lines_in(script: Script) -> list[str]:
     text = extract_summary(script.turns, max_tokens=4_000, count=quarter)
-    return read_summary(text).get(Section.FILES, [])
+    return [line.split(": + ")[0] for line in read_summary(text).get(Section.FILES, [])]
 
 
 def state_in(script: Script) -> list[str]:
@@ -87,7 +91,7 @@ def test_a_file_that_is_not_there_was_not_read() -> None:
         "Exit code 1\ncat: gone.txt: No such file or directory\nhere",
         is_error=True,
     )
-    assert lines_in(script) == ["Only read: `there.txt`"]
+    assert [*fold(script.turns).files] == ["there.txt"]
 
 
 def lines_of(*commands: str) -> list[str]:
@@ -119,20 +123,15 @@ def test_a_file_that_is_committed_by_name_was_changed_by_whoever_it_was() -> Non
         "Bash", {"command": "git add src/loans.py README.md . && git commit -m 'Lend copies'"}, "2 files changed"
     )
     lines = lines_in(script)
-    assert "`/w/src/loans.py`: changed, read" in lines
-    assert "`README.md`: changed" in lines
-    assert "Only read: `/w/src/fines.py`" in lines
+    assert lines == [f"{BY_GIT}`README.md`, `/w/src/loans.py`"]
 
 
-def test_changed_files_come_first_and_paths_stand_whole() -> None:
+def test_the_line_of_a_file_tells_what_was_put_in_last_definitions_first() -> None:
     script = Script()
-    for name in ("a", "b", "c"):
-        script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
-    script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok")
-    assert lines_in(script) == [
-        "`/srv/app/src/b.py`: edited, read",
-        "Only read: `/srv/app/src/c.py`, `/srv/app/src/a.py`",
-    ]
+    for new in ("import os\n\ndef charge(loan):\n    return 1", "    return 2"):
+        script.call("Edit", {"file_path": "a.py", "old_string": "x", "new_string": new}, "ok")
+    text = extract_summary(script.turns, max_tokens=400, count=quarter)
+    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + return 2; + def charge(loan):"]
 
 
 def test_a_deleted_file_is_only_deleted() -> None:
@@ -203,10 +202,7 @@ def test_the_files_that_git_lists_as_changed_are_changed_whatever_changed_them()
     script.call("Bash", {"command": "cd /srv && patch -p1 < fix.diff"}, "patching file src/e.py\n")
     assert lines_in(script) == [
         "Folder of the paths below: `/srv/`",
-        "`src/e.py`: changed",
-        "`src/c.py`: changed",
-        "`src/b.py`: changed",
-        "`src/a.py`: changed",
+        f"{BY_GIT}`src/e.py`, `src/c.py`, `src/b.py`, `src/a.py`",
     ]
 
 
@@ -245,11 +241,8 @@ def test_a_file_whose_changes_git_stashes_is_told_as_stashed_until_they_are_back
     script.call("Bash", {"command": "cd /srv && git stash push -u -m 'docs' -- docs/a.md"}, "Saved working directory")
     assert lines_in(script)[0] == "`/srv/docs/a.md`: stashed"
     assert known_files(script.turns) == []
-    assert "changed in this session" not in "\n".join(
-        state_in(script.call("Bash", {"command": "git status -sb"}, "## main"))
-    )
     script.call("Bash", {"command": "cd /srv && git stash pop"}, "On branch main\n\tmodified:   docs/a.md\n")
-    assert lines_in(script)[0] == "`/srv/docs/a.md`: changed"
+    assert lines_in(script)[0] == f"{BY_GIT}`/srv/docs/a.md`"
 
 
 def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not_run() -> None:
@@ -265,8 +258,7 @@ def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not
 def test_a_copy_that_was_changed_is_told_as_changed() -> None:
     back = "cp src/a.py.orig src/a.py"
     assert lines_of("sed -i s/x/y/ src/a.py", back)[0] == "`src/a.py`: edited (copy of src/a.py.orig)"
-    changed = "`src/a.py`: edited (changed since the copy of src/a.py.orig)"
-    assert lines_of("sed -i s/x/y/ src/a.py", back, "sed -i s/z/y/ src/a.py", "sed -i s/y/z/ src/a.py")[0] == changed
+    assert lines_of("sed -i s/x/y/ src/a.py", back, "sed -i s/z/y/ src/a.py")[0] == "`src/a.py`: edited"
 
 
 def test_a_list_of_files_that_is_not_complete_says_so() -> None:
@@ -277,7 +269,7 @@ def test_a_list_of_files_that_is_not_complete_says_so() -> None:
     sections = read_summary(extract_summary(script.turns, max_tokens=300, count=quarter))
     lines = sections[Section.FILES]
     told = sum(line.count("changed_") for line in lines)
-    assert lines[-1] == f"[left out: {20 - told} changed, 20 only read]"
+    assert lines[-1] == f"[left out: {20 - told} changed]"
 
 
 def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:
@@ -285,9 +277,7 @@ def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:
     for name in ("a", "b"):
         script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
     script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok").call("Grep", {}, "src/a.py:1: x\nsrc/b.py:1: x")
-    script.call("Read", {"file_path": "/etc/hosts"}, "text")
     assert lines_in(script) == [
         "Folder of the paths below: `/srv/app/`",
-        "`src/b.py`: edited, read",
-        "Only read: `/etc/hosts`, `src/a.py`",
+        "`src/b.py`: edited",
     ]

@@ -134,15 +134,5 @@ def test_a_list_of_names_is_cut_between_names() -> None:
 SHOWN = {"", "/srv/app/fines.py", "Files", "Names"}
 
 
-def test_names_stand_beside_the_file_that_shows_them() -> None:
-    code = "def place_hold(): ...\ndef cancel_hold(): ..."
-    script = changes(Script()).call("Read", {"file_path": "/srv/app/holds.py"}, code).assistant("Next: `place_hold`.")
-    text = extract_summary(script.turns, max_tokens=600, count=quarter)
-    sections = read_summary(text)
-    assert "charge_fine" in sections[Section.FILES][0]
-    assert sections[Section.FILES][1] == "`/srv/app/holds.py`: read (place_hold, cancel_hold)"
-    assert Section.NAMES not in sections
-
-
 def test_the_handle_of_an_output_is_no_name() -> None:
     assert [*names_of("charge_fine is in out_k5baog36fdo6xvjz")] == ["charge_fine"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,10 +75,9 @@ def test_shell_reads_and_here_documents_are_followed() -> None:
     script.call("Bash", {"command": "cat >> /srv/a.txt <<'EOF'\nthree\nEOF"}, "")
     assert lines_of(edited(script)) == ["one", "two", "three"]
     script.call("Bash", {"command": "cd /srv && sed -i 's/one/1/' a.txt"}, "")
-    assert edited(script).unseen
+    assert known_files(script.turns) == []
     script.call("Bash", {"command": "cd /srv && sed -n '1,2p' a.txt | head -5"}, "1\ntwo\n")
     assert lines_of(edited(script)) == ["1", "two"]
-    assert not edited(script).unseen
 
 
 def test_of_a_cut_output_only_the_lines_before_the_cut_are_known() -> None:
@@ -123,9 +120,9 @@ def test_what_an_edit_in_a_kept_message_adds_is_not_shown_again() -> None:
 def test_a_file_is_shown_whole_if_there_is_room_and_else_around_its_edits() -> None:
     files = known_files(edit(read_whole(), "return x + 102", "return 0").turns)
     whole = pieces_of_files(files, 1_000, quarter)
-    assert whole.startswith("`/srv/a.py`, whole:\n```\ndef a_total(x):")
+    assert whole.startswith("`/srv/a.py`, whole, message 3:\n```\ndef a_total(x):")
     assert whole.endswith("    return x + 106\n```")
-    assert pieces_of_files(files, 24, quarter) == ("`/srv/a.py`:\n```\ndef f_total(x):\n    return 0\n```")
+    assert pieces_of_files(files, 24, quarter) == ("`/srv/a.py`, message 3:\n```\ndef f_total(x):\n    return 0\n```")
     assert pieces_of_files(files, 10, quarter) == ""
 
 
@@ -156,7 +153,7 @@ def test_texts_whose_paths_take_the_room_are_left_out_until_the_rest_fits_with_f
 
     shown = pieces_of_files(known_files(script.turns), 2_000, count)
     assert 1_700 < quarter(shown) <= 2_000
-    assert len(texts) < 200 + 12
+    assert len(texts) < 200 + 16
 
 
 def test_a_text_with_fences_is_fenced_by_longer_ones() -> None:
@@ -201,40 +198,37 @@ def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
     text = pieces_of_files([edited(script)], 2_000, quarter)
     assert "masked" not in text
     assert "whole" not in text
-    assert text.startswith("`/srv/a.py`:\n```\nimport os\n[…]\ndef a_total")
+    assert text.startswith("`/srv/a.py`, message 3:\n```\nimport os\n[…]\ndef a_total")
 
 
 def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
     script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": "open('/srv/a.py', 'w').write(x)"}, "")
     patch = "python - <<'EOF'\ntext = open('/srv/a.py').read()\nopen('/srv/a.py', 'w').write(text)\nEOF"
-    assert not next(file for file in known_files(script.turns) if file.path == "/srv/a.py").unseen
-    script.call("Bash", {"command": patch}, "")
-    files = known_files(script.turns)
-    text = pieces_of_files(files, 1_000, quarter)
-    assert "`/srv/a.py`, whole (perhaps changed since, by `python - <<…` in 5):" in text
+    assert "/srv/a.py" in {file.path for file in known_files(script.turns)}
+    assert "/srv/a.py" not in {file.path for file in known_files(script.call("Bash", {"command": patch}, "").turns)}
+
+
+def test_the_files_that_a_script_changes_in_a_loop_have_to_be_read_again() -> None:
+    loop = "for p in ['a.py', 'new.py']:\n    text = Path(p).read_text()\n    Path(p).write_text(text)\n"
+    command = f"cd /srv && python3 <<'PY'\n{loop}PY"
+    assert known_files(read_whole().call("Bash", {"command": command}, "7 replacements").turns) == []
+    script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": loop}, "created")
+    script.call("Bash", {"command": "cd /srv && python fix.py"}, "")
+    assert [file.path for file in known_files(script.turns)] == ["/srv/fix.py"]
+    package = read_whole("/srv/b/__init__.py").call("Bash", {"command": command.replace("a.py", "__init__.py")}, "")
+    assert edited(package).path == "/srv/b/__init__.py"
 
 
 def test_the_head_of_a_class_stays_with_its_first_method() -> None:
     methods = [f"    def part{number}(self):\n        return {number}" for number in range(9)]
     script = Script().call("Read", {"file_path": "a.py"}, numbered(["class Whole:", *"\n".join(methods).split("\n")]))
     text = pieces_of_files(known_files(edit(script, "return 0", "return 7", "a.py").turns), 26, quarter)
-    assert text == "`a.py`:\n```\nclass Whole:\n    def part0(self):\n        return 7\n```"
+    assert text == "`a.py`, message 3:\n```\nclass Whole:\n    def part0(self):\n        return 7\n```"
 
 
 def test_the_end_of_a_function_of_which_nothing_else_is_known_is_not_shown() -> None:
     script = Script().call("Read", {"file_path": "a.go", "offset": 90, "limit": 2}, numbered(["\treturn nil", "}"], 90))
     assert pieces_of_files(known_files(script.turns), 500, quarter) == ""
-
-
-def test_the_newest_changes_of_two_files_come_before_what_the_messages_speak_of() -> None:
-    script = edit(read_whole("/srv/code.py"), "return x + 97", "return 0", "/srv/code.py")
-    script.call(
-        "Read", {"file_path": "/srv/test.py"}, numbered([line.replace("def ", "def test_") for line in FUNCTIONS])
-    )
-    edit(script, "return x + 106", "return 1", "/srv/test.py").assistant("test_b_total, test_c_total, test_d_total")
-    text = pieces_of_files(known_files(script.turns), 60, quarter, focus=focus_of(script.turns))
-    assert "return 0" in text
-    assert "return 1" in text
 
 
 def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:
@@ -291,43 +285,23 @@ def test_an_edit_that_the_tool_refused_changes_nothing_if_no_flag_says_so() -> N
     assert lines_of(edited(script)) == FUNCTIONS
 
 
-def shown_of(script: Script) -> str:
-    return pieces_of_files(known_files(script.turns), 1_000, quarter).partition("\n")[0]
+def test_what_a_search_or_a_diff_contradicts_is_not_shown() -> None:
+    """Somebody else changed the file: a search finds another text at its number, a diff says which line is gone."""
+    found = read_whole().call("Bash", {"command": "grep -rn total /srv"}, "/srv/a.py:5:    return other(x)\n")
+    assert known_files(found.turns)[0].runs == []
+    same = read_whole().call("Bash", {"command": "grep -rn total /srv"}, "/srv/a.py:5:    return x + 98\n")
+    assert lines_of(edited(same)) == FUNCTIONS
+    diff = "--- a/srv/a.py\n+++ b/srv/a.py\n@@ -1,3 +1,3 @@\n def a_total(x):\n-    return x + 97\n+    return 0\n"
+    text = pieces_of_files(known_files(read_whole().call("Bash", {"command": "git diff"}, diff).turns), 900, quarter)
+    assert "return x + 97" not in text
+    assert "return x + 98" in text
 
 
-def run(script: Script, command: str, output: str = "") -> Script:
-    return script.call("Bash", {"command": command}, output)
-
-
-def test_what_git_or_a_formatter_may_have_changed_is_told_as_it_was_before() -> None:
-    of_git = ["git checkout main", "git pull --rebase", "git reset --hard HEAD~1", "git stash"]
-    for command in (*of_git, "ruff format", "black .", "ls | xargs sed -i s/x/y/", "black a.py", "patch -p1 < x.diff"):
-        shown = shown_of(run(read_whole(), command))
-        assert re.fullmatch(r"`/srv/a.py`, whole \(perhaps changed since, by `(\w| |-)+` in 3\):", shown), shown
-    of_git = ["git checkout -b fix", "git reset HEAD~1", "git stash list", "git log --grep black"]
-    for command in (*of_git, "gofmt -w b.go", "ruff format --check .", "git stash && pytest; git stash pop"):
-        assert shown_of(run(read_whole(), command)) == "`/srv/a.py`, whole:"
-    assert shown_of(run(run(read_whole(), "git stash"), "git stash pop")) == "`/srv/a.py`, whole:"
-
-
-def test_after_a_formatter_an_edit_is_known_and_a_read_says_how_the_file_stands() -> None:
-    script = edit(run(read_whole(), "ruff format a.py", "1 file reformatted"), "return x + 99", "return 0")
-    assert "perhaps changed since, by `ruff format` in 3):" in shown_of(script)
-    script.call("Read", {"file_path": "/srv/a.py"}, numbered(FUNCTIONS))
-    assert shown_of(script) == "`/srv/a.py`, whole:"
-
-
-def test_the_files_that_a_script_changes_in_a_loop_have_to_be_read_again() -> None:
-    loop = "for p in ['a.py', 'new.py']:\n    text = Path(p).read_text()\n    Path(p).write_text(text)\n"
-    shown = shown_of(run(read_whole(), f"cd /srv && python3 <<'PY'\n{loop}PY", "a.py: 7 replacements"))
-    assert "by `cd /srv && python3 <<…` in 3" in shown
-    script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": loop}, "created")
-    text = pieces_of_files(known_files(run(script, "cd /srv && python fix.py").turns), 1_000, quarter)
-    assert "by `cd /srv && python fix.py` in 5" in text
-    package = run(
-        read_whole("/srv/b/__init__.py"), f"cd /srv && python3 <<'PY'\n{loop.replace('a.py', '__init__.py')}PY"
-    )
-    assert "may be" not in shown_of(package)
-    assert "in 3" not in shown_of(package)
-    shown = shown_of(run(read_whole(), "perl -pi -e 's/x/y/' /srv/a.py"))
-    assert "by `perl -pi -e 's/x/y/' /s…` in 3" in shown
+def test_pieces_of_different_reads_say_of_which_message_they_are() -> None:
+    script = Script()
+    for first, name in ((40, "late"), (1, "early")):
+        lines = [f"def {name}():", "    return call()", "", "", "", "", "", "x = 1"]
+        script.call("Read", {"file_path": "a.py", "offset": first, "limit": 8}, numbered(lines, first))
+    text = pieces_of_files(known_files(script.turns), 900, quarter)
+    assert text.startswith("`a.py`, message 3:\n```\ndef early():")
+    assert "\n[… message 1]\ndef late():" in text

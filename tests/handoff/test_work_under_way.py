@@ -89,18 +89,6 @@ def test_what_is_under_way_is_known_if_the_requests_are_of_an_earlier_summary() 
     assert under_way(summary_of(later, previous=first)) == []
 
 
-def test_a_plan_that_was_not_updated_for_long_is_told_as_it_was() -> None:
-    script = (
-        Script().user("Fix the fines.").call("TodoWrite", {"todos": [{"content": "Fix", "status": "pending"}]}, "ok")
-    )
-    script.assistant("Fixed.").user("And the docs?")
-    for number in range(30):
-        script.call("Bash", {"command": f"ls {number}"}, "a.md")
-    assert read_summary(summary_of(script))[Section.OPEN][0] == (
-        "The plan of message 2 was not updated since; the user said since: (4). Open then: Fix"
-    )
-
-
 def test_a_message_without_words_ends_the_turn_if_the_user_speaks_next() -> None:
     script = interrupted().assistant("")
     assert under_way(summary_of(script)) == BOTH

@@ -170,7 +170,7 @@ async def test_the_files_under_edit_are_handed_off_as_they_stand(stash: Stash, c
     client.call("Read", {"file_path": "/srv/a.py"}, text)
     client.call("Edit", {"file_path": "/srv/a.py", "old_string": "return 1", "new_string": "return 2"}, "updated")
     client.compact()
-    assert "`/srv/a.py`, whole:\n```\ndef f():\n    return 2\n```" in await handed_off(stash, client)
+    assert "`/srv/a.py`, whole, message 4:\n```\ndef f():\n    return 2\n```" in await handed_off(stash, client)
 
 
 async def test_what_the_clients_own_summary_holds_is_not_repeated(stash: Stash, client: ClientTranscript) -> None:

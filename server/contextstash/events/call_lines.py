@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from contextstash.events.calls import Call
+from contextstash.events.files import CUT
 from contextstash.events.kinds import FileUse
 from contextstash.events.shell import as_run
 from contextstash.outputs.counts import counted
-from contextstash.outputs.digest import digest_output, still_running
+from contextstash.outputs.digest import DEFINITION, digest_output, still_running
+from contextstash.outputs.run_outcomes import ends_of
 from contextstash.safety.sanitize import one_line
 
 MAX_CALL = 160
@@ -20,10 +23,21 @@ MAX_CHANGED_LINE = 100
 """Characters that are shown of a line that was changed."""
 
 
+MIN_CHANGED_LINE = 16
+"""Characters. A shorter line, or a mere string such as an import, says little of a change that has others."""
+
+MAX_SHORT = 300
+"""Characters of an output that is told whole, in one line."""
+
+MAX_FAILURES = 8
+"""Lines that are told of a run that failed."""
+
+
 def call_line(call: Call) -> str:
     """The call: a command as it was run, else the tool with its argument, a path with its end."""
     if call.command is not None:
-        return f"ran `{one_line(as_run(call.command).replace('`', chr(39)), MAX_CALL)}`"
+        outside = " outside the sandbox" if "escalated" in str(call.arguments.get("sandbox_permissions", "")) else ""
+        return f"ran `{one_line(as_run(call.command).replace('`', chr(39)), MAX_CALL)}`{outside}"
     argument = "" if call.argument.startswith("*** Begin Patch") else call.argument
     if argument.startswith("/") and len(argument) > MAX_CALL:
         argument = f"…{argument[1 - MAX_CALL :]}"
@@ -37,26 +51,56 @@ def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
         return f"{made}: {'no result is recorded' if call.ended else WAITS}"
     if call.refused:
         return f"{made}: refused by the user"
+    text = call.output.text.strip()
     changes = [use for use in uses if use.verb not in ("read", "run")]
-    silent = call.command is None or not call.output.text.strip()
-    if changes and not call.failed and silent and (told := _changed(changes, made)):
-        return f"{made}: {told}"
+    silent = call.command is None or not text
+    if changes and not call.failed and silent and (told := next(filter(None, map(change_line, changes)), "")):
+        name = changes[0].path.rpartition("/")[2]
+        return f"{made}: {'' if name in made else f'{one_line(changes[0].path, MAX_CALL)}: '}{told}"
     code = call.output.exit_code
     state = f"exit {code}: " if code else still_running(call.output)
-    return f"{made}: {state}{digest_output(call.tool, call.argument, call.output.text, call.is_error)}"
+    if call.failed and call.command is not None:
+        return f"{made}: {state}{failures_of(call)}"
+    if call.command is not None and 0 < len(text) <= MAX_SHORT:
+        return f"{made}: {state}{one_line(text.replace(chr(10), ' / '), MAX_SHORT + 100)}"
+    part = "of what a cut output shows: " if CUT.search(call.output.text) else ""
+    return f"{made}: {state}{part}{digest_output(call.tool, call.argument, call.output.text, call.is_error)}"
 
 
-def _changed(uses: Sequence[FileUse], made: str) -> str:
-    """The first line that a change adds, or else removes, marked as in a diff; with the file, if the call as it is
-    shown does not name it."""
-    for use in uses:
-        file = "" if use.path.rpartition("/")[2] in made else f"{one_line(use.path, MAX_CALL)}: "
-        if use.text is not None:
-            return f"{file}wrote {counted(len(use.text.splitlines()), 'line')}"
-        for each in use.replaced:
-            old, new = each.old.split("\n"), each.new.split("\n")
-            added = (f"+ {line.strip()}" for line in new if line.strip() and line not in old)
-            removed = (f"- {line.strip()}" for line in old if line.strip() and line not in new)
-            if line := next(added, "") or next(removed, ""):
-                return file + one_line(line, MAX_CHANGED_LINE)
+def change_line(use: FileUse) -> str:
+    """What a change of a file adds: the first definition, or else the first line, marked as in a diff; if it only
+    removes lines, the first of them; of a whole file how many lines it has. Empty if the call does not show it."""
+    if use.text is not None:
+        return f"wrote {counted(len(use.text.splitlines()), 'line')}"
+    for each in use.replaced:
+        old, new = each.old.split("\n"), each.new.split("\n")
+        added = [f"+ {line.strip()}" for line in new if line.strip() and line not in old]
+        removed = (f"- {line.strip()}" for line in old if line.strip() and line not in new)
+        defined = (line for line in added if DEFINITION.match(line[2:]))
+        long = (line for line in added if len(line) >= MIN_CHANGED_LINE and line[2] not in "\"'")
+        if line := next(defined, "") or next(long, "") or next(iter(added), "") or next(removed, ""):
+            return one_line(line, MAX_CHANGED_LINE)
     return ""
+
+
+_FAILURE = re.compile(
+    r"^[ \t]*(--- FAIL: \S+.*|FAILED \S.*|ERROR \S.*|# \S+|FAIL[ \t]+\S+.*|E {2,}\S.*|panic: .*|test \S+ \.\.\. FAILED"
+    r"|\S*\w\.\w{1,5}:\d+(?::\d+)?:? \S.*"
+    r"|.*\b(?:[Ee]rror|[Cc]annot|[Nn]o such|not permitted|denied|please|undefined)\b.*)$",
+    re.MULTILINE,
+)
+"""What says where and why a run failed."""
+
+_NO_REASON = re.compile(r"task failed|^error: Recipe|exit (?:code|status) \d|^# \S+$|^FAIL\s+\S+\s+[\d.]+s$")
+"""Of these only what else is said tells the reason."""
+
+
+def failures_of(call: Call) -> str:
+    """All places and reasons that a run which failed printed, up to MAX_FAILURES; else the line that says an error."""
+    text = ends_of(call.output.text) if call.output else ""
+    found = dict.fromkeys(one_line(line, MAX_CALL) for line in _FAILURE.findall(text))
+    told = [line for line in found if not _NO_REASON.search(line)] or [*found]
+    more = [f"and {len(told) - MAX_FAILURES} more"] if len(told) > MAX_FAILURES else []
+    counts = [f"{call.tests.failed} failed"] if call.tests and call.tests.failed else []
+    lines = [*counts, *told[:MAX_FAILURES], *more]
+    return "; ".join(lines) if told else call.error_message

@@ -38,8 +38,21 @@ _OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
 _ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
 _TITLE = re.compile(r"--title[ =]([\"'])(.+?)(?<!\\)\1")
 
-_BRANCH = re.compile(r"^(?:On branch |Switched to (?:a new )?branch ')(?P<name>[\w./@+-]+)", re.MULTILINE)
+_BRANCH = re.compile(
+    r"^(?:On branch |Switched to (?:a new )?branch '|## )(?P<name>[\w/@+-]+(?:\.(?!\.)[\w/@+-]+)*)", re.MULTILINE
+)
 """How Git says on which branch it is; a commit names its own."""
+
+_STATUS = re.compile(r"\bgit\b[^\n;&|]{0,80}? status\b")
+_TRACKS = re.compile(r"^(?:Your branch .*|## \S+ \[.+\])$", re.MULTILINE)
+_ENTRY = re.compile(
+    r"^(?:(?P<sign>[ MADRCU?]{2}) (?=\S)|\t(?:modified|new file|deleted|renamed): +)(?P<path>\S.*)$", re.MULTILINE
+)
+_UNTRACKED = re.compile(r"^Untracked files:\n(?:  \(.*\n)*(?P<paths>(?:\t\S.*\n?)+)", re.MULTILINE)
+"""What `git status` prints: of the branch, of each changed file, and of those that it does not track."""
+
+MAX_UNTRACKED = 4
+"""Untracked files that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +70,25 @@ def branch_of(call: Call) -> str:
         return ""
     printed = [each["name"] for each in _BRANCH.finditer(call.output.text[:MAX_COMMAND])]
     return printed[-1] if printed else ""
+
+
+def work_tree_of(call: Call) -> str:
+    """What `git status` said of the work tree in a call; empty if it was not asked, or its output says nothing."""
+    if call.output is None or call.refused or call.failed or not _STATUS.search(call.command or ""):
+        return ""
+    text = call.output.text[:MAX_COMMAND]
+    tracks = [found.group().removeprefix("## ") for found in _TRACKS.finditer(text)][:1]
+    untracked = [each["path"] for each in _ENTRY.finditer(text) if each["sign"] == "??"]
+    untracked += [
+        path.strip() for found in _UNTRACKED.finditer(text) for path in found["paths"].split("\n") if path.strip()
+    ]
+    changed = sum(each["sign"] != "??" for each in _ENTRY.finditer(text))
+    counts = [f"{changed} changed"] if changed else []
+    names = ", ".join(f"`{path}`" for path in untracked[:MAX_UNTRACKED])
+    counts += [f"{len(untracked)} untracked ({names}{', …' * (len(untracked) > MAX_UNTRACKED)})"] if untracked else []
+    bare = not counts and len(text.strip().split("\n")) == 1 and text.startswith("## ")
+    clean = ["clean"] if "working tree clean" in text or bare else []
+    return one_line("; ".join([*tracks, *(counts or clean)]), 2 * MAX_SUBJECT)
 
 
 def commits_of(call: Call) -> Iterator[Committed]:

@@ -186,7 +186,7 @@ MAX_READ = 2_000
 """Lines that Claude Code's Read prints at most if no limit is given. As many lines may not be the whole file."""
 
 _NUMBERED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t)(.*)$", re.DOTALL)
-_CUT = re.compile(
+CUT = re.compile(
     rf"{re.escape(MARKER)}|…\s*\d[\d,]* (?:tokens|chars|characters) truncated\s*…|\[[^\]\n]*truncated[^\]\n]*\]",
     re.IGNORECASE,
 )
@@ -197,7 +197,7 @@ def _shown(call: Call) -> Shown | None:
     """The lines that a read of one file printed; None if the call does not say which ones they are."""
     if call.output is None or len(call.output.text) > MAX_TEXT:
         return None
-    cut = _CUT.search(call.output.text)
+    cut = CUT.search(call.output.text)
     text = call.output.text[: cut.start()] if cut else call.output.text
     numbered = _numbered(text)
     given = range_of(call.command) if call.command is not None else _range_of(call.arguments)
@@ -267,8 +267,6 @@ def _patched(path: str, verb: Verb, lines: Iterable[str]) -> FileUse:
             if old or new:
                 hunks.append(Replaced("\n".join(old), "\n".join(new), patched=True))
             old, new = [], []
-            if (named := line.removeprefix("@@").strip()) and named != line:  # the next change is below this line
-                hunks.append(Replaced(named, named, patched=True))
         elif line.startswith("*** Move to: "):
             was, path, verb = path, line.removeprefix("*** Move to: ").strip(), "renamed"
         elif line[:1] in ("", " ", "+", "-"):

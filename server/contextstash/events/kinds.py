@@ -18,8 +18,7 @@ keeps; `changed` is one of which Git says that it is changed: by whom, the sessi
 @dataclass(frozen=True, slots=True)
 class Replaced:
     """A text of a file was replaced by another one, once or everywhere. Without `old`, `new` was put in somewhere.
-    `patched` is whether these are whole lines of a patch, whose changes follow one another in the file. A patch also
-    names lines between which it changes something: then both texts are the same."""
+    `patched` is whether these are whole lines of a patch."""
 
     old: str
     new: str

@@ -6,7 +6,7 @@ names_of("see src/fines.py: charge_fine()")  ->  {"src/fines.py", "charge_fine"}
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -31,9 +31,6 @@ MAX_USES = 16
 
 MAX_NAMES = 1_500
 """Names that are known. A list has some three hundred."""
-
-MAX_HOMES = 4
-"""Files that are known to show a name, the newest; and of so many files a call may show the names."""
 
 _TOKEN = re.compile(r"[$)}*]?[\w./@+~-]{5,}")
 """Words with what stands between the parts of a path. After `$`, `)`, `}` and `*` it is the end of a pattern, or of a
@@ -108,13 +105,11 @@ def _is_name(word: str) -> bool:
 
 @dataclass(slots=True)
 class Name:
-    """A name as it was written last, with the newest messages that contain it, of the agent and of others, and the
-    newest files whose text shows it."""
+    """A name as it was written last, with the newest messages that contain it, of the agent and of others."""
 
     form: str
     agent: list[int] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
-    homes: list[str] = field(default_factory=list)
 
     def weight(self, now: int) -> float:
         """How much it is in use, for what it costs to list it."""
@@ -129,8 +124,8 @@ class NamesInUse:
 
     known: dict[str, Name] = field(default_factory=dict)
 
-    def add(self, seq: int, names: Iterable[str], *, by_agent: bool, files: Collection[str] = ()) -> None:
-        """Count that a message contains the names, as the text of these files."""
+    def add(self, seq: int, names: Iterable[str], *, by_agent: bool) -> None:
+        """Count that a message contains the names."""
         for form in names:
             key = name_key(form)
             name = self.known.get(key)
@@ -141,27 +136,11 @@ class NamesInUse:
             uses.append(seq)
             if len(uses) > MAX_USES:
                 del uses[0]
-        self.place(names, files)
-
-    def place(self, names: Iterable[str], files: Collection[str]) -> None:
-        """Note that these files show the names, as far as they are known."""
-        homes = [path_key(path) for path in files] if len(files) <= MAX_HOMES else []
-        for form in names if homes else ():
-            if "/" not in form and (name := self.known.get(form)) is not None:
-                name.homes = [*(home for home in name.homes if home not in homes), *homes][-MAX_HOMES:]
 
     def ranked(self, now: int, hidden: Container[str] = ()) -> list[Name]:
         """The names with the highest weight per token first."""
         shown = [name for key, name in self.known.items() if key not in hidden]
         return sorted(shown, key=lambda name: -name.weight(now))
-
-    def by_file(self, now: int) -> dict[str, list[str]]:
-        """The names that each file showed last, by the key of its path, those most in use first."""
-        found: dict[str, list[str]] = {}
-        for name in self.ranked(now):
-            if name.homes:
-                found.setdefault(name.homes[-1], []).append(name.form)
-        return found
 
     def shorten(self, now: int) -> None:
         """Forget the names with the lowest weight if they are too many."""

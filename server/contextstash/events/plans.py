@@ -32,13 +32,12 @@ _PLAN_TOOLS = re.compile(
 
 @dataclass(slots=True)
 class Plan:
-    """The tasks of the newest plan by their numbers, as the call in message `seq` left them; with the requests and the
-    number of calls since then."""
+    """The tasks of the newest plan by their numbers, as the call in message `seq` left them; with the requests
+    since then."""
 
     tasks: dict[str, tuple[str, str]] = field(default_factory=dict)
     seq: int = -1
     asked_since: list[int] = field(default_factory=list)
-    calls_since: int = 0
 
     def texts(self, *states: str) -> list[str]:
         """The tasks in these states."""
@@ -46,7 +45,6 @@ class Plan:
 
     def take(self, call: Call) -> None:
         """Take over what a call says of the plan, if it says anything."""
-        self.calls_since += 1
         if call.is_error or call.refused:
             return
         tool = call.tool.lower().replace("_", "")
@@ -59,7 +57,7 @@ class Plan:
         else:
             return
         if changed or tool not in _TASK_TOOLS:
-            self.seq, self.calls_since, self.asked_since = call.seq, 0, []
+            self.seq, self.asked_since = call.seq, []
 
     def _change(self, number: str, state: str, text: str) -> None:
         if number in self.tasks:

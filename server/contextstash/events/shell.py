@@ -179,23 +179,6 @@ def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Ite
         yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT_NAME.search(path))
 
 
-_SWEEPS = re.compile(
-    r"(?m)(?:^|[;&|\n]|\b(?:do|run|xargs|npx|python3? -m)\b) *(git (?:-[cC] \S+ )*(?:(?:merge|pull|rebase|cherry-pick"
-    r"|revert|am|apply)(?=[ \n]|$)(?! --(?:check|stat))|reset --(?:hard|keep|merge)|stash(?! (?:list|show|drop|clear))"
-    r"|(?:checkout|switch) (?!-[bBcC] \S+ *(?:$|[;&|\n]))|restore (?!--staged))|gofmt .*?-\w*w|(?:go|cargo) fmt|black\b"
-    r"|patch\b|ruff (?:format|check .*?--fix)|prettier .*?--write|(?:sed|perl) .*?-\w*i\b)(?!.*--(?:check|diff))"
-    r"([^;&|\n]*)"
-)
-"""What may put other texts in files: Git, unless a new branch begins with what is there, and formatters."""
-
-
-def sweep_of(command: str) -> tuple[str, tuple[str, ...]] | None:
-    """What a command runs that may change files, and those that it names; without any, it may be all."""
-    found = _SWEEPS.search(without_heredocs(command[:MAX_SCANNED])[0])
-    named = [path for path in _words(found[2]) if _ENDING.search(path)] if found else []
-    return (found[1], tuple(path for path in named if not path.endswith((".patch", ".diff")))) if found else None
-
-
 _OPENED = re.compile(
     r"""open\(\s*(?:["']([^"'\n]{1,200})["']|([A-Za-z_]\w{0,60}))\s*,\s*["'][wa]"""
     r"""|(?:writeFile(?:Sync)?\(|Path\((?=[^)\n]{1,200}\)\.write_text))\s*["']([^"'\n]{1,200})["']"""

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from contextstash.events.call_lines import call_line, outcome_line
+from contextstash.events.call_lines import call_line, change_line, failures_of, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of
+from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of, work_tree_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import FileUse, Said, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
@@ -55,17 +55,23 @@ MAX_TEXT = 6_000
 MAX_REQUEST = 20_000
 """Characters of a request that are known: a rule may stand below a long report."""
 
-MAX_CLOSING = 200
-"""Characters of what is told of the text with which the agent ended a turn: two lines."""
+MAX_CLOSING = 300
+"""Characters of what is told of what the agent said within a turn: some three lines."""
 
-MIN_OPENING = 60
-"""Characters. A shorter first line, such as "Here is the result:", says nothing without the next one."""
+MAX_CONCLUSION = 3_000
+"""Characters that are known of what it said at the end of one: a review with six findings has as many."""
 
 MIN_NOTE = 40
 """Characters. A shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later."""
 
+MAX_FAILED = 900
+"""Characters of what is told of a run that failed: some eight places with their reasons."""
+
 MIN_HANDLED = 400
 """Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
+
+MAX_CHANGES = 3
+"""Lines that are known of what was put into a file, the newest."""
 
 PLAIN_PATH = re.compile(r"[\w./~@+-]*")
 """Most paths. Others are looked at for a speaker's label."""
@@ -80,19 +86,26 @@ does not read as complete if it is not."""
 
 @dataclass(slots=True)
 class FileState:
-    """What was done to a file, the paths that it was renamed or copied from, and the message of the last use."""
+    """What was done to a file but reading it, the path that it was renamed or copied from, the newest lines that were
+    put in, and the message of its last use."""
 
     verbs: list[str] = field(default_factory=list)
-    was: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    was: str = ""
     seq: int = -1
 
     @property
     def changed(self) -> bool:
-        return any(verb not in ("read", "run") for verb in self.verbs)
+        return any(verb != "run" for verb in self.verbs)
 
     @property
     def deleted(self) -> bool:
         return self.verbs == ["deleted"]
+
+    @property
+    def by_others(self) -> bool:
+        """Whether only Git says that it is changed: by whom, or when, no call shows."""
+        return self.verbs == ["changed"]
 
     @property
     def put_back(self) -> bool:
@@ -101,22 +114,22 @@ class FileState:
 
     def use(self, use: FileUse, seq: int) -> None:
         """Take over a use of the file."""
-        if use.staged and self.changed and not self.put_back:
+        was_there = self.seq >= 0 and not self.deleted
+        self.seq = seq
+        if use.verb == "read" or (use.staged and self.changed and not self.put_back):
             return
-        there = [verb for verb in self.verbs if verb != "deleted"]
-        if use.verb in ("deleted", "restored", "stashed") or (use.changes and self.put_back):
-            self.verbs, self.was = [], []
-        elif "deleted" in self.verbs:
-            self.verbs.remove("deleted")
-        if use.changes and not use.was:
-            self.was = [re.sub("^copy of ", "changed since the copy of ", was) for was in self.was]
+        if use.verb in ("deleted", "restored", "stashed") or (use.changes and (self.put_back or self.deleted)):
+            self.verbs, self.was, self.lines = [], "", []
         # A file that was used before was there before: writing it as a whole is a change of it.
-        verb = "edited" if use.verb == "created" and there and "created" not in there else use.verb
+        verb = "edited" if use.verb == "created" and was_there and "created" not in self.verbs else use.verb
         if verb not in self.verbs:
             self.verbs.append(verb)
+        if use.text is None and (line := change_line(use)):
+            self.lines = [*(each for each in self.lines if each != line), line][-MAX_CHANGES:]
         if use.was:
-            self.was = [f"{'was' if use.verb == 'renamed' else 'copy of'} {one_line(use.was, 200)}"]
-        self.seq = seq
+            self.was = f"{'was' if use.verb == 'renamed' else 'copy of'} {one_line(use.was, 200)}"
+        elif use.changes and self.was.startswith("copy of"):  # it is one no more
+            self.was = ""
 
 
 @dataclass(slots=True)
@@ -139,7 +152,8 @@ class State:
     end of its turns, `said` is what it said last, `notes` what it said before that in the same turn, `newest` its
     newest message. `words` are the user's, and `skill` the one that the agent carries out. `failed` are the runs that
     failed last, by their programs, `passed` the test runs that passed when last run, by their commands. `commit` is the
-    newest one that a call of the session made, `branch` the one that Git named last. `calls` are the newest calls.
+    newest one that a call of the session made, `branch` the one that Git named last, `tree` what it
+    said of the work tree. `calls` are the newest calls.
     `quoted` counts the quoted wordings and the numbers that the agent wrote.
     """
 
@@ -157,6 +171,7 @@ class State:
     passed: dict[str, Run] = field(default_factory=dict)
     commit: Run | None = None
     branch: Told | None = None
+    tree: Run | None = None
     calls: list[Told] = field(default_factory=list)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
@@ -165,7 +180,8 @@ class State:
     def answered(self) -> dict[int, int]:
         """The newest entry of the user's words with the newest message, if that ends the agent's turn on it."""
         last, newest = self.words.open, self.newest
-        ends = newest.ends and self.said is not None and self.said.seq == newest.seq  # an empty message ends nothing
+        # An empty message ends nothing, nor does one that says what it will do next.
+        ends = newest.ends and self.said is not None and self.said.seq == newest.seq and not _announces(self.said.text)
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
     @property
@@ -270,7 +286,7 @@ class _Fold:
             state.skill = replace(request, text=request.text[:MAX_TEXT])
             return
         if state.newest.ends and state.said is not None and all(each.seq != state.said.seq for each in state.done):
-            state.done.append(Told(state.said.seq, closing(state.said.text)))
+            state.done.append(Told(state.said.seq, conclusion(state.said.text)))
         state.plan.asked_since.append(request.seq)
         state.skill, state.notes = None, []
 
@@ -322,13 +338,13 @@ class _Fold:
             works = state.folder if call.folder else ""
             if not works or f"{call.folder}/".startswith(works):  # else of another repository
                 state.branch = Told(call.seq, branch)
+        if tree := work_tree_of(call):
+            state.tree = Run(call.seq, "", tree)
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
-        files = {use.path for use in uses if use.verb != "run"}
-        state.names.place(names_of(call.written), {use.path for use in uses if use.text is not None or use.replaced})
         if call.output is not None:
-            state.names.add(call.seq, names_of(call.output.text), by_agent=False, files=files)
+            state.names.add(call.seq, names_of(call.output.text), by_agent=False)
 
     def _ran(self, call: Call) -> None:
         """Whether a program that tests, checks or builds failed or passed."""
@@ -339,7 +355,7 @@ class _Fold:
         whole = bool(runner) and _is_whole(command, runner)
         known = state.failed.get(runner)
         if runner and call.failed:
-            state.failed[runner] = Run(call.seq, call_line(call), one_line(call.error_message, 220), whole=whole)
+            state.failed[runner] = Run(call.seq, call_line(call), one_line(failures_of(call), MAX_FAILED), whole=whole)
         elif known and (whole or not known.whole):
             del state.failed[runner]
         if call.tests:
@@ -361,7 +377,7 @@ class _Fold:
         state.files[path] = file
         if use.changes and not use.staged:
             name = path.rpartition("/")[2]
-            for run in [*state.failed.values(), *state.passed.values(), *filter(None, [state.commit])]:
+            for run in [*state.failed.values(), *state.passed.values(), *filter(None, [state.commit, state.tree])]:
                 others = [each for each in run.since if each != name][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, name]
 
@@ -373,6 +389,7 @@ class _Fold:
             made, _, subject = text.partition(": ")
             text = f"{made}: {subject or last.text.partition(': ')[2]}"
         done.append(Told(seq, text))
+        self.state.tree = None
         if text.startswith(COMMITTED):  # its number and branch, unless Git was quiet
             self.state.commit = Run(seq, "", text.removeprefix(COMMITTED).partition(":")[0].strip())
 
@@ -430,10 +447,15 @@ _OF_USER = re.compile(
 
 _ANNOUNCES = re.compile(
     r"\W*(?:(?:now|next|then|first|good|great|ok(?:ay)?|perfect)\b[,.:;!— ]*)*"
-    r"(?:let(?: me|['’]s)|i(?:['’]ll| will| need to| should|['’]m going to)|now)\b",
+    r"(?:let(?: me|['’]s)|i(?:['’]ll| will| need to| should|(?:['’]m| am) \w+ing)|now)\b",
     re.IGNORECASE,
 )
 """How a sentence begins that says what comes next: the calls behind it say that."""
+
+
+def _announces(text: str) -> bool:
+    sentences = own_sentences(text[-MAX_TEXT:])
+    return bool(sentences) and bool(_ANNOUNCES.match(sentences[-1])) and not sentences[-1].endswith(("?", "？"))
 
 
 def _note(text: str) -> str:
@@ -444,16 +466,11 @@ def _note(text: str) -> str:
     )
 
 
-def closing(text: str) -> str:
-    """The first of the agent's own sentences with which it ended a turn, as many as make a line or two."""
+def conclusion(text: str) -> str:
+    """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
     told = ""
     for sentence in own_sentences(text):
         heading = len(sentence.split()) < 4 and sentence[-1] not in ".!?:。！？"
-        if _OF_USER.search(sentence) or (told and heading):
-            continue
-        if told and len(told) + len(sentence) >= MAX_CLOSING and not told.endswith(":"):
-            break
-        told = f"{told} {sentence}".strip()
-        if len(told) >= MIN_OPENING and not told.endswith(":"):
-            break
-    return clip(defused(one_line(told, len(told) + 1)), MAX_CLOSING)
+        if not heading and not _OF_USER.search(sentence):
+            told = f"{told} {sentence}".strip()
+    return clip(defused(one_line(told, MAX_TEXT)), MAX_CONCLUSION)

@@ -11,17 +11,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
-from contextstash.events.calls import calls_of
+from contextstash.events.calls import Call, calls_of
 from contextstash.events.files import KnownPaths, uses_of
-from contextstash.events.kinds import FileUse, Replaced, Shown, Told
+from contextstash.events.kinds import FileUse, Replaced, Shown
 from contextstash.events.names import names_of
-from contextstash.events.shell import as_run, sweep_of
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import Count
 from contextstash.outputs.digest import DEFINITION
-from contextstash.safety.sanitize import one_line
 from contextstash.safety.secret_masks import has_mask
 
 FOCUS_TURNS = 48
@@ -42,9 +41,6 @@ UNUSED = 0.01
 DECAY = 0.3
 """An edit or read counts less with its age, in messages, to this power: as for names in use."""
 
-NEWEST_FILES = 2
-"""Of how many files, those changed last, the newest change is shown before all else: often code and its test."""
-
 MAX_PIECE_LINES = 30
 """A longer function is divided, at an empty line if there is one. Measured: 15 and 60 find a little less."""
 
@@ -60,9 +56,6 @@ MIN_TELLING = 6
 MAX_RUNS, MAX_CHARACTERS = 60, 400_000
 """Parts that are known of one file, the newest, and characters of all: it bounds the work on a file that is edited
 thousands of times."""
-
-REPEATED_SHARE = 0.3
-"""A piece of whose lines no more than this share are new is left out: another part of the file shows them."""
 
 MAX_BETWEEN = 4
 """Lines between two pieces that are shown as well: they take less room than a new head, and read as one text."""
@@ -80,36 +73,39 @@ UNCHANGED = -1
 @dataclass(slots=True)
 class Run:
     """Consecutive lines of a file, each with the message of its newest change. `first` is the number that the first
-    one had when it was read, 0 if it is not known."""
+    one had when it was read in message `read_at`, 0 if it is not known."""
 
     lines: list[str]
     changed: list[int]
     first: int = 0
+    read_at: int = -1
+
+    @property
+    def at(self) -> int:
+        """The message up to which the lines are known."""
+        return max(self.read_at, *self.changed)
 
 
 @dataclass(slots=True)
 class KnownFile:
     """What a session shows of a file, in messages up to `changed_at` and `read_at`; -1 if there is none. `whole` is
-    whether the one run is all of it. `unseen` is the command that changed it since, or may have, in a way that no call
-    shows, and no read since.
-    `handle` is that of the newest read's output."""
+    whether the one run is all of it. `handle` is that of the newest read's output."""
 
     path: str
     runs: list[Run] = field(default_factory=list)
     whole: bool = False
-    unseen: Told | None = None
     changed_at: int = -1
     read_at: int = -1
     handle: str | None = None
 
     def show(self, shown: Shown, seq: int) -> None:
         """Take over what a read printed: newer than all that is known of these lines."""
-        new = Run([*shown.lines], [UNCHANGED] * len(shown.lines), shown.first)
+        new = Run([*shown.lines], [UNCHANGED] * len(shown.lines), shown.first, seq)
         marks = {line: seq for run in self.runs for line, seq in zip(run.lines, run.changed, strict=True) if seq >= 0}
         new.changed = [marks.get(line, UNCHANGED) for line in new.lines]
-        older = [] if shown.whole or self.unseen else [*self._around(new)]
+        older = [] if shown.whole else [*self._around(new)]
         self.runs = [*older, new][-MAX_RUNS:]
-        self.whole, self.unseen, self.read_at = shown.whole, None, seq
+        self.whole, self.read_at = shown.whole, seq
 
     def _around(self, new: Run) -> Iterator[Run]:
         """The parts of the known runs that a newer read does not show, by their numbers or by their lines."""
@@ -135,30 +131,33 @@ class KnownFile:
         else:
             older = self.runs if appended else []
             self.runs = [*older, Run(lines, [seq] * len(lines), 0 if appended else 1)]
-            self.whole, self.unseen = not appended, self.unseen if appended else None
+            self.whole = not appended
 
-    def replace(self, changes: Iterable[Replaced], seq: int) -> None:
-        """Put new texts in the places of the old ones. Where that is not certain, what may be the place is not known
-        any more, and the new text stands alone."""
-        below = (self.runs[0], 0) if self.whole and self.runs else None
-        for change in changes:
-            places = self._places(change, below)
+    def replace(self, change: Replaced, seq: int) -> None:
+        """Put the new text in the place of the old one. If that is not certain, what may be the place is not known any
+        more, and the new text stands alone."""
+        places = [(run, place) for run in self.runs for place in _places(run, change)]
+        sure = not change.patched or _tells_place(change.old)
+        if places and (change.everywhere or (len(places) == 1 and sure)):
             for run, place in reversed(places):
                 _put(run, place, change, seq)
-            if not places and change.new != change.old:
-                self._put_aside(change, seq)
-            below = (places[0][0], places[0][1] + len(change.new)) if len(places) == 1 else None
+        elif change.new != change.old:
+            self._put_aside(change, seq)
 
-    def _places(self, change: Replaced, below: tuple[Run, int] | None) -> list[tuple[Run, int]]:
-        """Where a change was made, as far as it is certain. A patch is applied downwards, so that it is the first place
-        behind the last certain one, `below`, in the same run: no unknown lines are between."""
-        found = [(run, place) for run in self.runs for place in _places(run, change)]
-        if not change.patched:
-            return found if change.everywhere or len(found) == 1 else []
-        after = [(run, place) for run, place in found if below and run is below[0] and place >= below[1]]
-        lines = _telling(change.old.split("\n"))
-        sure = len(found) == 1 and (len(lines) >= MIN_SAME_LINES or DEFINITION.search(change.old))
-        return after[:1] or (found if sure else [])
+    def forget(self, number: int, line: str) -> None:
+        """Leave out what a search or diff contradicts: a `line` that is gone, or the run that has another one at this
+        number and this one nowhere."""
+        if not _telling([line]):
+            return
+        if not number:
+            self.runs = [part for run in self.runs for part in _without(run, [each == line for each in run.lines])]
+        elif not any(line in run.lines for run in self.runs):
+            read = [
+                run for run in self.runs if run.first and run.read_at > self.changed_at
+            ]  # a change moves the numbers
+            stale = [run for run in read if run.first <= number < run.first + len(run.lines)]
+            self.runs = [run for run in self.runs if run not in stale]
+        self.whole = self.whole and len(self.runs) == 1
 
     def _put_aside(self, change: Replaced, seq: int) -> None:
         new, old = change.new.strip("\n").split("\n"), change.old.split("\n")
@@ -177,10 +176,16 @@ class KnownFile:
         self.runs, self.whole = [*runs, *added][-MAX_RUNS:], False
 
 
+def _tells_place(old: str) -> bool:
+    """Whether the old lines of a patch say where they are: `}` alone does not."""
+    return len(_telling(old.split("\n"))) >= MIN_SAME_LINES or bool(DEFINITION.search(old))
+
+
 def _without(run: Run, gone: Sequence[bool]) -> Iterator[Run]:
     """The parts of a run that are not gone."""
     for start, stop in _kept(gone):
-        yield Run(run.lines[start:stop], run.changed[start:stop], run.first + start if run.first else 0)
+        first = run.first + start if run.first else 0
+        yield Run(run.lines[start:stop], run.changed[start:stop], first, run.read_at)
 
 
 def _kept(gone: Sequence[bool]) -> Iterator[tuple[int, int]]:
@@ -225,46 +230,58 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
     paths = KnownPaths(files)
     calls = calls_of(turns)
     for call, uses in zip(calls, uses_of(calls), strict=True):
-        by = Told(call.seq, one_line(as_run(call.command or call.tool), 24).replace("`", "'"))
-        _sweep(files, "" if call.refused else call.command or "", call.seq)
         for use in uses:
             path, was = paths.of(use.path), paths.of(use.was) if use.was else ""
-            _use(files, path, was, use, by)
-            if use.shown is not None:
-                files[path].handle = call.handle
+            _use(files, path, was, use, call)
+        for named, number, line in _told_otherwise(call):
+            if (file := files.get(paths.of(named))) is not None:
+                file.forget(number, line)
     return sorted(files.values(), key=lambda file: (-file.changed_at, -file.read_at))
 
 
-def _sweep(files: Mapping[str, KnownFile], command: str, seq: int) -> None:
-    """What a command may have changed is known as it was before; what was stashed comes back as it was."""
-    by, named = sweep_of(command) or ("", ())
-    for path, file in files.items() if by else ():
-        if "git stash pop" in command or "git stash apply" in command:
-            file.unseen = None if file.unseen and file.unseen.text == "git stash" else file.unseen
-        elif not named or path.endswith(named):
-            file.unseen = file.unseen or Told(seq, one_line(by, 24))
+_DIFF_LINE = re.compile(
+    r"^(?:\+\+\+ (?:b/)?(?P<path>[^\t\n]{1,300})|-(?!--)(?P<line>.*)|(?P<stays>[+ ].*))$", re.MULTILINE
+)
+_FOUND_LINE = re.compile(r"^(?P<path>[\w./@+-]{1,200}\.\w{1,10}):(?P<number>\d{1,7}):(?P<line>.*)$", re.MULTILINE)
 
 
-def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, by: Told) -> None:
+def _told_otherwise(call: Call) -> Iterator[tuple[str, int, str]]:
+    """What the output of a search or of a diff says of files: the path, a number and the line that stands there; or 0
+    and a line that no longer stands."""
+    if call.command is None or call.output is None or len(call.output.text) > MAX_CHARACTERS:
+        return
+    if "diff" in call.command:
+        path, stays = "", {found["stays"][1:] for found in _DIFF_LINE.finditer(call.output.text) if found["stays"]}
+        for found in _DIFF_LINE.finditer(call.output.text):
+            path = found["path"] or path
+            if path and found["line"] and found["line"] not in stays:
+                yield path, 0, found["line"]
+        return
+    for found in _FOUND_LINE.finditer(call.output.text):
+        yield found["path"], int(found["number"]), found["line"]
+
+
+def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, call: Call) -> None:
     if use.staged or (not use.changes and use.shown is None):
         return
-    if use.verb in ("deleted", "restored", "stashed"):
+    shows = use.shown is not None or use.text is not None or use.replaced or was
+    if not shows:  # deleted, put back, or changed in a way that no call shows
         files.pop(path, None)
         return
     if was:
         old = files.get(was) if use.verb == "created" else files.pop(was, None)
-        runs = [Run([*run.lines], [*run.changed], run.first) for run in old.runs] if old else []
-        files[path] = KnownFile(path, runs, bool(old and old.whole), old.unseen if old else None)
+        runs = [replace(run, lines=[*run.lines], changed=[*run.changed]) for run in old.runs] if old else []
+        files[path] = KnownFile(path, runs, bool(old and old.whole))
     file = files.setdefault(path, KnownFile(path))
     if use.shown is not None:
-        file.show(use.shown, by.seq)
+        file.show(use.shown, call.seq)
+        file.handle = call.handle
         return
     if use.text is not None:
-        file.write(use.text, by.seq, appended=use.appended)
-    elif not use.replaced and not was:
-        file.unseen = by
-    file.replace(use.replaced, by.seq)
-    file.changed_at = by.seq
+        file.write(use.text, call.seq, appended=use.appended)
+    for change in use.replaced:
+        file.replace(change, call.seq)
+    file.changed_at = call.seq
 
 
 def focus_of(turns: Sequence[Turn]) -> dict[str, float]:
@@ -319,26 +336,16 @@ def pieces_of_files(
     seen: Collection[str] = (),
     folder: str = "",
 ) -> str:
-    """The known texts of files as they stand, in at most `max_tokens`: the newest edits, then the functions that were
-    edited lately and those that contain or define names in `focus`. Empty if nothing fits. A piece counts less the more
-    of its lines are in `seen`, which the view shows anyway. Paths are told from `folder`, if they are in it."""
+    """The known texts of files as they stand, in at most `max_tokens`: the functions that were edited lately, and those
+    that contain or define names in `focus`. Empty if nothing fits. A piece counts less the more of its lines are in
+    `seen`, which the view shows anyway. Paths are told from `folder`, if they are in it."""
     pieces = [piece for piece in _weighted(files, focus or {}, count, seen) if piece.weight > 0]
-    changed = [file for file in files if file.changed_at >= 0][:NEWEST_FILES]
-    first = {
-        each.place
-        for each in pieces
-        if each.file in changed and each.file.changed_at in each.run.changed[each.start : each.stop]
-    }
     chosen: list[_Piece] = []
     left = max_tokens
-    told: dict[str, set[str]] = {}
-    for piece in sorted(pieces, key=lambda each: (each.place not in first, -each.weight / each.tokens**0.5)):
-        lines = set(_telling(piece.run.lines[piece.start : piece.stop]))
-        shown = told.setdefault(piece.file.path, set())
-        if piece.tokens <= left and (not lines or len(lines - shown) > len(lines) * REPEATED_SHARE):
+    for piece in sorted(pieces, key=lambda each: -each.weight / each.tokens**0.5):
+        if piece.tokens <= left:
             chosen.append(piece)
             left -= piece.tokens
-            shown |= lines
     text = _written(files, chosen, folder)
     while chosen and count(text) > max_tokens:  # the paths are longer than estimated
         del chosen[-max(1, len(chosen) // 8) :]
@@ -433,15 +440,26 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
     """The pieces by file, each file's in one fence, with a mark in the places of what is not shown."""
     parts = []
     for file in files:
-        own = _joined(sorted((each for each in pieces if each.file is file), key=lambda each: each.place))
+        own = _joined(sorted((each for each in pieces if each.file is file), key=_in_file))
         if own:
             run, start, stop = own[0]
             rest = "".join([*run.lines[:start], *run.lines[stop:]])
-            note = ", whole" if file.whole and len(own) == 1 and not rest.strip() else ""
-            note += f" (perhaps changed since, by `{file.unseen.text}` in {file.unseen.seq})" if file.unseen else ""
-            text = f"\n{GAP}\n".join("\n".join(run.lines[start:stop]) for run, start, stop in own)
-            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`{note}:", text))
+            whole = "whole, " if file.whole and len(own) == 1 and not rest.strip() else ""
+            text = "\n".join(run.lines[start:stop])
+            for (before, *_), (each, first, last) in pairwise(own):
+                gap = GAP if each is before else f"[… message {each.at}]"
+                text += "\n".join(["", gap, *each.lines[first:last]])
+            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`, {whole}message {run.at}:", text))
     return "\n".join(parts)
+
+
+def _in_file(piece: _Piece) -> tuple[int, int]:
+    """By what pieces are ordered: the number that their first line had, those without one behind all others."""
+    return piece.run.first + piece.start if piece.run.first else UNKNOWN, piece.place
+
+
+UNKNOWN = 10_000_000
+"""In place of a line's number. No file has as many lines."""
 
 
 def _joined(pieces: Iterable[_Piece]) -> list[tuple[Run, int, int]]:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from contextstash.events.commits import MADE
 from contextstash.events.kinds import Said, Told
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.pasted_text import first_lines
@@ -37,10 +36,11 @@ MIN_CALL = 120
 SAID_SHARE = 0.4
 """The share of the section on the last state that the last message may take before the newest calls have room."""
 
-NAMES_OF_FILE = (24, 16, 12, 8, 4, 0)
-"""Names that the line of a file tells, those most in use: as many as there is room for; and half as many files that
-were only read have such a line. Beside their file they say where something is. Measured with the judges: as many facts
-are in view as in one list, and ten points more without that list."""
+NOTES_SHARE = 0.3
+"""The share of what the last message leaves that what the agent found before, in the same turn, may take."""
+
+LINES_OF_FILE = (3, 2, 1, 0)
+"""Lines that the line of a changed file tells of what was put in, the newest: as many as there is room for."""
 
 LATELY_CHANGED = 12
 """Changed files that get a line with what was done; of older ones the path is listed, so that in a summary of 1,000
@@ -52,9 +52,6 @@ PER_LINE = 6
 MIN_SCRIPTS = 3
 """Files that were created and run, such as the agent's own scripts, are listed in one line if there are so many."""
 
-MAX_FRESH = 20
-"""Calls after which a plan may be out of date: agents that keep one update it more often."""
-
 MAX_REPEATED = 160
 """Characters of a request that is repeated where it says what is under way: a line."""
 
@@ -65,13 +62,13 @@ has its steps at the beginning."""
 MAX_DONE = 10
 """Commits and ends of turns that are told, the newest: ten tell a day's work."""
 
-MAX_READ = 12
-"""Files that were only read that are listed, those that were read last."""
+DONE_TOKENS = 60
+"""Tokens of what the agent said at the end of a turn but the newest: two sentences."""
 
 NOTE_TOKENS = 14
 """What the line takes that says how many files are left out."""
 
-VERBS = ("created", "edited", "changed", "renamed", "deleted", "restored", "stashed", "run", "read")
+VERBS = ("created", "edited", "changed", "renamed", "deleted", "restored", "stashed", "run")
 """In the order in which they are written."""
 
 
@@ -117,11 +114,11 @@ def summary_of(
     sections = [
         *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
         Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
-        Section("Said at the end of turns, and commits", 0.15, 7, write.done),
-        Section("Files touched", 0.45, 4, write.files),
-        Section("Failed when last run", 0.08, 5, write.failures),
+        Section("Said at the end of turns, and commits", 0.4, 7, write.done),
+        Section("Files changed", 0.35, 4, write.files),
+        Section("Failed when last run", 0.15, 5, write.failures),
         Section("Open items", 0.25, 0, write.open),
-        Section("Last state", 0.2, 1, write.state),
+        Section("Last state", 0.25, 1, write.state),
     ]
 
     def cost(text: str) -> int:
@@ -132,7 +129,6 @@ def summary_of(
     room = max_tokens - cost(write.told)
     room = room if max_names is None else min(room, max_names)
     names = fill([Section("Names in use", 1.0, 0, write.names)], room, count)
-    write.listed |= {*names_of(names)}
     told = fill(sections, max_tokens - cost(names), count)
     return "\n\n".join(part for part in (told, names) if part)
 
@@ -145,7 +141,7 @@ def task_of(state: State, max_tokens: int, count: Count) -> str:
 
 class _Writer:
     """Writes the sections: each method returns the items of one, in at most so many tokens. `told` is what the sections
-    before the names tell, `listed` are the names in their list."""
+    before the names tell."""
 
     def __init__(self, state: State, since: int, beside: Beside, earlier: str, instructions: str, count: Count) -> None:
         self._state = state
@@ -155,7 +151,6 @@ class _Writer:
         self._wanted = _long_words(instructions)
         self._count = count
         self.told = ""
-        self.listed: set[str] = set()
         self._folder = state.folder
         self._beside_names = {name_key(name) for text in beside.texts for name in names_of(text)}
 
@@ -185,53 +180,42 @@ class _Writer:
 
     def done(self, room: int) -> list[str]:
         """Commits, and the beginning of what the agent said at the end of each turn."""
-        said = self._state.said
         told = [each for each in self._state.done if each.seq >= self._since and each.text]
-        told = [each for each in told if said is None or each.seq != said.seq or each.text.startswith(MADE)]
         # Those of which the instructions speak come first.
         told.sort(key=lambda each: (bool(self._wanted & _long_words(each.text)), each.seq))
-        kept = newest([_numbered(each) for each in told[-MAX_DONE:]], room, self._count)
-        return [line for each in sorted(told, key=lambda each: each.seq) if (line := _numbered(each)) in kept]
+        bounds = [DONE_TOKENS] * len(told)
+        bounds[-1:] = [max(DONE_TOKENS, room - 3 * DONE_TOKENS)] * bool(
+            told
+        )  # what the user speaks of is mostly in the newest
+        lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in zip(told, bounds, strict=True)]
+        kept = newest(lines[-MAX_DONE:], room - NOTE_TOKENS, self._count)
+        shown = [line for _, line in sorted(zip((each.seq for each in told), lines, strict=True)) if line in kept]
+        left = len(told) - len(shown)
+        return [*([f"[left out: {left} earlier]"] if left and shown else []), *shown]
 
     def files(self, room: int) -> list[str]:
-        """The files, those that were changed last first, then those that were only read. A line says how many are left
-        out: without it, the list would read as complete."""
-        files = [(self._short(path), path, file) for path, file in reversed(self._state.files.items())]
-        changed = [each for each in files if each[2].changed and not each[2].deleted]
-        scripts = [each for each in changed if {"created", "run"} <= set(each[2].verbs)]
+        """The changed files, those that were changed last first. A line says how many are left out: without it, the
+        list would read as complete."""
+        files = [(self._short(path), path, file) for path, file in reversed(self._state.files.items()) if file.changed]
+        scripts = [each for each in files if {"created", "run"} <= set(each[2].verbs)]
         scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
-        own = [each for each in changed if each not in scripts]
-        told = own[:LATELY_CHANGED]
+        own = [each for each in files if not (each in scripts or each[2].deleted or each[2].by_others)]
         listed = [
             *_listed("Also changed", [short for short, *_ in own[LATELY_CHANGED:]]),
             *_listed("Created and run", [short for short, *_ in scripts]),
             *_listed("Deleted", [short for short, _, file in files if file.deleted]),
+            *_listed("Git lists as changed, by whom no call shows", [each[0] for each in files if each[2].by_others]),
         ]
-        read = [each for each in files if not each[2].changed and "read" in each[2].verbs]
-        newest_read = read[:MAX_READ]
-        head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and (own or read) else []
-        by_file, hidden = self._state.names.by_file(self._state.seq), self._beside_names | self.listed
-        names = {
-            path: [name for name in by_file.get(path_key(path), ()) if name not in hidden]
-            for _, path, _ in [*told, *newest_read]
-        }
+        head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and files else []
         found: list[str] = []
-        for most in NAMES_OF_FILE:
-            with_names = [each for each in newest_read if names[each[1]]][: most // 2]
-            lines = [_file_line(short, file, names[path][:most]) for short, path, file in [*told]]
-            lines += [*listed, *(_file_line(short, file, names[path][:most]) for short, path, file in with_names)]
-            label = "Also only read" if with_names else "Only read"
-            found = [*head, *lines, *_listed(label, [each[0] for each in newest_read if each not in with_names])]
+        for most in LINES_OF_FILE:
+            found = [*head, *(_file_line(short, file, most) for short, _, file in own[:LATELY_CHANGED]), *listed]
             if sum(map(self._item, found)) <= room - NOTE_TOKENS:
                 break
         kept = first_of(found, room - NOTE_TOKENS, self._count)
         shown = "\n".join(kept)
-        more = {
-            kind: sum(f"`{short}`" not in shown for short, *_ in of)
-            for kind, of in (("changed", changed), ("only read", read))
-        }
-        note = ", ".join(f"{number} {kind}" for kind, number in more.items() if number)
-        return [*kept, *([f"[left out: {note}]"] if kept and note else [])]
+        more = sum(f"`{short}`" not in shown for short, *_ in files)
+        return [*kept, *([f"[left out: {more} changed]"] if kept and more else [])]
 
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
@@ -248,10 +232,10 @@ class _Writer:
 
     def _plan(self) -> list[str]:
         plan = self._state.plan
-        asked = ", ".join(f"({seq})" for seq in plan.asked_since)
         undone = plan.texts("doing", "todo")
-        if undone and asked and plan.calls_since > MAX_FRESH:
-            told = clip("; ".join(one_line(text, 100) for text in undone), 300)
+        if undone and plan.asked_since:  # a turn ended since: what of it is done, its words say
+            asked = ", ".join(f"({seq})" for seq in plan.asked_since)
+            told = clip("; ".join(one_line(text, 100) for text in undone), 400)
             return [
                 f"The plan of message {plan.seq} was not updated since; the user said since: {asked}. Open then: {told}"
             ]
@@ -262,9 +246,7 @@ class _Writer:
         ]
         done = "; ".join(one_line(text, 80) for text in plan.texts("done"))
         lines = left + ([f"[x] done: {clip(done, 600)}"] if done else [])
-        if left and (asked or plan.calls_since > MAX_FRESH):
-            lines.append(f"The plan above is of message {plan.seq}{f'; the user said since: {asked}' * bool(asked)}.")
-        return lines
+        return [*lines, *([f"The plan above is of message {plan.seq}."] if left else [])]
 
     def _under_way(self) -> str:
         if not self._state.under_way:
@@ -302,22 +284,24 @@ class _Writer:
         branch = None if branch and commit and commit.seq >= branch.seq else branch  # it names its branch
         known = [
             *([f"Git branch at message {branch.seq}: `{branch.text}`"] if branch else []),
+            *([f"Git status at message {tree.seq}: {tree.told}{_since(tree.since)}"] if (tree := state.tree) else []),
             *([_commit(commit)] if commit else []),
             *map(_passed, [*state.passed.values()][-1:]),
         ]
         bound = max(room // 3, MIN_CALL)
         known = first_of(known, room, self._count)
         room -= sum(map(self._item, known))
-        calls = [cut_middle(_numbered(each), bound, self._item) for each in state.calls]
+        failed = {run.seq for run in state.failed.values()}  # told above
+        calls = [cut_middle(_numbered(each), bound, self._item) for each in state.calls if each.seq not in failed]
         short = ""
-        if state.said is not None:
+        if state.said is not None and all(each.seq != state.said.seq or not each.text for each in state.done):
             said = f"The assistant said last ({state.said.seq}): {defused(state.said.text.strip())}"
             short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
-        shown = newest(calls, room - sum(map(self._item, head)), self._count)
-        before = [f"The assistant said before ({each.seq}): {each.text}" for each in reversed(state.notes)]
-        told = first_of(before, room - sum(map(self._item, [*head, *shown])), self._count)
-        return [*head, *known, *told, *shown]
+        room -= sum(map(self._item, head))
+        before = [f"The assistant said before ({each.seq}): {each.text}" for each in state.notes]
+        notes = newest(before, int(room * NOTES_SHARE), self._count)
+        return [*head, *known, *notes, *newest(calls, room - sum(map(self._item, notes)), self._count)]
 
     def names(self, room: int) -> list[str]:
         """The names most in use, without those that stand beside the list, and literals: those that the agent wrote
@@ -350,10 +334,11 @@ class _Writer:
         return kept
 
 
-def _file_line(path: str, file: FileState, names: Sequence[str]) -> str:
+def _file_line(path: str, file: FileState, most: int) -> str:
     verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
-    told = f" ({', '.join([*file.was, *names])})" if names or file.was else ""
-    return one_line(f"`{path}`: {verbs}{told}", 600)
+    was = f" ({file.was})" if file.was else ""
+    lines = defused("; ".join(file.lines[::-1][:most]))
+    return one_line(f"`{path}`: {verbs}{was}{f': {lines}' if lines else ''}", 700)
 
 
 def _listed(label: str, paths: Sequence[str]) -> list[str]:
