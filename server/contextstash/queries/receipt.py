@@ -3,11 +3,9 @@ sessions: what was sent, and what was saved net of its cost."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import accumulate, pairwise
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.messages.usage import with_cache
@@ -215,40 +213,32 @@ async def _edits_of(access: Access, session: Session) -> list[Event]:
 
 
 def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:
-    """The tokens that our edits kept out of the prompts, and the dollars: at the price of cached tokens, the least that
-    they would have cost. What they made the provider write again is deducted."""
-    by_model = _saved(events, calls)
-    prices = (price_of(model, Usage(prompt_tokens=tokens, cached_tokens=tokens)) for model, tokens in by_model.items())
-    again, rewrites = _rewrites(events, [call for call in calls if call.purpose == "agent"])
-    return sum(by_model.values()) - again, sum(price or 0.0 for price in prices) - rewrites
-
-
-def _rewrites(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:
-    """The tokens that were not read from a warm cache though the request before held them, because an event had changed
-    what stands in front of them; and what that cost."""
-    tokens, dollars = 0, 0.0
-    for before, call in pairwise(calls):
-        between = [event for event in events if before.request_seq + 1 < event.seq <= call.request_seq + 1]
-        pause = call.created_at - before.created_at if call.created_at and before.created_at else PAUSE
-        if not between or pause > PAUSE or not before.cached_tokens + before.cache_write_tokens:
-            continue
-        removed = sum(event.tokens_before - event.tokens_after for event in between)
-        fresh = max(0, call.prompt_tokens + removed - before.prompt_tokens)
-        again = max(0, call.prompt_tokens - call.cached_tokens - fresh)
+    """The tokens that our edits kept out of the agent's prompts, and the dollars: at the price of cached tokens, the
+    least that they would have cost. What they made the provider write again is deducted."""
+    tokens, dollars, gone = 0, 0.0, 0
+    waiting, before = list(events), None
+    for call in (each for each in calls if each.purpose == "agent"):
+        new = [event for event in waiting if event.seq <= call.request_seq + 1]
+        waiting = waiting[len(new) :]
+        removed = sum(event.tokens_before - event.tokens_after for event in new)
+        gone += removed
+        saved = max(0, gone)
+        again = _written_again(before, call, removed) if new and before is not None else 0
         usage = usage_of(call)
-        read = with_cache(usage, usage.cached_tokens + again, max(0, usage.cache_write_tokens - again))
-        paid, kept = price_of(call.model, usage), price_of(call.model, read)
-        tokens += again
-        dollars += max(0.0, paid - kept) if paid is not None and kept is not None else 0.0
+        kept = with_cache(usage, usage.cached_tokens + again, max(0, usage.cache_write_tokens - again))
+        paid, usual = price_of(call.model, usage), price_of(call.model, kept)
+        tokens += saved - again
+        dollars += price_of(call.model, Usage(prompt_tokens=saved, cached_tokens=saved)) or 0.0
+        dollars -= max(0.0, paid - usual) if paid is not None and usual is not None else 0.0
+        before = call
     return tokens, dollars
 
 
-def _saved(events: Sequence[Event], calls: Sequence[Call]) -> dict[str | None, int]:
-    """The tokens kept out of the agent's requests, by model."""
-    seqs = [event.seq for event in events]
-    gone = list(accumulate(event.tokens_before - event.tokens_after for event in events))
-    saved: Counter[str | None] = Counter()
-    for call in calls:
-        place = bisect_right(seqs, call.request_seq + 1) if call.purpose == "agent" else 0
-        saved[call.model] += max(0, gone[place - 1]) if place else 0
-    return {model: tokens for model, tokens in saved.items() if tokens}
+def _written_again(before: Call, call: Call, removed: int) -> int:
+    """The tokens that were not read from a warm cache though the request before held them, because an event between
+    them, which removed so many tokens, had changed what stands in front of them."""
+    pause = call.created_at - before.created_at if call.created_at and before.created_at else PAUSE
+    if pause > PAUSE or not before.cached_tokens + before.cache_write_tokens:
+        return 0
+    fresh = max(0, call.prompt_tokens + removed - before.prompt_tokens)
+    return max(0, call.prompt_tokens - call.cached_tokens - fresh)
