@@ -349,8 +349,7 @@ class ThinkingChange(Result):
 
     messages: int = Field(description="Messages whose thinking it invalidates")
     tokens: int = Field(description="Tokens of that thinking")
-    choice: str = Field(description="strip or wait")
-    reason: str = Field(description="Why that was chosen")
+    choice: str = Field(description="strip: it is no longer shown; or wait: for the end of the open tool loop")
 
 
 class ViewChange(Result):

@@ -67,92 +67,61 @@ async def in_step(stash: Stash) -> bool:
     )
 
 
-async def test_messages_that_a_compaction_kept_follow_its_summary(tmp_path: Path) -> None:
-    talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
-    async with stash_at(tmp_path / "k.db") as stash:
-        await record(stash, [*talk, summary("S", covers_before_key="c"), said("e")])
-        assert await shown(stash) == ["S", "c", "d", "e"]
-        assert await in_step(stash)
-        assert [message["content"][0]["text"] for message in await history(stash, "w")] == [
-            "a",
-            "b",
-            "c",
-            "d",
-            "S",
-            "e",
-        ]
+TALK = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
+KEPT = [said("a"), said("b", "assistant"), said("c"), summary("S", covers_before_key="c")]
+E_F = [said("e"), said("f", "assistant")]
+
+SHOWN: dict[str, list[tuple[list[TranscriptMessage], str]]] = {
+    "messages that a compaction kept follow its summary": [
+        ([*TALK, summary("S", covers_before_key="c"), said("e")], "S c d e"),
+    ],
+    "first messages that it kept precede its summary": [
+        ([*TALK, summary("S", covers_after_key="b"), said("e")], "a b S e"),
+    ],
+    "a summary that is read again changes nothing": [(KEPT, "S c"), (KEPT, "S c")],
+    "a key that is not in the store is ignored": [([*TALK[:2], summary("S", covers_before_key="nowhere")], "S")],
+    "what is kept never starts with a result whose call is covered": [
+        ([said("a"), *call("one"), *call("two"), summary("S", covers_before_key="two")], "S Bash two"),
+    ],
+    "a later compaction covers an earlier one and what that kept": [
+        ([*TALK, summary("S", covers_before_key="c"), *E_F], "S c d e f"),
+        ([summary("T", covers_before_key="e")], "T e f"),
+    ],
+    "an abandoned branch is shown again when the client resumes it": [
+        (TALK[:3], "a b c"),
+        ([said("d", rewind_to_key="a"), said("e", "assistant")], "a d e"),
+        ([said("f", "assistant", rewind_to_key="c")], "a b c f"),
+        ([said("g", rewind_to_key="e")], "a d e g"),
+    ],
+    "a rewind to before a compaction hides its summary": [
+        (KEPT, "S c"),
+        ([said("d", "assistant", rewind_to_key="c")], "a b c d"),
+        ([said("e", "assistant", rewind_to_key="S")], "S c e"),
+    ],
+}
 
 
-async def test_first_messages_that_a_compaction_kept_precede_its_summary(tmp_path: Path) -> None:
-    talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
-    async with stash_at(tmp_path / "b.db") as stash:
-        await record(stash, [*talk, summary("S", covers_after_key="b"), said("e")])
-        assert await shown(stash) == ["a", "b", "S", "e"]
-        assert await in_step(stash)
-
-
-async def test_a_summary_read_again_changes_nothing(tmp_path: Path) -> None:
-    messages = [said("a"), said("b", "assistant"), said("c"), summary("S", covers_before_key="c")]
-    async with stash_at(tmp_path / "r.db") as stash:
+@pytest.mark.parametrize("recordings", SHOWN.values(), ids=SHOWN.keys())
+async def test_the_view_is_the_clients_window(
+    stash: Stash, recordings: list[tuple[list[TranscriptMessage], str]]
+) -> None:
+    recorded: list[str] = []
+    for messages, expected in recordings:
         await record(stash, messages)
-        await record(stash, messages)
-        assert await shown(stash) == ["S", "c"]
-        assert len((await stash.snapshot("w")).edits) == 1
-
-
-async def test_a_key_of_a_kept_message_that_is_not_in_the_store_is_ignored(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "u.db") as stash:
-        await record(stash, [said("a"), said("b", "assistant"), summary("S", covers_before_key="nowhere")])
-        assert await shown(stash) == ["S"]
+        assert " ".join(await shown(stash)) == expected
         assert await in_step(stash)
+        recorded += [key for each in messages if (key := str(each.key)) not in recorded]
+    assert len(await history(stash, "w")) == len(recorded)
 
 
-async def test_kept_messages_never_start_with_a_result_whose_call_is_covered(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "p.db") as stash:
-        await record(stash, [said("a"), *call("one"), *call("two"), summary("S", covers_before_key="two")])
-        assert await shown(stash) == ["S", "Bash", "two"]
-
-
-async def test_a_later_compaction_covers_an_earlier_one_and_the_messages_it_kept(tmp_path: Path) -> None:
-    talk = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
-    async with stash_at(tmp_path / "l.db") as stash:
-        await record(stash, [*talk, summary("S", covers_before_key="c"), said("e"), said("f", "assistant")])
-        await record(stash, [summary("T", covers_before_key="e")])
-        assert await shown(stash) == ["T", "e", "f"]
-        assert await in_step(stash)
-
-
-async def test_our_own_summary_is_undone_if_it_hides_messages_that_the_client_kept(tmp_path: Path) -> None:
+async def test_our_own_summary_is_undone_if_it_hides_messages_that_the_client_kept(stash: Stash) -> None:
     talk = [said(f"{turn}{role}" * 200, role) for turn in range(6) for role in ("user", "assistant")]
-    async with stash_at(tmp_path / "o.db") as stash:
-        await record(stash, talk)
-        await stash.compact_session("w", summary="All turns so far were about the parser. " * 5)
-        assert talk[2].key not in await shown(stash)
-        await record(stash, [summary("S", covers_before_key=talk[2].key)])
-        assert await shown(stash) == ["S", *(message.key for message in talk[2:])]
-        assert await in_step(stash)
-
-
-async def test_an_abandoned_branch_is_shown_again_when_the_client_resumes_it(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "t.db") as stash:
-        await record(stash, [said("a"), said("b", "assistant"), said("c")])
-        await record(stash, [said("d", rewind_to_key="a"), said("e", "assistant")])
-        assert await shown(stash) == ["a", "d", "e"]
-        await record(stash, [said("f", "assistant", rewind_to_key="c")])
-        assert await shown(stash) == ["a", "b", "c", "f"]
-        await record(stash, [said("g", rewind_to_key="e")])
-        assert await shown(stash) == ["a", "d", "e", "g"]
-        assert await in_step(stash)
-
-
-async def test_a_rewind_to_before_a_compaction_hides_its_summary(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        await record(stash, [said("a"), said("b", "assistant"), said("c"), summary("S", covers_before_key="c")])
-        await record(stash, [said("d", "assistant", rewind_to_key="c")])
-        assert await shown(stash) == ["a", "b", "c", "d"]
-        await record(stash, [said("e", "assistant", rewind_to_key="S")])
-        assert await shown(stash) == ["S", "c", "e"]
-        assert await in_step(stash)
+    await record(stash, talk)
+    await stash.compact_session("w", summary="All turns so far were about the parser. " * 5)
+    assert talk[2].key not in await shown(stash)
+    await record(stash, [summary("S", covers_before_key=talk[2].key)])
+    assert await shown(stash) == ["S", *(message.key for message in talk[2:])]
+    assert await in_step(stash)
 
 
 @pytest.mark.parametrize("following", [[said("c")], []], ids=["a message follows", "nothing follows"])
@@ -216,12 +185,9 @@ async def test_whatever_a_client_does_the_view_stays_valid_and_the_counters_in_s
 
 
 @pytest.mark.parametrize("kept", [{}, {"covers_before_key": "b"}])
-async def test_a_clients_summary_has_the_time_at_which_the_client_wrote_it(
-    tmp_path: Path, kept: dict[str, str]
-) -> None:
+async def test_a_clients_summary_has_the_time_at_which_the_client_wrote_it(stash: Stash, kept: dict[str, str]) -> None:
     then = datetime(2026, 2, 9, 6, 1, tzinfo=UTC)
-    async with stash_at(tmp_path / "t.db") as stash:
-        await record(stash, [said("a"), said("b"), summary("s", created_at=then, **kept)])
-        made = (await stash.context_status("w")).last_summary
+    await record(stash, [said("a"), said("b"), summary("s", created_at=then, **kept)])
+    made = (await stash.context_status("w")).last_summary
     assert made is not None
     assert made.created_at == then.isoformat()

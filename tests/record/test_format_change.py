@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, BadMessageError
-from tests.support.stashes import SESSION, history, stash_at
+from tests.support.stashes import SESSION, history
 
 HELLO = {"role": "user", "content": "Look at the folder."}
 
@@ -26,36 +26,32 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("format_name", CALLS)
-async def test_the_first_tool_call_decides_between_formats(tmp_path: Path, format_name: str) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        await stash.record_messages([HELLO], session_id=SESSION, first_seq=0)
-        result = await stash.record_messages([CALLS[format_name]], session_id=SESSION, first_seq=1)
-        assert result.recorded == 1
-        assert (await stash.read_session(SESSION)).format == format_name
-        assert await history(stash) == [HELLO, CALLS[format_name]]
+async def test_the_first_tool_call_decides_between_formats(stash: Stash, format_name: str) -> None:
+    await stash.record_messages([HELLO], session_id=SESSION, first_seq=0)
+    result = await stash.record_messages([CALLS[format_name]], session_id=SESSION, first_seq=1)
+    assert result.recorded == 1
+    assert (await stash.read_session(SESSION)).format == format_name
+    assert await history(stash) == [HELLO, CALLS[format_name]]
 
 
 @pytest.mark.parametrize("format_name", CALLS)
-async def test_a_whole_conversation_that_grows_decides_too(tmp_path: Path, format_name: str) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        for messages in ([HELLO], [HELLO, CALLS[format_name]]):
-            request = await stash.get_context(SESSION, messages=messages)
-        assert request.messages[0] == HELLO
-        assert (await stash.read_session(SESSION)).format == format_name
+async def test_a_whole_conversation_that_grows_decides_too(stash: Stash, format_name: str) -> None:
+    for messages in ([HELLO], [HELLO, CALLS[format_name]]):
+        request = await stash.get_context(SESSION, messages=messages)
+    assert request.messages[0] == HELLO
+    assert (await stash.read_session(SESSION)).format == format_name
 
 
-async def test_tools_show_the_format_before_there_is_a_call(tmp_path: Path) -> None:
+async def test_tools_show_the_format_before_there_is_a_call(stash: Stash) -> None:
     tools = [{"name": "Bash", "input_schema": {"type": "object"}}]
-    async with stash_at(tmp_path / "s.db") as stash:
-        request = await stash.get_context(SESSION, messages=[HELLO], system="Be brief.", tools=tools)
-        assert request.messages == [HELLO]  # in Chat Completions the system prompt would be the first message
+    request = await stash.get_context(SESSION, messages=[HELLO], system="Be brief.", tools=tools)
+    assert request.messages == [HELLO]  # in Chat Completions the system prompt would be the first message
 
 
-async def test_a_session_that_has_shown_its_format_keeps_it(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        await stash.record_messages([HELLO, CALLS["openai-chat"]], session_id=SESSION, first_seq=0)
-        with pytest.raises(BadMessageError, match="another format"):
-            await stash.record_messages([CALLS["anthropic"]], session_id=SESSION, first_seq=2)
-        with pytest.raises(BadInputError, match="holds openai-chat messages"):
-            await stash.record_messages([HELLO], session_id=SESSION, format="anthropic")
-        assert await history(stash) == [HELLO, CALLS["openai-chat"]]
+async def test_a_session_that_has_shown_its_format_keeps_it(stash: Stash) -> None:
+    await stash.record_messages([HELLO, CALLS["openai-chat"]], session_id=SESSION, first_seq=0)
+    with pytest.raises(BadMessageError, match="another format"):
+        await stash.record_messages([CALLS["anthropic"]], session_id=SESSION, first_seq=2)
+    with pytest.raises(BadInputError, match="holds openai-chat messages"):
+        await stash.record_messages([HELLO], session_id=SESSION, format="anthropic")
+    assert await history(stash) == [HELLO, CALLS["openai-chat"]]

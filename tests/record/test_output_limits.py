@@ -51,36 +51,28 @@ def numbered(characters: int) -> str:
 async def test_an_output_over_it_is_shown_cut_and_is_retrieved_whole(
     tmp_path: Path, preset: str, text: str, said: str
 ) -> None:
+    messages = session(text)
+    messages[-1]["content"][0]["is_error"] = preset == "staged"
     async with stash_at(tmp_path / "stash.db", preset=preset, window=1_000_000) as stash:
-        await stash.record_messages(session(text), session_id=SESSION)
+        await stash.record_messages(messages, session_id=SESSION)
         [shown] = await shown_outputs(stash)
         [handle] = await all_handles(stash)
         assert said in shown
         assert handle in shown
         assert await whole_output(stash, handle) == text
-        assert as_bytes(await history(stash)) == as_bytes(session(text))
+        assert as_bytes(await history(stash)) == as_bytes(messages)
+        assert (await view(stash))[-1]["content"][0]["is_error"] is (preset == "staged")
 
 
-async def test_error_outputs_are_limited_too(tmp_path: Path) -> None:
-    messages = session("Traceback\n" + "x" * 60_000)
-    messages[-1]["content"][0]["is_error"] = True
-    async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
-        await stash.record_messages(messages, session_id=SESSION)
-        [shown] = await shown_outputs(stash)
-        assert len(shown) <= 50_000
-        assert (await view(stash))[-1]["content"][0]["is_error"] is True
-
-
-async def test_the_limits_of_one_call_override_the_settings_for_its_messages_only(tmp_path: Path) -> None:
+async def test_the_limits_of_one_call_override_the_settings_for_its_messages_only(stash: Stash) -> None:
     text = numbered(4_000)
     messages = session(text, text + "again")
-    async with stash_at(tmp_path / "stash.db") as stash:
-        await stash.record_messages(messages[:3], session_id=SESSION, limits={"lines": 20, "cut": "head"})
-        await stash.record_messages(messages[3:], session_id=SESSION)
-        first, second = await shown_outputs(stash)
-        assert first.startswith("0000000\n")
-        assert "481 lines, 3,848 characters cut here" in first
-        assert second == text + "again"
+    await stash.record_messages(messages[:3], session_id=SESSION, limits={"lines": 20, "cut": "head"})
+    await stash.record_messages(messages[3:], session_id=SESSION)
+    first, second = await shown_outputs(stash)
+    assert first.startswith("0000000\n")
+    assert "481 lines, 3,848 characters cut here" in first
+    assert second == text + "again"
 
 
 async def test_a_call_can_remove_a_limit(tmp_path: Path) -> None:
@@ -89,23 +81,18 @@ async def test_a_call_can_remove_a_limit(tmp_path: Path) -> None:
         assert await shown_outputs(stash) == ["x" * 60_000]
 
 
-@pytest.mark.parametrize("tool", ["get_archived_output", "mcp__contextstash__get_archived_output"])
-async def test_our_own_retrievals_are_never_cut(tmp_path: Path, tool: str) -> None:
-    messages = [{"role": "user", "content": "Read it."}, *called("toolu_00000001", "x" * 9_000, tool)]
-    async with stash_at(tmp_path / "stash.db", preset="byte-budget") as stash:
-        await stash.record_messages(messages, session_id=SESSION)
-        assert await shown_outputs(stash) == ["x" * 9_000]
-
-
-async def test_the_output_of_our_own_command_is_not_cut_unless_other_commands_follow_it(tmp_path: Path) -> None:
+async def test_our_own_retrievals_are_never_cut_unless_other_commands_follow(tmp_path: Path) -> None:
+    own = "contextstash show out_k3f9x2ab"
     messages: list[Native] = [{"role": "user", "content": "Read it."}]
-    messages += called("toolu_00000001", "x" * 9_000, command="contextstash show out_k3f9x2ab")
-    messages += called("toolu_00000002", "y" * 9_000, command="contextstash show out_k3f9x2ab; make test")
+    messages += called("toolu_00000001", "x" * 9_000, "get_archived_output")
+    messages += called("toolu_00000002", "x" * 9_000, "mcp__contextstash__get_archived_output")
+    messages += called("toolu_00000003", "x" * 9_000, command=own)
+    messages += called("toolu_00000004", "y" * 9_000, command=f"{own}; make test")
     async with stash_at(tmp_path / "stash.db", preset="byte-budget") as stash:
         await stash.record_messages(messages, session_id=SESSION)
-        first, second = await shown_outputs(stash)
-        assert first == "x" * 9_000
-        assert len(second) < 4_200
+        *ours, last = await shown_outputs(stash)
+        assert ours == ["x" * 9_000] * 3
+        assert len(last) < 4_200
 
 
 async def test_outputs_of_parallel_calls_share_half_of_a_small_window(tmp_path: Path) -> None:

@@ -96,27 +96,6 @@ async def test_every_view_is_valid_and_within_budget_if_the_summarizer_is_down_f
     assert all(call.error or down.text == "" for call in calls)
 
 
-async def test_two_processes_never_compact_one_session_at_the_same_time(tmp_path: Path) -> None:
-    slow = Answer(waits_for=threading.Event())
-    with model_provider(slow) as provider:
-        settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}
-        async with (
-            stash_at(tmp_path / "t.db", api_key=KEY, **settings) as one,
-            stash_at(tmp_path / "t.db", api_key=KEY, **settings) as two,
-        ):
-            await one.record_messages(long_session(), session_id=SESSION)
-            first = asyncio.create_task(one.compact_session(SESSION))
-            await asyncio.to_thread(provider.asked.wait, 30)
-            second = await two.compact_session(SESSION)
-            host = await two.compact_session(SESSION, summary="What the host's own model wrote of all of it.")
-            assert slow.waits_for is not None
-            slow.waits_for.set()
-            late = await first
-    assert (second.compacted, "another compaction" in second.reason) == (False, True)
-    assert host.compacted
-    assert not late.compacted or late.first_seq == 0
-
-
 async def test_the_same_content_is_summarized_once(tmp_path: Path) -> None:
     with model_provider() as provider:
         settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.support.stashes import SESSION, stash_at, view
+from contextstash.stash import Stash
+from tests.support.sized_sessions import called
+from tests.support.stashes import SESSION, view
 
 CODE = "\n".join(f"def handle_{line}(order): return order.total_{line}" for line in range(80))
-
-
-def call(number: int, tool: str, arguments: dict[str, str], output: str) -> list[dict[str, Any]]:
-    """A call of a tool, and its output."""
-    made = {"type": "function", "id": f"c{number}", "function": {"name": tool, "arguments": json.dumps(arguments)}}
-    return [
-        {"role": "assistant", "content": f"Step {number}.", "tool_calls": [made]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": output},
-    ]
 
 
 EDITS: list[tuple[str, dict[str, str]]] = [
@@ -30,15 +19,14 @@ EDITS: list[tuple[str, dict[str, str]]] = [
 
 @pytest.mark.parametrize(("tool", "arguments"), EDITS)
 async def test_a_placeholder_says_that_its_file_was_changed_since(
-    tmp_path: Path, tool: str, arguments: dict[str, str]
+    stash: Stash, tool: str, arguments: dict[str, str]
 ) -> None:
-    natives = [{"role": "user", "content": "Fix a.py."}, *call(0, "Read", {"file_path": "/srv/a.py"}, CODE)]
-    natives += [*call(1, "Read", {"file_path": "/srv/b.py"}, CODE.replace("handle", "serve"))]
-    natives += [*call(2, tool, arguments, "ok"), *call(3, "bash", {"command": "pytest"}, "3 passed")]
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
-        await stash.prune_tool_outputs(SESSION, keep_last=0, minimum_tokens=0)
-        shown = [str(message["content"]) for message in await view(stash)]
+    natives = [{"role": "user", "content": "Fix a.py."}, *called(0, "Read", {"file_path": "/srv/a.py"}, CODE)]
+    natives += [*called(1, "Read", {"file_path": "/srv/b.py"}, CODE.replace("handle", "serve"))]
+    natives += [*called(2, tool, arguments, "ok"), *called(3, "bash", {"command": "pytest"}, "3 passed")]
+    await stash.record_messages(natives, session_id=SESSION)
+    await stash.prune_tool_outputs(SESSION, keep_last=0, minimum_tokens=0)
+    shown = [str(message["content"]) for message in await view(stash)]
     [first, second] = [text for text in shown if "archived output of Read" in text]
     assert "The file was changed since, at message 6. As it was at message 2: get_archived_output" in first
     assert "changed since" not in second
@@ -53,12 +41,11 @@ async def test_a_placeholder_says_that_its_file_was_changed_since(
         "cd /srv && python a.py > /tmp/log.txt",
     ],
 )
-async def test_a_change_of_another_file_in_the_same_folder_is_no_change_of_the_file(tmp_path: Path, later: str) -> None:
-    natives = [{"role": "user", "content": "Fix it."}, *call(0, "bash", {"command": "cd /srv && cat a.py"}, CODE)]
-    natives += [*call(1, "bash", {"command": later}, "ok"), *call(2, "bash", {"command": "pytest"}, "3 passed")]
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
-        await stash.prune_tool_outputs(SESSION, keep_last=0, minimum_tokens=0)
-        shown = [str(message["content"]) for message in await view(stash)]
+async def test_a_change_of_another_file_in_the_same_folder_is_no_change_of_the_file(stash: Stash, later: str) -> None:
+    natives = [{"role": "user", "content": "Fix it."}, *called(0, "bash", {"command": "cd /srv && cat a.py"}, CODE)]
+    natives += [*called(1, "bash", {"command": later}, "ok"), *called(2, "bash", {"command": "pytest"}, "3 passed")]
+    await stash.record_messages(natives, session_id=SESSION)
+    await stash.prune_tool_outputs(SESSION, keep_last=0, minimum_tokens=0)
+    shown = [str(message["content"]) for message in await view(stash)]
     assert any("archived output" in text for text in shown)
     assert not any("changed since" in text for text in shown)

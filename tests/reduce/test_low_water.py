@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
+from contextstash_storage.records import Native
+from tests.support.sized_sessions import called
 from tests.support.stashes import stash_at
 
 SESSION = "s"
 WINDOW = 16_000
 
 
-def step(number: int) -> list[dict[str, Any]]:
+def step(number: int) -> list[Native]:
     """A call and its output, in which a file defines a function of its own."""
     path = f"/srv/app/part_{number}.py"
     text = "\n".join(f"def handle_part_{number}(order_{line}): ...  # step {line} of the work" for line in range(25))
-    call = {"type": "function", "id": f"c{number}", "function": {"name": "read", "arguments": f'{{"path": "{path}"}}'}}
-    return [
-        {"role": "assistant", "content": f"Reading part {number}.", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": text},
-    ]
+    return called(number, "read", {"path": path}, text, f"Reading part {number}.")
 
 
 async def test_a_full_window_is_reduced_once_to_the_mark_and_then_only_grows(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db", automatic=True, window=WINDOW, output_reserve=0) as stash:
         await stash.record_messages([{"role": "user", "content": "Read all parts."}], session_id=SESSION)
-        views: list[list[dict[str, Any]]] = []
+        views: list[list[Native]] = []
         fills: list[float] = []
         reduced: list[int] = []
         for number in range(70):
@@ -68,12 +64,7 @@ async def test_outputs_become_placeholders_only_until_the_mark_is_reached(tmp_pa
 
 async def test_an_output_is_limited_by_what_the_system_prompt_leaves(tmp_path: Path) -> None:
     long = "\n".join(f"line {line} of the report" for line in range(3_000))
-    call = {"type": "function", "id": "c", "function": {"name": "run", "arguments": "{}"}}
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": "Run it."},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": long},
-    ]
+    messages = [{"role": "user", "content": "Run it."}, *called(0, "run", {}, long)]
     shown = {}
     for lines in (0, 1_000):
         prompt = {"role": "system", "content": "Follow the rules.\n" + "Never leave a test red.\n" * lines}
@@ -84,19 +75,13 @@ async def test_an_output_is_limited_by_what_the_system_prompt_leaves(tmp_path: P
     assert shown[1_000] < 0.8 * shown[0]
 
 
-def edited(number: int) -> list[dict[str, Any]]:
+def edited(number: int) -> list[Native]:
     """A file that is read and edited."""
     path = f"/srv/app/part_{number}.py"
     text = "\n".join(f"{line}\tdef handle_part_{number}_{line}(order): return order + {line}" for line in range(1, 41))
     change = {"file_path": path, "old_string": f"part_{number}_2(order)", "new_string": f"part_{number}_2(orders)"}
-    calls = [("Read", {"file_path": path}, text), ("Edit", change, f"The file {path} has been updated.")]
-    natives: list[dict[str, Any]] = []
-    for name, arguments, output in calls:
-        made = {"name": name, "arguments": json.dumps(arguments)}
-        call = {"type": "function", "id": f"{name}{number}", "function": made}
-        natives.append({"role": "assistant", "content": None, "tool_calls": [call]})
-        natives.append({"role": "tool", "tool_call_id": f"{name}{number}", "content": output})
-    return natives
+    natives = called(2 * number, "Read", {"file_path": path}, text)
+    return natives + called(2 * number + 1, "Edit", change, f"The file {path} has been updated.")
 
 
 async def test_the_texts_of_files_take_only_what_is_left_of_half_the_window(tmp_path: Path) -> None:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
+from contextstash_storage.records import Native
+from tests.support.sized_sessions import called
 from tests.support.stashes import SESSION, stash_at, valid_view
 
 RULE = "Never edit the files below tests/."
 COMPACTIONS = (1, 3, 10)
-
-
-def call(number: int, tool: str, arguments: dict[str, Any], output: str) -> list[dict[str, Any]]:
-    """A call of a tool, and its output."""
-    made = {"type": "function", "id": f"c{number}", "function": {"name": tool, "arguments": json.dumps(arguments)}}
-    return [
-        {"role": "assistant", "content": "", "tool_calls": [made]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": output},
-    ]
 
 
 def code(number: int) -> str:
@@ -42,18 +34,18 @@ def plan(number: int) -> list[dict[str, str]]:
 FILES = 70
 
 
-def part(number: int) -> list[dict[str, Any]]:
+def part(number: int) -> list[Native]:
     """A part of the work: read a file, edit it, see a test run pass; in every fourth part an attempt fails first."""
     path, at = f"/srv/shop/billing/module_{number % FILES}.py", number * 10
-    natives = call(at, "TodoWrite", {"todos": plan(number)}, "Todos have been modified.")
-    natives += call(at + 1, "Read", {"file_path": path}, code(number))
+    natives = called(at, "TodoWrite", {"todos": plan(number)}, "Todos have been modified.")
+    natives += called(at + 1, "Read", {"file_path": path}, code(number))
     if number % 4 == 0:
         failed = f"ValueError: ledger_{number} is closed\nFAILED test_ledger_{number}\n1 failed in 0.1s"
-        natives += call(at + 2, "Bash", {"command": f"pytest -k ledger_{number} --reopen"}, failed)
+        natives += called(at + 2, "Bash", {"command": f"pytest -k ledger_{number} --reopen"}, failed)
         natives += [{"role": "assistant", "content": f"Reopening ledger_{number} did not work, because it is closed."}]
     edit = {"file_path": path, "old_string": f"order_{number}_1(order)", "new_string": f"ledger_{number}_1(order)"}
-    natives += call(at + 3, "Edit", edit, f"The file {path} has been updated.")
-    return natives + call(at + 4, "Bash", {"command": "pytest -q billing"}, f"{number + 3} passed in 0.2s")
+    natives += called(at + 3, "Edit", edit, f"The file {path} has been updated.")
+    return natives + called(at + 4, "Bash", {"command": "pytest -q billing"}, f"{number + 3} passed in 0.2s")
 
 
 async def test_rules_and_changed_files_stay_and_no_done_item_is_open_after_ten_compactions(tmp_path: Path) -> None:

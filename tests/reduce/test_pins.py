@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.records import Native
+from tests.support.sized_sessions import called
 from tests.support.stashes import SESSION, stash_at
 
 RULES = "\n".join(f"Rule {number}: table rates_{number} is rounded to {number} digits." for number in range(40))
 
 
-def step(number: int, path: str, text: str) -> list[dict[str, Any]]:
+def step(number: int, path: str, text: str) -> list[Native]:
     """A call that reads a file, and the file."""
-    call = {"type": "function", "id": f"c{number}", "function": {"name": "read", "arguments": f'{{"path": "{path}"}}'}}
-    return [
-        {"role": "assistant", "content": f"Reading {path}.", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": text},
-    ]
+    return called(number, "read", {"path": path}, text, f"Reading {path}.")
 
 
-def part(number: int) -> list[dict[str, Any]]:
+def part(number: int) -> list[Native]:
     lines = "\n".join(f"def handle_part_{number}(order_{line}): ...  # step {line}" for line in range(40))
     return step(number, f"/srv/part_{number}.py", lines)
 
 
-async def recorded(stash: Stash, *steps: list[dict[str, Any]]) -> list[str]:
+async def recorded(stash: Stash, *steps: list[Native]) -> list[str]:
     """Records the steps after a first request. Returns the handles of their outputs."""
     messages = [{"role": "user", "content": "Read the rules, then all parts."}, *(m for each in steps for m in each)]
     await stash.record_messages(messages, session_id=SESSION)
@@ -43,16 +40,18 @@ async def shown(stash: Stash, budget: int | None = None) -> str:
     return "\n".join(str(message["content"]) for message in context.messages)
 
 
-async def test_a_prune_passes_over_a_pinned_output_until_it_is_unpinned(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        handles = await recorded(stash, step(0, "/srv/rules.md", RULES), *map(part, range(1, 6)))
-        await stash.configure_session(SESSION, pin=[handles[0]])
-        pruned = await stash.prune_tool_outputs(SESSION, keep_last=0)
-        assert handles[0] not in [each.handle for each in pruned.archived]
-        assert RULES in await shown(stash)
-        await stash.configure_session(SESSION, unpin=[handles[0]])
-        again = await stash.prune_tool_outputs(SESSION, keep_last=0)
-        assert [each.handle for each in again.archived] == [handles[0]]
+async def test_a_prune_passes_over_a_pinned_output_until_it_is_unpinned(stash: Stash) -> None:
+    handles = await recorded(stash, step(0, "/srv/rules.md", RULES), *map(part, range(1, 6)))
+    await stash.configure_session(SESSION, pin=[handles[0]])
+    pruned = await stash.prune_tool_outputs(SESSION, keep_last=0)
+    assert handles[0] not in [each.handle for each in pruned.archived]
+    assert RULES in await shown(stash)
+    await stash.configure_session(SESSION, unpin=[handles[0]])
+    again = await stash.prune_tool_outputs(SESSION, keep_last=0)
+    assert [each.handle for each in again.archived] == [handles[0]]
+    assert RULES not in await shown(stash)
+    await stash.configure_session(SESSION, pin=[handles[0]])
+    assert RULES in await shown(stash)  # it comes back
 
 
 async def test_a_pinned_output_follows_the_summary_of_its_messages_word_for_word(tmp_path: Path) -> None:
@@ -79,36 +78,25 @@ async def test_a_session_that_compacts_itself_keeps_what_is_pinned(tmp_path: Pat
     assert {each.split()[0] for each in reductions} == {"Archived", "Summarized"}
 
 
-async def test_a_pinned_path_stands_for_the_newest_output_that_shows_the_file(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        newer = RULES.replace("rounded", "cut")
-        steps = [step(0, "/srv/rules.md", RULES), step(1, "/srv/rules.md", newer), *map(part, range(2, 6))]
-        await recorded(stash, *steps)
-        await stash.configure_session(SESSION, pin=["rules.md"])
-        await stash.prune_tool_outputs(SESSION, keep_last=0)
-        view = await shown(stash)
+async def test_a_pinned_path_stands_for_the_newest_output_that_shows_the_file(stash: Stash) -> None:
+    newer = RULES.replace("rounded", "cut")
+    steps = [step(0, "/srv/rules.md", RULES), step(1, "/srv/rules.md", newer), *map(part, range(2, 6))]
+    await recorded(stash, *steps)
+    await stash.configure_session(SESSION, pin=["rules.md"])
+    await stash.prune_tool_outputs(SESSION, keep_last=0)
+    view = await shown(stash)
     assert newer in view
     assert RULES not in view
 
 
-async def test_a_pinned_path_stands_for_an_output_of_a_branch_that_was_gone_back_to(tmp_path: Path) -> None:
+async def test_a_pinned_path_stands_for_an_output_of_a_branch_that_was_gone_back_to(stash: Stash) -> None:
     first = [{"role": "user", "content": "Read the rules."}, *step(0, "/srv/rules.md", RULES), *part(1)]
     other = [first[0], {"role": "assistant", "content": "Which rules?"}]
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        for talk in (first, other, first):
-            await stash.record_messages(talk, session_id=SESSION, whole=True)
-        await stash.configure_session(SESSION, pin=["rules.md"])
-        await stash.prune_tool_outputs(SESSION, keep_last=0)
-        assert RULES in await shown(stash)
-
-
-async def test_an_output_that_is_archived_already_comes_back_when_it_is_pinned(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        handles = await recorded(stash, step(0, "/srv/rules.md", RULES), *map(part, range(1, 6)))
-        await stash.prune_tool_outputs(SESSION, keep_last=0)
-        assert RULES not in await shown(stash)
-        await stash.configure_session(SESSION, pin=[handles[0]])
-        assert RULES in await shown(stash)
+    for talk in (first, other, first):
+        await stash.record_messages(talk, session_id=SESSION, whole=True)
+    await stash.configure_session(SESSION, pin=["rules.md"])
+    await stash.prune_tool_outputs(SESSION, keep_last=0)
+    assert RULES in await shown(stash)
 
 
 @pytest.mark.parametrize("fit_by", ["archive", "leave_out"])

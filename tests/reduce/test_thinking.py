@@ -47,45 +47,35 @@ async def recorded(stash: Stash, natives: list[dict[str, Any]], model: str = MOD
     await stash.record_messages(natives, whole=True, session_id=SESSION, format="anthropic", model=model)
 
 
-async def test_a_prune_strips_the_thinking_after_it_and_keeps_the_thinking_before_it(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "p.db") as stash:
-        await recorded(stash, turns(4))
-        result = await stash.prune_tool_outputs(SESSION, keep_last=2)
-        shown = thoughts(await valid_view(stash, "anthropic"))
-        estimate = await stash.estimate_context(SESSION)
+async def test_a_prune_strips_the_thinking_after_it_and_a_restore_brings_it_back_exactly(stash: Stash) -> None:
+    await recorded(stash, turns(4))
+    result = await stash.prune_tool_outputs(SESSION, keep_last=2)
+    estimate = await stash.estimate_context(SESSION)
     assert result.thinking is not None
     assert (result.thinking.choice, result.thinking.messages) == ("strip", 7)
-    assert shown == ["sig0"]
+    assert thoughts(await valid_view(stash, "anthropic")) == ["sig0"]
     assert sum(estimate.breakdown.values()) == estimate.tokens
     assert result.tokens_saved > result.thinking.tokens
+    await stash.restore_outputs([each.handle for each in result.archived], session_id=SESSION)
+    assert as_bytes(await view(stash)) == as_bytes(turns(4))
 
 
-async def test_a_restore_brings_it_back_exactly(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "r.db") as stash:
-        await recorded(stash, turns(4))
-        result = await stash.prune_tool_outputs(SESSION, keep_last=2)
-        await stash.restore_outputs([each.handle for each in result.archived], session_id=SESSION)
-        assert as_bytes(await view(stash)) == as_bytes(turns(4))
+async def test_thinking_written_after_a_prune_stays_until_the_prune_is_undone(stash: Stash) -> None:
+    await recorded(stash, turns(3))
+    result = await stash.prune_tool_outputs(SESSION, keep_last=1)
+    await recorded(stash, turns(4))
+    assert thoughts(await valid_view(stash, "anthropic")) == ["sig0", "sig6", "sig7"]
+    await stash.restore_outputs([each.handle for each in result.archived], session_id=SESSION)
+    assert thoughts(await valid_view(stash, "anthropic")) == [f"sig{number}" for number in range(6)]
+    assert as_bytes(await history(stash)) == as_bytes(turns(4))
 
 
-async def test_thinking_written_after_a_prune_stays_until_the_prune_is_undone(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "t.db") as stash:
-        await recorded(stash, turns(3))
-        result = await stash.prune_tool_outputs(SESSION, keep_last=1)
-        await recorded(stash, turns(4))
-        assert thoughts(await valid_view(stash, "anthropic")) == ["sig0", "sig6", "sig7"]
-        await stash.restore_outputs([each.handle for each in result.archived], session_id=SESSION)
-        assert thoughts(await valid_view(stash, "anthropic")) == [f"sig{number}" for number in range(6)]
-        assert as_bytes(await history(stash)) == as_bytes(turns(4))
-
-
-async def test_a_prune_waits_for_the_end_of_a_tool_loop(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "w.db") as stash:
-        await recorded(stash, turns(4)[:-1])
-        result = await stash.prune_tool_outputs(SESSION, keep_last=1)
-        assert (result.archived, result.thinking and result.thinking.choice) == ([], "wait")
-        await recorded(stash, turns(4))
-        assert (await stash.prune_tool_outputs(SESSION, keep_last=1)).archived
+async def test_a_prune_waits_for_the_end_of_a_tool_loop(stash: Stash) -> None:
+    await recorded(stash, turns(4)[:-1])
+    result = await stash.prune_tool_outputs(SESSION, keep_last=1)
+    assert (result.archived, result.thinking and result.thinking.choice) == ([], "wait")
+    await recorded(stash, turns(4))
+    assert (await stash.prune_tool_outputs(SESSION, keep_last=1)).archived
 
 
 async def test_a_prune_does_not_wait_if_the_window_is_nearly_full(tmp_path: Path) -> None:
@@ -99,18 +89,22 @@ async def test_a_prune_does_not_wait_if_the_window_is_nearly_full(tmp_path: Path
     assert len(thoughts(context.messages)) == 1
 
 
-async def test_behind_a_summary_the_provider_is_asked_to_drop_thinking_that_it_does_not_accept(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "d.db") as stash:
-        await recorded(stash, turns(6))
-        assert (await stash.get_context(SESSION)).request is None
-        assert (await stash.compact_session(SESSION, strategy="extractive")).compacted
-        await recorded(stash, turns(8))
-        context = await stash.get_context(SESSION)
+async def test_behind_a_summary_the_provider_is_asked_to_drop_thinking_that_it_does_not_accept(stash: Stash) -> None:
+    await recorded(stash, turns(6))
+    assert (await stash.get_context(SESSION)).request is None
+    assert (await stash.compact_session(SESSION, strategy="extractive")).compacted
+    await recorded(stash, turns(8))
+    context = await stash.get_context(SESSION)
     assert context.request == DROP_REQUEST
+    assert DROP_REQUEST["thinking"] == {
+        "type": "adaptive",
+        "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+    }
+    assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
     assert len(thoughts(context.messages)) == 4
 
 
-async def test_a_compaction_cuts_after_the_thinking_or_strips_it(tmp_path: Path) -> None:
+async def test_a_compaction_strips_the_thinking_that_it_keeps(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "c.db", compact_keep_tokens=3_000, compact_keep_messages=0) as stash:
         await recorded(stash, [*turns(5), {"role": "user", "content": "Sum it up. " * 900}])
         result = await stash.compact_session(SESSION, strategy="extractive")
@@ -121,9 +115,8 @@ async def test_a_compaction_cuts_after_the_thinking_or_strips_it(tmp_path: Path)
         assert len(thoughts(await view(stash))) == 10
 
 
-async def test_models_that_do_not_verify_thinking_keep_it(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "k.db") as stash:
-        await recorded(stash, turns(4), model="claude-sonnet-4-5")
-        result = await stash.prune_tool_outputs(SESSION, keep_last=2)
-        assert result.thinking is None
-        assert len(thoughts(await valid_view(stash, "anthropic"))) == 8
+async def test_models_that_do_not_verify_thinking_keep_it(stash: Stash) -> None:
+    await recorded(stash, turns(4), model="claude-sonnet-4-5")
+    result = await stash.prune_tool_outputs(SESSION, keep_last=2)
+    assert result.thinking is None
+    assert len(thoughts(await valid_view(stash, "anthropic"))) == 8

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
+from contextstash_storage.records import Native
+from tests.support.sized_sessions import called
 from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
 
 TASK = (
@@ -17,18 +17,10 @@ TASK = (
 )
 
 
-def step(number: int, lines: int = 60) -> list[dict[str, Any]]:
+def step(number: int, lines: int = 60) -> list[Native]:
     """A command and its output."""
     text = "\n".join(f"line {line} of the log of run {number}: order_{line} is late" for line in range(lines))
-    call = {
-        "type": "function",
-        "id": f"c{number}",
-        "function": {"name": "bash", "arguments": f'{{"command": "make {number}"}}'},
-    }
-    return [
-        {"role": "assistant", "content": f"Run {number}.", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": text},
-    ]
+    return called(number, "bash", {"command": f"make {number}"}, text, f"Run {number}.")
 
 
 def plain(text: str) -> str:
@@ -93,79 +85,59 @@ async def test_very_many_words_are_written_again_as_one_text_that_keeps_the_rule
     assert len(text.split()) < 8_000 // 2
 
 
-async def test_restoring_a_summary_takes_its_words_out_again(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
-        await run(stash, 12, said={})
-        result = await stash.compact_session(SESSION)
-        assert await words(stash)
-        await stash.restore_outputs([result.summary_id or ""], session_id=SESSION)
-        assert as_bytes(await view(stash)) == as_bytes(await history(stash))
-
-
-async def test_the_words_of_an_abandoned_branch_leave_with_it(tmp_path: Path) -> None:
+async def test_the_words_of_an_abandoned_branch_leave_with_it(stash: Stash) -> None:
     first = [{"role": "user", "content": TASK}]
     branch = [*step(1), *step(2), {"role": "user", "content": "Use tabs in all files."}]
     branch += [message for number in range(3, 14) for message in step(number)]
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        await stash.record_messages([*first, *branch], session_id=SESSION, whole=True)
-        assert (await stash.compact_session(SESSION)).compacted
-        assert "Use tabs in all files." in "\n".join(await words(stash))
-        await stash.record_messages([*first, *step(99)], session_id=SESSION, whole=True)
-        assert await words(stash) == []
-        assert "Use tabs" not in str(await view(stash))
+    await stash.record_messages([*first, *branch], session_id=SESSION, whole=True)
+    assert (await stash.compact_session(SESSION)).compacted
+    assert "Use tabs in all files." in "\n".join(await words(stash))
+    await stash.record_messages([*first, *step(99)], session_id=SESSION, whole=True)
+    assert await words(stash) == []
+    assert "Use tabs" not in str(await view(stash))
 
 
-async def test_a_pinned_rule_survives_every_compaction(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db", automatic=True, window=8_000, output_reserve=0) as stash:
-        await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
-        await stash.configure_session(SESSION, pin=["rule: Keep the old API."])
-        await run(stash, 40, said={})
-        assert "- (pinned rule) Keep the old API." in "\n".join(await words(stash))
-        await stash.configure_session(SESSION, unpin=["rule: Keep the old API."])
-        await run(stash, 40, said={}, start=40)
-        assert "- (no longer pinned) Keep the old API." in "\n".join(await words(stash))
-
-
-async def test_a_pinned_rule_is_in_the_next_view_and_changes_nothing_before_it(tmp_path: Path) -> None:
+async def test_a_pinned_rule_is_in_the_next_view_and_in_every_one_until_it_is_unpinned(tmp_path: Path) -> None:
+    rule = ["rule: Keep the old API."]
     async with stash_at(tmp_path / "s.db", automatic=True, window=8_000, output_reserve=0) as stash:
         await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
         await run(stash, 2, said={})
         before = await valid_view(stash, "openai-chat")
-        result = await stash.configure_session(SESSION, pin=["rule: Keep the old API."])
+        result = await stash.configure_session(SESSION, pin=rule)
         after = await valid_view(stash, "openai-chat")
         assert after[:-1] == before
         assert "- (pinned rule) Keep the old API." in str(after[-1]["content"])
         assert result.note is None
         await run(stash, 40, said={}, start=2)
-        assert "\n".join(await words(stash)).count("(pinned rule) Keep the old API.") == 1
+        assert "\n".join(await words(stash)).count("- (pinned rule) Keep the old API.") == 1
+        await stash.configure_session(SESSION, unpin=rule)
+        await run(stash, 40, said={}, start=42)
+        assert "- (no longer pinned) Keep the old API." in "\n".join(await words(stash))
 
 
-async def test_the_summary_that_a_tool_returns_has_the_users_words(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db", window=100_000) as stash:
-        await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
-        await run(stash, 12, said={3: "Never rename table_3."})
-        await stash.compact_session(SESSION)
-        summary = (await stash.get_summary(SESSION)).summary
-        assert plain(TASK) in plain(summary)
-        assert "Never rename table_3." in summary
-        assert summary.index("Fix the importer.") < summary.index("## ")
+async def test_the_summary_that_a_tool_returns_has_the_users_words_which_a_restore_takes_out(stash: Stash) -> None:
+    await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
+    await run(stash, 12, said={3: "Never rename table_3."})
+    made = await stash.compact_session(SESSION)
+    summary = (await stash.get_summary(SESSION)).summary
+    assert plain(TASK) in plain(summary)
+    assert "Never rename table_3." in summary
+    assert summary.index("Fix the importer.") < summary.index("## ")
+    assert await words(stash)
+    await stash.restore_outputs([made.summary_id or ""], session_id=SESSION)
+    assert as_bytes(await view(stash)) == as_bytes(await history(stash))
 
 
 async def test_a_rejected_plan_and_the_users_words_are_in_the_view_without_a_flag_for_errors(
     tmp_path: Path,
 ) -> None:
     """Chat messages mark no result as an error."""
-    function = {"name": "ExitPlanMode", "arguments": json.dumps({"plan": "# Split the importer"})}
     refusal = (
         "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you how to proceed,"
         " the user said:\nis this really the best way to do it?\n\nNote: The user's next message may contain a note."
     )
-    natives: list[dict[str, Any]] = [{"role": "user", "content": TASK}]
-    natives.append(
-        {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "id": "p", "function": function}]}
-    )
-    natives.append({"role": "tool", "tool_call_id": "p", "content": refusal})
+    natives: list[Native] = [{"role": "user", "content": TASK}]
+    natives += called(99, "ExitPlanMode", {"plan": "# Split the importer"}, refusal)
     for number in range(8):
         natives += step(number)
     async with stash_at(tmp_path / "s.db", window=8_000, output_reserve=0) as stash:

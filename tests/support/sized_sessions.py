@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from contextstash_storage.records import Native
 
@@ -38,3 +40,13 @@ def rounds(sizes: Sequence[int], *, tool: str = "bash") -> list[Native]:
 def results(natives: Sequence[Native]) -> list[str]:
     """What the tool messages say."""
     return [native["content"] for native in natives if native["role"] == "tool"]
+
+
+def called(number: int, tool: str, arguments: Mapping[str, Any], output: str, said: str | None = None) -> list[Native]:
+    """A call of a tool with these arguments, before which the agent says something, and its output."""
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    call = {"type": "function", "id": f"c{number}", "function": function}
+    return [
+        {"role": "assistant", "content": said, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": output},
+    ]

@@ -54,8 +54,8 @@ def as_bytes(natives: Sequence[Native]) -> bytes:
     return json.dumps(natives).encode()
 
 
-async def whole_output(stash: Stash, handle: str, session_id: str = SESSION) -> str:
-    """An archived output, its pages joined."""
+async def whole_output(stash: Stash, handle: str, session_id: str | None = SESSION) -> str:
+    """An archived output, its pages joined; without a session one that is found by its handle alone."""
     page = await stash.get_archived_output(handle, session_id=session_id)
     text = page.text
     while page.next_offset is not None:

@@ -29,12 +29,9 @@ def test_a_batch_must_free_more_than_the_minimum(minimum: int, left: int) -> Non
     assert left or "minimum" in found.reason
 
 
-def test_what_protects_the_outputs_is_named_if_nothing_is_left_to_prune() -> None:
+def test_it_says_how_many_outputs_are_protected_if_nothing_is_left_to_prune() -> None:
     found = plan([100, 100], keep_last=1, protect_tokens=5_000)
-    assert found.reason == (
-        "Nothing done: 2 tool outputs are protected. Protected are the newest 1, the newest 5,000 tokens of outputs."
-        " Pass keep_last or protect_tokens to prune more: then only what you pass is protected."
-    )
+    assert found.reason.startswith("Nothing done: 2 tool outputs are protected, 0 are too small to archive.")
 
 
 def test_small_outputs_stay_because_a_placeholder_would_not_be_smaller() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.view.session_counters import UNDECLARED, UNREPORTED, booked_late, breakdown, count_message, estimate
+from contextstash.view.session_counters import booked_late, breakdown, count_message, estimate
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Role, SentRequest, Usage
 
@@ -29,19 +29,13 @@ def fold(*messages: NewMessage) -> Counters:
     return counters
 
 
-def test_without_a_report_the_view_is_counted() -> None:
-    tokens, method = estimate(fold(turn("user", 100), turn("assistant", 50)), SETTINGS, "o200k_base")
-    assert (tokens, method) == (150, f"counted with o200k_base; {UNREPORTED}{UNDECLARED}")
-    declared = Counters(declared=Declared(system=1, tools=1))
-    assert estimate(declared, SETTINGS, "o200k_base")[1] == f"counted with o200k_base; {UNREPORTED}"
-
-
 def test_the_last_report_is_the_anchor_and_what_came_after_is_counted() -> None:
+    unreported = estimate(fold(turn("user", 100), turn("assistant", 50)), SETTINGS, "o200k_base")
+    assert unreported == (150, "counted with o200k_base; no usage reported yet")
     counters = fold(turn("user", 100), turn("assistant", 50, prompt=5_000), turn("user", 30))
     tokens, method = estimate(counters, SETTINGS, "o200k_base")
     assert tokens == 5_000 + 50 + 30
     assert "reported usage (5,050 tokens at message 1) + 30 counted since" in method
-    assert UNREPORTED not in method
 
 
 def test_a_reply_recorded_in_parts_is_one_report() -> None:
@@ -57,21 +51,15 @@ def test_a_reply_recorded_in_parts_is_one_report() -> None:
 REQUEST = SentRequest(number=1, counted=1_917, messages=3, edits=0, appended=30_000)
 
 
-def test_a_report_belongs_to_its_request_and_not_to_the_view() -> None:
-    view = fold(turn("user", 100), turn("assistant", 50), results(29_850))
-    sent = view.model_copy(update={"request": REQUEST})
-    after = count_message(sent, turn("assistant", 20, prompt=2_000), 3)
-    assert estimate(after, SETTINGS, "c")[0] == 2_000 + 20 + (30_000 - 1_917)
-    assert after.request is None
-
-
-def test_a_late_report_is_booked_like_one_in_time() -> None:
+def test_a_report_belongs_to_its_request_and_not_to_the_view_in_time_or_late() -> None:
     view = fold(turn("user", 100), turn("assistant", 50), results(29_850))
     sent = view.model_copy(update={"request": REQUEST})
     reply, usage = turn("assistant", 20), Usage(prompt_tokens=2_000, completion_tokens=20)
+    after = count_message(sent, reply.model_copy(update={"usage": usage}), 3)
+    assert estimate(after, SETTINGS, "c")[0] == 2_000 + 20 + (30_000 - 1_917)
+    assert after.request is None
     late = booked_late(count_message(sent, reply, 3), usage, REQUEST, reply.tokens)
-    in_time = count_message(sent, reply.model_copy(update={"usage": usage}), 3)
-    assert estimate(late, SETTINGS, "c")[0] == estimate(in_time, SETTINGS, "c")[0]
+    assert estimate(late, SETTINGS, "c")[0] == estimate(after, SETTINGS, "c")[0]
 
 
 def test_the_first_report_measures_the_declared_parts_and_later_ones_are_counted_by_that() -> None:

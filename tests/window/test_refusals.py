@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,18 +62,26 @@ def test_a_reply_cut_off_by_the_window_is_recognized(answer: dict[str, Any]) -> 
     assert recognize(answer) == ContextOverflow(None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("error", "found"),
-    [
-        ({"error": {"code": "context_length_exceeded", "message": ""}}, (None, None)),
-        ({"error": {"code": "model_max_prompt_tokens_exceeded"}}, (None, None)),
-        ({"type": "error", "error": {"type": "exceed_context_size_error"}}, (None, None)),
-        ({"type": "exceed_context_size_error", "n_prompt_tokens": 1407, "n_ctx": 256}, (256, 1407)),
-        ({"n_ctx": 256, "n_prompt_tokens": 1407, "type": "exceed_context_size_error"}, (256, 1407)),
-        ("litellm.ContextWindowExceededError: GroqException", (None, None)),
-    ],
-)
-def test_a_type_or_code_suffices(error: str | dict[str, Any], found: tuple[int | None, int | None]) -> None:
+READ: list[tuple[str | dict[str, Any], tuple[int | None, int | None]]] = [
+    ({"error": {"code": "context_length_exceeded", "message": ""}}, (None, None)),
+    ({"error": {"code": "model_max_prompt_tokens_exceeded"}}, (None, None)),
+    ({"type": "error", "error": {"type": "exceed_context_size_error"}}, (None, None)),
+    ({"type": "exceed_context_size_error", "n_prompt_tokens": 1407, "n_ctx": 256}, (256, 1407)),
+    ({"n_ctx": 256, "n_prompt_tokens": 1407, "type": "exceed_context_size_error"}, (256, 1407)),
+    ("litellm.ContextWindowExceededError: GroqException", (None, None)),
+    ("prompt is too long: 1,213,462 tokens > 200,000 maximum", (200_000, 1_213_462)),
+    ("prompt is too long: 1_213_462 tokens > 200_000 maximum", (200_000, 1_213_462)),
+    ("prompt is too long: 1.213.462 tokens > 200.000 maximum", (200_000, 1_213_462)),
+    (r"400 {\"message\":\"prompt is too long: 7 tokens \u003e 5 maximum\"}", (5, 7)),
+    ("RateLimitError on the first model. Fallback failed: prompt is too long: 9 tokens > 8 maximum", (8, 9)),
+]
+"""A type or a code suffices, numbers may be grouped, JSON escapes are decoded, a rate limit before it hides nothing."""
+
+
+@pytest.mark.parametrize(("error", "found"), READ)
+def test_a_refusal_is_read_in_each_of_its_forms(
+    error: str | dict[str, Any], found: tuple[int | None, int | None]
+) -> None:
     assert recognize(error) == ContextOverflow(*found, None)
 
 
@@ -82,24 +89,6 @@ def test_a_mention_in_long_prose_needs_a_word_such_as_error_near_it() -> None:
     prose = "The chapter goes on about rivers and their banks. " * 30
     assert recognize(f"{prose}The editor noted that the prompt is too long here.") is None
     assert recognize(f"{prose}invalid_request_error: prompt is too long") is not None
-
-
-@pytest.mark.parametrize(
-    ("limit", "prompt"), [("200,000", "1,213,462"), ("200_000", "1_213_462"), ("200.000", "1.213.462")]
-)
-def test_numbers_may_be_grouped(limit: str, prompt: str) -> None:
-    error = f"prompt is too long: {prompt} tokens > {limit} maximum"
-    assert recognize(error) == ContextOverflow(200_000, 1_213_462, None)
-
-
-def test_json_escapes_are_decoded() -> None:
-    error = r"400 {\"message\":\"prompt is too long: 7 tokens \u003e 5 maximum\"}"
-    assert recognize(error) == ContextOverflow(5, 7, None)
-
-
-def test_a_fallback_s_rate_limit_does_not_hide_the_refusal_with_its_numbers() -> None:
-    error = "RateLimitError on the first model. Fallback failed: prompt is too long: 209303 tokens > 200000 maximum"
-    assert recognize(error) == ContextOverflow(200_000, 209_303, None)
 
 
 def test_a_reply_reserve_that_takes_the_whole_window_is_detected() -> None:
@@ -135,22 +124,6 @@ TEXTS = st.one_of(st.text(), st.sampled_from([seen.error for seen in SEEN]))
 def test_any_json_object_is_read_without_failing(error: Mapping[str, Any]) -> None:
     assert recognize(error) == recognize(error)
     recognize(json.dumps(error))
-
-
-def numbers_in(text: str) -> set[int]:
-    plain = [int(digits) for digits in re.findall(r"[0-9]+", text)]
-    grouped = [int(re.sub(r"[,_.]", "", digits)) for digits in re.findall(r"[0-9]{1,3}(?:[,_.][0-9]{3})+", text)]
-    singles = set(plain + grouped)
-    return singles | {one + other for one in singles for other in singles}
-
-
-@given(before=TEXTS, seen=st.sampled_from(SEEN), after=TEXTS)
-def test_every_number_returned_occurs_in_the_text(before: str, seen: Seen, after: str) -> None:
-    text = f"{before} {seen.error} {after}"
-    found = recognize(text)
-    if found is not None:
-        numbers = {found.limit, found.prompt_tokens, found.completion_tokens} - {None}
-        assert numbers <= numbers_in(text)
 
 
 @given(

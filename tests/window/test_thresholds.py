@@ -54,25 +54,24 @@ def event(seq: int, before: int = 1, after: int = 1) -> Event:
     )
 
 
-POOR, GOOD = event(100, 82_000, 79_000), event(200, 82_000, 30_000)
+POOR, GOOD, OVER = event(100, 82_000, 79_000), event(200, 82_000, 30_000), event(100, 100_500, 99_500)
 
 
-def test_the_first_attempt_and_one_after_a_good_one_are_worth_it() -> None:
-    assert worth_trying(None, 82_000, 10, USABLE)
-    assert worth_trying(GOOD, 30_100, 201, USABLE)
-
-
-def test_after_a_poor_one_the_context_must_grow_by_a_tenth_of_usable_first() -> None:
-    enough = POOR.tokens_after + USABLE // 10
-    assert not worth_trying(POOR, enough - 1, 1_000, USABLE)
-    assert worth_trying(POOR, enough, 1_000, USABLE)
-
-
-def test_without_a_new_message_another_attempt_is_not_worth_it() -> None:
-    assert not worth_trying(POOR, 90_000, 100, USABLE)
-
-
-def test_a_context_over_the_usable_window_waits_at_most_ten_messages() -> None:
-    last = event(100, 100_500, 99_500)
-    assert not worth_trying(last, 100_400, 109, USABLE)
-    assert worth_trying(last, 100_400, 110, USABLE)
+@pytest.mark.parametrize(
+    ("last", "tokens", "messages", "worth"),
+    [
+        (None, 82_000, 10, True),
+        (GOOD, 30_100, 201, True),
+        (POOR, 88_999, 1_000, False),
+        (POOR, 89_000, 1_000, True),
+        (POOR, 90_000, 100, False),
+        (OVER, 100_400, 109, False),
+        (OVER, 100_400, 110, True),
+    ],
+    ids=[
+        "the first attempt", "one after a good one", "after a poor one before the context grew by a tenth",
+        "once it has", "without a new message", "over the usable window", "over it, ten messages later",
+    ],
+)  # fmt: skip
+def test_when_another_attempt_is_worth_it(last: Event | None, tokens: int, messages: int, worth: bool) -> None:
+    assert worth_trying(last, tokens, messages, USABLE) is worth

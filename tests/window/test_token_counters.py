@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from contextstash.messages import get_format
@@ -51,30 +53,28 @@ def test_the_family_of_a_model_follows_from_its_name(model: str | None, family: 
     assert family_of(model).name == family
 
 
-def test_characters_are_divided_by_four_and_a_message_costs_four_more() -> None:
-    assert tokens({"role": "user", "content": "x" * 43}, CHARS) == [10 + 4]
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 9_000}}
+CALL = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls -la"}}
+CALLED = sum(map(count_with("o200k_base"), ("Bash", '{"command":"ls -la"}')))
 
 
-def test_an_image_costs_what_the_settings_say_and_its_bytes_nothing() -> None:
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 9_000}}
-    assert tokens({"role": "user", "content": [image]}, SETTINGS) == [1_004]
-
-
-def test_a_tool_call_costs_its_name_and_arguments() -> None:
-    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls -la"}}
-    count = count_with("o200k_base")
-    assert tokens({"role": "assistant", "content": [call]}, SETTINGS) == [
-        count("Bash") + count('{"command":"ls -la"}') + 4
-    ]
+@pytest.mark.parametrize(
+    ("content", "settings", "found"),
+    [
+        ("x" * 43, CHARS, 10 + 4),
+        ([IMAGE], SETTINGS, 1_000 + 4),
+        ([CALL], SETTINGS, CALLED + 4),
+        ("", SETTINGS, 4),
+    ],
+    ids=["characters / 4", "an image, whatever its bytes", "a call by its name and arguments", "nothing"],
+)
+def test_a_message_costs_its_contents_and_its_overhead(content: Any, settings: ContextSettings, found: int) -> None:
+    assert tokens({"role": "user", "content": content}, settings) == [found]
 
 
 def test_reasoning_that_only_the_provider_can_read_is_not_free() -> None:
     hidden = {"type": "redacted_thinking", "data": "A" * 400}
     assert tokens({"role": "assistant", "content": [hidden, {"type": "text", "text": "ok"}]}, SETTINGS)[0] > 4
-
-
-def test_an_empty_message_costs_its_overhead() -> None:
-    assert tokens({"role": "user", "content": ""}, SETTINGS) == [4]
 
 
 def test_the_name_of_a_counter_describes_its_method() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -13,13 +12,10 @@ import pytest
 from contextstash.events.state import fold
 from contextstash.events.turns import Turn
 from contextstash.handoff.summary import summary_of
-from contextstash.writers.anthropic import AnthropicSummarizer, digest_output_text
+from contextstash.writers.anthropic import digest_by_model, summary_by_model
 from contextstash.writers.base import SummaryRequest, WriterFailedError, WriterSettings, WrittenSummary
-from contextstash.writers.writer_fallback import choose, content_key, write_summary
 from tests.support.model_provider import SUMMARY, Answer, Provider, model_provider
 from tests.support.turns import Script, quarter
-
-TOO_LONG = "prompt is too long: 10001 tokens > 9000 maximum"
 
 KEY = "sk-ant-a-very-secret-key"
 
@@ -58,22 +54,17 @@ def settings(provider: Provider, **more: object) -> WriterSettings:
 
 
 async def write(provider: Provider, asked: SummaryRequest | None = None, **more: object) -> WrittenSummary:
-    return await AnthropicSummarizer(settings(provider, **more)).write(asked or request())
+    return await summary_by_model(settings(provider, **more), asked or request())
 
 
-async def test_it_returns_the_models_summary_and_the_usage() -> None:
+async def test_the_model_gets_the_session_as_material_and_its_summary_comes_back_with_the_usage() -> None:
     with model_provider() as provider:
-        written = await write(provider)
+        written = await write(provider, request(instructions="Keep the figures."))
     assert (written.text, written.strategy, written.model) == (SUMMARY, "anthropic", "claude-haiku-4-5")
     [call] = written.calls
     assert call.usage is not None
     assert (call.usage.prompt_tokens, call.usage.completion_tokens, call.error) == (1_200, 90, None)
     assert [(key or "").removeprefix("Bearer ") for key in provider.keys] == [KEY]
-
-
-async def test_the_model_gets_the_session_as_material_and_the_settings() -> None:
-    with model_provider() as provider:
-        await write(provider, request(instructions="Keep the figures."))
     [sent] = provider.requests
     assert (sent["model"], sent["stream"]) == ("claude-haiku-4-5", True)
     assert "Keep the figures." in sent["system"]
@@ -93,18 +84,22 @@ async def test_the_model_gets_the_session_as_material_and_the_settings() -> None
         (Answer(text="I will not.", stop_reason="refusal"), "refused"),
         (Answer(text=""), "empty"),
         (Answer(text="Done."), "too short"),
-        (
-            Answer(status=400, error="invalid_request_error", message="prompt is too long: 9 tokens > 8 maximum"),
-            "parts",
-        ),
+        (Answer(status=400, error="invalid_request_error", message="prompt is too long"), "status 400"),
     ],
-    ids=["429", "529", "401", "truncated", "refusal", "empty", "too short", "too long for the writer"],
+    ids=["429", "529", "401", "truncated", "refusal", "empty", "too short", "too long"],
 )
-async def test_the_error_of_a_failed_summarizer_says_why(failure: Answer, says: str) -> None:
+async def test_the_error_of_a_failed_summarizer_says_why_without_key_and_session(
+    failure: Answer, says: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    secret = tuple(Script().user("the launch code is 0000-tango").turns)
     with model_provider(failure) as provider, pytest.raises(WriterFailedError, match=says) as raised:
-        await write(provider)
+        await write(provider, request(secret))
     assert raised.value.calls
     assert raised.value.calls[-1].error is not None or failure.status == 200
+    for text in (caplog.text, str(raised.value), *(call.error or "" for call in raised.value.calls)):
+        assert KEY not in text
+        assert "tango" not in text
 
 
 async def test_a_reply_that_is_not_streamed_is_accepted_too() -> None:
@@ -117,14 +112,13 @@ async def test_a_reply_that_is_not_streamed_is_accepted_too() -> None:
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"ok": true}', b"event: message_start\ndata: {bad\n\n", UNBEGUN])
-async def test_a_reply_that_is_not_a_message_is_a_failure_and_the_next_summarizer_is_used(
-    kind: str, body: bytes
-) -> None:
-    with model_provider(Answer(raw=body, raw_type=kind)) as provider:
-        written = await write_summary(request(), choose("auto", settings=settings(provider)))
-    assert written.strategy == "extractive"
-    assert "could not be read" in (written.note or "")
-    assert [call.error is not None for call in written.calls] == [True]
+async def test_a_reply_that_is_not_a_message_is_a_failure(kind: str, body: bytes) -> None:
+    with (
+        model_provider(Answer(raw=body, raw_type=kind)) as provider,
+        pytest.raises(WriterFailedError, match="could not be read") as raised,
+    ):
+        await write(provider)
+    assert [call.error is not None for call in raised.value.calls] == [True]
 
 
 async def test_no_answer_in_time_is_a_failure() -> None:
@@ -164,46 +158,8 @@ async def test_a_long_history_is_sent_in_parts_each_with_the_summary_so_far() ->
     assert written.text == "The summary so far, after part 2."
 
 
-async def test_a_part_too_long_for_the_model_is_halved() -> None:
-    turns = long_parts(4)
-    too_long = Answer(status=400, error="invalid_request_error", message=TOO_LONG)
-    with model_provider(too_long, Answer()) as provider:
-        assert (await write(provider, request(turns), input_tokens=11_000)).text == SUMMARY
-    assert len(provider.requests) == 3
-
-
 async def test_one_output_is_digested() -> None:
     with model_provider(Answer(text="x" * 3_000)) as provider:
-        said_of_it, call = await digest_output_text(settings(provider), "bash", "make", "output " * 50, 1_200)
+        said_of_it, calls = await digest_by_model(settings(provider), "bash", "make", "output " * 50, 1_200)
     assert len(said_of_it) == 1_200
-    assert call.error is None
-
-
-async def test_after_a_failure_the_next_summarizer_is_used_and_the_note_says_so() -> None:
-    with model_provider(Answer(status=500, headers={"x-should-retry": "false"})) as provider:
-        written = await write_summary(request(), choose("auto", settings=settings(provider)))
-    assert written.strategy == "extractive"
-    assert "anthropic could not write the summary: The API answered with status 500" in (written.note or "")
-    assert len(written.calls) == 1
-
-
-@pytest.mark.parametrize("failing", [Answer(status=401), Answer(text=""), Answer(breaks_off=True)])
-async def test_neither_key_nor_session_is_in_errors_or_logs(failing: Answer, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    secret = tuple(Script().user("the launch code is 0000-tango").turns)
-    with model_provider(failing) as provider:
-        written = await write_summary(request(secret), choose("auto", settings=settings(provider)))
-    for text in (caplog.text, written.note or ""):
-        assert KEY not in text
-        assert "tango" not in text
-
-
-def test_the_same_content_has_the_same_key_and_other_content_another() -> None:
-    keys: list[Callable[[], str]] = [
-        lambda: content_key(request(), "anthropic", "m"),
-        lambda: content_key(request(), "anthropic", "other"),
-        lambda: content_key(request(instructions="x"), "anthropic", "m"),
-        lambda: content_key(request(SESSION[:1]), "anthropic", "m"),
-    ]
-    assert len({key() for key in keys}) == len(keys)
-    assert keys[0]() == keys[0]()
+    assert [call.error for call in calls] == [None]

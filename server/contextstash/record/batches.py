@@ -20,8 +20,7 @@ from contextstash.session.access import Access
 from contextstash.session.edit import retrying, weighed
 from contextstash.session.ids import check_conversation_id
 from contextstash.session.masks import stored_body
-from contextstash.session.open_session import digest_of
-from contextstash.view.branches import KnownPath, known_path, path_to, rewinding
+from contextstash.view.branches import known_path, path_to, rewinding
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session, WeighedEdits
 
@@ -31,9 +30,6 @@ MAX_BATCH_ID = 200
 MAX_PLAIN_MESSAGES = 50
 """The longest beginning of plain text after which a session's format may still change. An agent's first tool call
 comes sooner; a session that begins with more plain text keeps the format that was detected first."""
-
-KNOWN_SIZE = 100
-"""A listed message that is known takes about as long as so many bytes of a new one."""
 
 OTHER_WRITER = (
     "Another agent records in session '{}' at the same time: it holds messages that this one has not sent. Give each"
@@ -48,7 +44,7 @@ class Batch:
     At most one of `first_seq` (the position of the first message), `batch_id` and `whole` (they are the whole
     conversation) identifies them; without, a repeated batch is stored a second time. `seen` is how many messages the
     session had when its writer was last there: what is behind them is from another writer. `extras[i]` are further
-    fields of NewMessage for the message `i`, `prints` the fingerprints of a whole conversation.
+    fields of NewMessage for the message `i`.
 
     A new session gets the facts from `format` on. Of an existing one only a new model, a new agent and a first title
     are stored. `system` and `tools` show the format of a session that begins with plain text.
@@ -69,7 +65,6 @@ class Batch:
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: System | None = None
     tools: Tools | None = None
-    prints: Sequence[bytes] = ()
 
     def __post_init__(self) -> None:
         """Raises BadInputError if more than one of the three is set, or if one is out of bounds."""
@@ -120,7 +115,7 @@ async def record_messages(
         )
     if known is None and usage is not None:  # refused, it must not leave an empty session
         with_usage(batch.messages, get_format(batch.format or detect_format(batch.messages)), usage)
-    session, batch = await ensure_session(access, session_id, known, batch)
+    session = await ensure_session(access, session_id, known, batch)
     async with access.lock(session.session_id):
         if usage is not None:
             batch = replace(batch, extras=await fields_with_usage(access, session, batch.messages, usage, request_id))
@@ -135,21 +130,15 @@ async def record_messages(
 # The session that a batch is recorded in.
 
 
-async def ensure_session(
-    access: Access, session_id: str | None, known: Session | None, batch: Batch
-) -> tuple[Session, Batch]:
+async def ensure_session(access: Access, session_id: str | None, known: Session | None, batch: Batch) -> Session:
     """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is not
-    named. Checks those of the messages that were not in the last list, and returns the batch with its fingerprints."""
+    named. Raises BadMessageError, and makes none, if a message is too large."""
     natives = batch.messages
-    if known is None:
-        check_limits(natives)
-        name = batch.format or shown_format(natives, tools=batch.tools, system=batch.system, model=batch.model)
-        return await create_session(access, session_id, get_format(name).name, batch), batch
-    if batch.whole:
-        batch = replace(batch, prints=await _checked(access, known, natives))
-    else:
-        check_limits(natives)
-    return await _with_facts(access, known, batch), batch
+    await in_thread_if_large(size_of(natives), check_limits, natives)
+    if known is not None:
+        return await _with_facts(access, known, batch)
+    name = batch.format or shown_format(natives, tools=batch.tools, system=batch.system, model=batch.model)
+    return await create_session(access, session_id, get_format(name).name, batch)
 
 
 async def create_session(access: Access, session_id: str | None, format_name: str, facts: Batch) -> Session:
@@ -227,13 +216,13 @@ async def _store_whole(access: Access, session: Session, batch: Batch) -> Append
     list, and append the rest. System messages at its head that differ from the stored ones are a change of the declared
     system prompt, not of the conversation."""
     natives, stored = batch.messages, await _stored_head(access, session)
-    branch = replace(batch, prints=batch.prints or await _checked(access, session, natives))
     length = 0 if stored is None else _leading_system(session, natives)
+    branch = batch
     if stored is not None and natives[:length] != stored:
-        prints = [*fingerprints_of(access, session, stored), *branch.prints[length:]]
         extras = [*({} for _ in stored), *batch.extras[length:]] if batch.extras else ()
-        branch = replace(branch, messages=[*stored, *natives[length:]], extras=extras, prints=prints)
-    appended = await _store_branch(access, session, branch)
+        branch = replace(batch, messages=[*stored, *natives[length:]], extras=extras)
+    prints = await in_thread_if_large(size_of(natives), fingerprints_of, access, session, branch.messages)
+    appended = await retrying(lambda: _store_branch(access, session, branch, prints))
     session = appended.session
     if stored is not None:
         session = await _declare_head(access, session, natives[:length], stored)
@@ -241,71 +230,35 @@ async def _store_whole(access: Access, session: Session, batch: Batch) -> Append
     return Appended(messages=appended.messages, duplicates=duplicates, session=session)
 
 
-async def _store_branch(access: Access, session: Session, batch: Batch) -> Appended:
-    """Make the list the session's conversation. If another process changes the session meanwhile, plan again; pieces
-    stored before that conflict count as stored too."""
+async def _store_branch(access: Access, session: Session, batch: Batch, prints: Sequence[bytes]) -> Appended:
+    """Make the list the session's conversation. Raises EditConflictError if another process changes it meanwhile."""
     store, name = access.store, session.session_id
-    paths: list[KnownPath] = []
+    edits, stored = await store.read_edits(name), await store.read_fingerprints(name)
+    path = known_path(edits, stored, prints)
+    changes = WeighedEdits(rewinding(edits, len(stored), path.last))
+    batch.check_writer(session, changes.edits)
 
-    async def attempt() -> Appended:
-        edits, stored = await store.read_edits(name), await store.read_fingerprints(name)
-        path = known_path(edits, stored, batch.prints)
-        changes = WeighedEdits(rewinding(edits, len(stored), path.last))
-        batch.check_writer(session, changes.edits)
-        paths.append(path)
+    def unchanged(counters: Counters) -> WeighedEdits:
+        if (counters.messages, counters.edits) != (len(stored), len(edits)):
+            raise EditConflictError("The session changed while a whole conversation was compared with it.")
+        return changes
 
-        def unchanged(counters: Counters) -> WeighedEdits:
-            if (counters.messages, counters.edits) != (len(stored), len(edits)):
-                raise EditConflictError("The session changed while a whole conversation was compared with it.")
-            return changes
-
-        if changes.edits:
-            snapshot = await access.snapshot(name)
-            unchanged(snapshot.session.counters)
-            changes = await weighed(access, snapshot, changes.edits)
-        elif path.count == len(batch.messages):
-            return Appended(messages=(), duplicates=path.count, session=await store.get_session(name))
-        known, new = batch.messages[: path.count], batch.messages[path.count :]
-        return await append(
-            access,
-            session,
-            new,
-            extras=batch.extras[path.count :],
-            listed_before=path.count,
-            behind=() if path.last == len(stored) - 1 else known,
-            before=unchanged,
-        )
-
-    appended = await retrying(attempt)
-    pieces = paths[-1].seqs[paths[0].count :]
-    found = await store.read_messages_at(name, pieces) if pieces else ()
-    earlier = tuple(message.model_copy(update={"body": None}) for message in found)
-    return appended.model_copy(update={"messages": (*earlier, *appended.messages)})
-
-
-async def _checked(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
-    """The fingerprint of each message of a whole conversation. Those that were not in the last list are checked: raises
-    BadMessageError if one is too large."""
-    opened = access.opened(session.session_id)
-    settings, known, listed = access.settings(session), opened.prints, {}
-
-    def work() -> list[bytes]:
-        prints = []
-        for place, native in enumerate(natives):
-            digest = digest_of(native)
-            if digest is None or digest not in known:
-                check_limits([native], place)
-                fingerprint = access.store.fingerprint(stored_body(settings, native))
-            else:
-                fingerprint = known[digest]
-            prints.append(fingerprint)
-            listed[digest] = fingerprint
-        return prints
-
-    size = size_of(natives[len(known) :]) + KNOWN_SIZE * len(natives)
-    prints = await in_thread_if_large(size, work)
-    opened.prints = listed
-    return prints
+    if changes.edits:
+        snapshot = await access.snapshot(name)
+        unchanged(snapshot.session.counters)
+        changes = await weighed(access, snapshot, changes.edits)
+    elif path.count == len(batch.messages):
+        return Appended(messages=(), duplicates=path.count, session=await store.get_session(name))
+    known, new = batch.messages[: path.count], batch.messages[path.count :]
+    return await append(
+        access,
+        session,
+        new,
+        extras=batch.extras[path.count :],
+        listed_before=path.count,
+        behind=() if path.last == len(stored) - 1 else known,
+        before=unchanged,
+    )
 
 
 def fingerprints_of(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:

@@ -10,7 +10,7 @@ from contextstash.record.batches import Batch, create_session, ensure_session
 from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
-from contextstash.writers.writer_fallback import CONSENT
+from contextstash.writers.base import CONSENT
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Session
 
@@ -31,7 +31,7 @@ async def open_session(
     known = await access.find(session_id)
     if known is None and format is None:
         format = default_format()
-    session, _ = await ensure_session(access, session_id, known, Batch(format=format, **facts))
+    session = await ensure_session(access, session_id, known, Batch(format=format, **facts))
     changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
     if changed:
         await configure(access, session_id, changed)

@@ -14,7 +14,7 @@ from contextstash.base.bounded_cache import BoundedCache
 from contextstash.base.plain_logs import error_trace
 from contextstash.reduce.compact import compact
 from contextstash.reduce.prune import add_prune, prune, prune_oldest, take, with_sizes
-from contextstash.reduce.summary_request import Writers
+from contextstash.reduce.summary_writers import Asked
 from contextstash.results import Estimate
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session, own_tokens
@@ -171,7 +171,7 @@ class AutoReducer:
                 add_prune(done, await prune(access, session_id, options))
         if not await self._must_compact(session_id):
             return
-        compacted = await compact(access, session_id, Writers(strategy=_strategy(session, settings)), asked=False)
+        compacted = await compact(access, session_id, Asked(_strategy(session, settings)), always=False)
         if compacted.compacted:
             done.append(f"{with_sizes(compacted)}, written by {compacted.strategy}.")
             done += [compacted.note] if compacted.note else []
@@ -181,7 +181,7 @@ class AutoReducer:
     async def _must_compact(self, session_id: str) -> bool:
         session = await self._access.read_session(session_id)
         settings, budget = self._access.limits(session)
-        return due(session.counters, own_tokens(self._access, session), budget, settings).compact is not None
+        return due(session.counters, own_tokens(self._access, session), budget, settings).compact
 
 
 def _strategy(session: Session, settings: ContextSettings) -> str:

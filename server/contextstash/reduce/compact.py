@@ -6,27 +6,22 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import anyio
 
 from contextstash.events.state import State
 from contextstash.events.turns import Turn
-from contextstash.reduce.digests import compaction_digest_edit
+from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
+from contextstash.handoff.summary import Beside, summary_of, task_of
 from contextstash.reduce.lease import only_one
 from contextstash.reduce.pins import pinned_within
-from contextstash.reduce.prune import archive_outputs, view_change
-from contextstash.reduce.session_turns import SessionTurns, keep_state, state_at
-from contextstash.reduce.summary_request import (
-    Writers,
-    completed,
-    covered_turns,
-    files_in_use,
-    shown_turns,
-    summary_request,
-    written,
-)
-from contextstash.reduce.user_words import words_edit, words_with
+from contextstash.reduce.prune import archive_outputs, compaction_digest_edit, view_change
+from contextstash.reduce.session_turns import HISTORY_MESSAGES, MAX_READ, OPENING, SessionTurns, keep_state, state_at
+from contextstash.reduce.summary_writers import Asked, written
+from contextstash.reduce.user_words import keeps_words, words_edit, words_with
 from contextstash.results import CompactResult
+from contextstash.safety.sanitize import MARKER, unforged
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.open_session import WITHIN_REACH
@@ -38,14 +33,15 @@ from contextstash.view.compaction_plan import (
     files_room,
     outputs_to_archive,
     plan_of,
-    plan_without_thinking,
+    standing_summaries,
+    summary_room,
 )
 from contextstash.view.edits import summary_edit
 from contextstash.view.ladder import Candidate, oldest_outputs
 from contextstash.view.pinned_outputs import unpinned_outputs
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.view.view import Entry, total_tokens
-from contextstash.writers.base import WrittenSummary
+from contextstash.view.view import Entry, build_view, total_tokens
+from contextstash.writers.base import EXTRACTIVE, SummaryRequest, WrittenSummary
 from contextstash_storage.records import ArchiveEdit, Edit, Event, Session, SummaryEdit
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
@@ -55,6 +51,21 @@ RUNNING = "Nothing done: another compaction of this session is running. Ask agai
 LOST = (
     "Nothing done: this compaction lost its lease, another may be running; its summary will be available in a moment."
 )
+
+MIN_FILES_TOKENS = 100
+"""With less room no texts of files are shown: it would be fewer than some ten lines of code."""
+
+HEAD_TOKENS = 60
+"""About what the line before the texts takes."""
+
+RECORDED = "## From the record of this session"
+
+RECORDED_TOKENS = 400
+"""Tokens of what is added to a summary that a model or the host wrote: the paths of some twenty changed files, and a
+line each for open tasks, failed runs and the newest calls."""
+
+MAX_RECORDED_SHARE = 10
+"""It takes at most one part in so many of the tokens that the summary replaces, so that it stays short."""
 
 
 async def compact_session(
@@ -67,35 +78,34 @@ async def compact_session(
     dry_run: bool = False,
 ) -> CompactResult:
     """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`."""
-    return await compact(access, session_id, Writers(strategy, summary, instructions), dry_run=dry_run)
+    return await compact(access, session_id, Asked(strategy, summary, instructions), dry_run=dry_run)
 
 
 async def compact(
-    access: Access, session_id: str | None, writers: Writers, *, dry_run: bool = False, asked: bool = True
+    access: Access, session_id: str | None, asked: Asked, *, dry_run: bool = False, always: bool = True
 ) -> CompactResult:
     """Summarize all but the recent messages. If that would not make the view smaller, or if another compaction of the
-    session is running, nothing is changed, and `reason` says why. Without `asked`, nothing is summarized as
+    session is running, nothing is changed, and `reason` says why. Unless `always`, nothing is summarized as
     long as placeholders for old outputs are enough."""
-    snapshot = await access.snapshot(session_id, WITH_BODIES)
-    writers.chosen(access, snapshot)
-    compaction = _Compaction(access, writers, snapshot, dry_run, asked)
-    if dry_run or writers.summary is not None:
+    name = await access.session_id(session_id)
+    compaction = _Compaction(access, name, asked, dry_run, always)
+    if dry_run or asked.summary is not None:
         return await compaction.run()
-    async with only_one(access, snapshot.session_id) as is_only_one:
-        return await compaction.run() if is_only_one else _nothing(snapshot, RUNNING)
-    return _nothing(snapshot, LOST)
+    async with only_one(access, name) as is_only_one:
+        return await compaction.run() if is_only_one else _nothing(await access.snapshot(name), RUNNING)
+    return _nothing(await access.snapshot(name), LOST)
 
 
 @dataclass
 class _Compaction:
-    """A compaction and its attempts. `first` is what was read before the lease was acquired: it is used if the session
-    is still the same. What a model wrote before an edit conflict is in the cache, and is not paid for again."""
+    """A compaction and its attempts. What a model wrote before an edit conflict is in the cache, and is not paid for
+    again."""
 
     access: Access
-    writers: Writers
-    first: SessionSnapshot
+    session_id: str
+    asked: Asked
     dry_run: bool
-    asked: bool
+    always: bool
     cost: float | None = None
     folded: tuple[SessionSnapshot, State] | None = None
 
@@ -108,16 +118,13 @@ class _Compaction:
         return result
 
     async def _plan(self) -> Planned[CompactResult] | CompactResult:
-        access, first = self.access, self.first
-        session = await access.read_session(first.session_id)
-        snapshot = first if session == first.session else await access.snapshot_of(session, WITH_BODIES)
+        snapshot = await self.access.snapshot(self.session_id, WITH_BODIES)
+        self.asked.model(self.access, snapshot)
         is_bound = binds(snapshot.session.model)
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
-        plan, keep = await asyncio.to_thread(plan_of, snapshot, self.asked or is_bound)
+        plan, keep = await asyncio.to_thread(plan_of, snapshot, self.always or is_bound)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
-        if is_bound:
-            plan = plan_without_thinking(plan)
         return await self._summarizing(snapshot, plan, keep)
 
     async def _summarizing(
@@ -129,13 +136,13 @@ class _Compaction:
         stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
         archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
         turns = SessionTurns(access, snapshot)
-        shown = await shown_turns(turns, plan, archived)
+        shown = await _shown_turns(turns, plan, archived)
         state = await state_at(turns, plan.last_seq)
         self.folded = (snapshot, state)
-        in_use = await files_in_use(turns, shown, files_room(snapshot, plan, keep))
+        in_use = await _files_in_use(turns, shown, files_room(snapshot, plan, keep))
         summary = await self._written(turns, plan, state, shown, in_use)
         words = await words_with(turns, plan.last_seq, plan.tokens)
-        text = await completed(snapshot, plan, state, summary)
+        text = await _completed(snapshot, plan, state, summary)
         pinned = await pinned_within(access, snapshot, *span)
         made = await asyncio.to_thread(
             summary_edit, snapshot, text, *span, strategy=summary.strategy, pinned=pinned, files=in_use
@@ -175,12 +182,12 @@ class _Compaction:
         self, turns: SessionTurns, plan: CompactPlan, state: State, shown: Sequence[Turn], in_use: str
     ) -> WrittenSummary:
         snapshot = turns.snapshot
-        chosen = self.writers.chosen(self.access, snapshot)
+        model = self.asked.model(self.access, snapshot)
         # Only a model reads the turns; without one, the state has what a summary needs.
-        covered = await covered_turns(turns, plan) if any(writer.slow for writer in chosen) else ()
-        request = summary_request(snapshot, plan, covered, self.writers.instructions, state, shown, in_use)
+        covered = await _covered_turns(turns, plan) if model is not None else ()
+        request = _summary_request(snapshot, plan, covered, self.asked.instructions, state, shown, in_use)
         span = (plan.first_seq, plan.last_seq)
-        summary, cost = await written(self.access, snapshot, chosen, request, span)
+        summary, cost = await written(self.access, snapshot, self.asked, model, request, span)
         self.cost = cost if cost is None else cost + (self.cost or 0.0)
         return summary
 
@@ -210,3 +217,108 @@ async def _edits(
 
 def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
     return CompactResult(**view_change(snapshot), compacted=False, reason=reason)
+
+
+# The summary: what its writer is given, and what is written beside it.
+
+
+async def _covered_turns(turns: SessionTurns, plan: CompactPlan) -> tuple[Turn, ...]:
+    """The turns that a model writes from: the newest MAX_READ of the messages that the plan covers, and of older ones
+    the first OPENING, in which the task is."""
+    covered = [entry.first_seq for entry in plan.covered if entry.message]
+    opening = covered[:-MAX_READ][:OPENING]
+    if plan.beyond is not None:
+        first, last = plan.beyond.first_seq, min(plan.beyond.last_seq, plan.beyond.first_seq + OPENING - 1)
+        recorded = await turns.access.store.read_messages(turns.snapshot.session_id, first=first, last=last)
+        opening = [entry.first_seq for entry in build_view(recorded, turns.snapshot.overlay) if entry.message]
+    return (*await turns.at(opening), *await turns.at(covered[-MAX_READ:]))
+
+
+async def _shown_turns(turns: SessionTurns, plan: CompactPlan, archived: Sequence[Candidate]) -> tuple[Turn, ...]:
+    """The turns of the messages that stay in the view, without the texts that are or become placeholders."""
+    covered = {id(entry) for entry in plan.covered}
+    kept = [entry for entry in turns.snapshot.entries if entry.message and id(entry) not in covered]
+    gone = {(candidate.output.seq, candidate.output.block) for candidate in archived}
+    gone |= {(entry.first_seq, block) for entry in kept for block in entry.replaced}
+
+    def without(turn: Turn) -> Turn:
+        texts = ("" if (turn.seq, place) in gone else text for place, text in enumerate(turn.texts))
+        return replace(turn, texts=tuple(texts))
+
+    return tuple(map(without, await turns.at(entry.first_seq for entry in kept)))
+
+
+def _summary_request(
+    snapshot: SessionSnapshot,
+    plan: CompactPlan,
+    turns: Sequence[Turn],
+    instructions: str | None,
+    state: State,
+    shown: Sequence[Turn],
+    in_use: str,
+) -> SummaryRequest:
+    """The request to a summarizer for this plan. `shown` are the turns that the view shows beside the summary, `in_use`
+    are the texts of files there."""
+    covered = tuple(entry.summary for entry in plan.covered if entry.summary)
+    previous = covered or standing_summaries(snapshot.entries)
+    beside = Beside.of_turns(shown, words=keeps_words(snapshot.settings))
+    room, count = summary_room(snapshot, plan), snapshot.counter.count
+    return SummaryRequest(
+        turns=tuple(turns),
+        previous="\n\n".join(edit.summary for edit in previous) or None,
+        replaces=bool(covered) or snapshot.settings.summaries == "one",
+        instructions=instructions,
+        prompt=snapshot.settings.summary_prompt,
+        max_tokens=room,
+        count=count,
+        extract=lambda: summary_of(
+            state,
+            since=plan.first_seq,
+            beside=replace(beside, texts=[*beside.texts, in_use]),
+            earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
+            instructions=instructions or "",
+            max_tokens=room,
+            count=count,
+        ),
+    )
+
+
+async def _files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) -> str:
+    """The texts of the files that the newest turns use, as they stand at their end, without what the view shows anyway;
+    empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; the texts
+    take at most `room` tokens."""
+    if room - HEAD_TOKENS < MIN_FILES_TOKENS:
+        return ""
+    recent = await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq)
+    count = turns.snapshot.counter.count
+
+    def work() -> str:
+        visible = {handle for turn in shown for place, handle in turn.handles.items() if turn.texts[place].strip()}
+        # A file whose newest read, of the whole file, is in the view is not shown again.
+        files = [file for file in known_files(recent) if not (file.whole and file.handle in visible)]
+        return pieces_of_files(files, room - HEAD_TOKENS, count, focus_of(recent), lines_shown(shown))
+
+    text = await asyncio.to_thread(work) if recent else ""
+    if not text:
+        return ""
+    return (
+        f"{MARKER} files in use, as they stood after message {recent[-1].seq}, with the edits up to there; what a later"
+        f" message changes or shows is newer:]\n{unforged(text)}"
+    )
+
+
+async def _completed(snapshot: SessionSnapshot, plan: CompactPlan, state: State, summary: WrittenSummary) -> str:
+    """A summary that a model or the host wrote, with what the session's state says and it may lack: changed files, open
+    tasks, failed runs; or what the user said, if no messages hold that beside it. Unchanged if it was made of the
+    state, or if there is no room."""
+    room, count = min(RECORDED_TOKENS, plan.tokens // MAX_RECORDED_SHARE), snapshot.counter.count
+    if not room or summary.strategy == EXTRACTIVE:
+        return summary.text
+    if keeps_words(snapshot.settings):
+        beside, since = Beside(words=True, texts=[summary.text]), plan.first_seq
+        state = replace(state, earlier=None)
+        write = partial(summary_of, state, since=since, beside=beside, max_names=0, max_tokens=room, count=count)
+    else:
+        write = partial(task_of, state, room, count)
+    added = await asyncio.to_thread(write)
+    return f"{summary.text}\n\n{RECORDED}\n{added}" if added else summary.text

@@ -1,8 +1,10 @@
-"""Pruning: moves old tool outputs from the view to the archive in one batch."""
+"""Pruning: moves old tool outputs from the view to the archive in one batch. Those that leave by count each get a
+digest message, by a model or made from head and tail."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +12,9 @@ from typing import Any
 
 from contextstash.outputs.counts import before_and_after
 from contextstash.outputs.digest import digest_output
-from contextstash.reduce.digests import Digests, digest_edits
+from contextstash.outputs.limits import OutputLimits, limit
+from contextstash.outputs.placeholders import compaction_digest, digest_message, digest_wording
+from contextstash.reduce.summary_writers import log_calls, writer_model
 from contextstash.results import ArchivedOutput, CompactResult, PruneResult
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
@@ -18,11 +22,14 @@ from contextstash.session.edit import Planned, edit, entries_after
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WHOLE, WITHIN_REACH
 from contextstash.session.thinking_blocks import Stripping, plan_stripping
-from contextstash.view.edits import archive_edit, placeholder_of
+from contextstash.view.edits import archive_edit, digest_edit, last_anchor, placeholder_of
 from contextstash.view.ladder import BY_SETTINGS, Candidate, PruneOptions, Step, count_step, prune_step
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, total_tokens
-from contextstash_storage.records import ArchiveEdit, Edit, Output
+from contextstash.writers.base import WriterFailedError
+from contextstash_storage.records import ArchiveEdit, DigestEdit, Edit, Output
+
+logger = logging.getLogger(__name__)
 
 MAX_TOOL = 200
 """Characters of a tool's name in a result; providers allow 64 to 128."""
@@ -30,9 +37,28 @@ MAX_TOOL = 200
 MAX_LISTED = 40
 """Archived outputs that a result lists: about 50 tokens each, 2,000 together. The others are only counted."""
 
+WAITS = (
+    "Nothing done: the thinking of {} later messages belongs to a tool loop that is still open; this edit waits for its"
+    " end."
+)
+
 OUTPUTS_AT_ONCE = 250
 """Outputs that are read, described and counted at a time, so that other calls are served in between. A prune takes as
 long with 125 or 500."""
+
+# The contract of the preset `rolling`, in characters.
+MAX_INPUT = 12_000
+"""How much of an output a model reads to write its digest."""
+MAX_WRITTEN = 1_200
+"""The length of a digest that a model writes, and of the one message for all that a compaction archives."""
+MAX_EXCERPT = 800
+"""The length of a digest without a model."""
+
+Digests = dict[str, str]
+"""Digest messages by the handle of their output."""
+
+Texts = Sequence[tuple[Output, str]]
+"""Archived outputs, each with its text."""
 
 
 def client_note(snapshot: SessionSnapshot) -> str | None:
@@ -111,7 +137,7 @@ async def take(
         first = min(archived.output.seq for archived in made)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
         if stripping.choice == "wait":
-            return _nothing(snapshot, f"Nothing done: {stripping.reason}", dry_run, stripping)
+            return _nothing(snapshot, WAITS.format(stripping.messages), dry_run, stripping)
         edits: list[Edit] = [archived.edit for archived in made]
         after: list[Entry] | None = await entries_after(access, snapshot, edits)
         if digests is not None and not dry_run and after is not None:
@@ -205,3 +231,49 @@ async def archive_outputs(
     async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen], OUTPUTS_AT_ONCE):
         await asyncio.to_thread(add, batch)
     return made
+
+
+async def digest_edits(
+    access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts, written: Digests
+) -> list[DigestEdit]:
+    """Edits that add a digest message for each archived output at the last valid place in the view `entries`. None are
+    added if the settings want placeholders only, or if no place is valid.
+
+    Digests in `written` are reused and new ones are added to it, so that after an edit conflict no model is paid twice.
+    """
+    anchor = last_anchor(entries)
+    if snapshot.settings.tool_digest == "placeholder" or anchor is None:
+        return []
+    edits = []
+    for output, text in archived:
+        if output.handle not in written:
+            written[output.handle] = await _text(access, snapshot, output, text)
+        edits.append(digest_edit(snapshot, anchor, written[output.handle], (output.handle,)))
+    return edits
+
+
+def compaction_digest_edit(snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts) -> list[DigestEdit]:
+    """One digest message for all the outputs that a compaction archived among the recent messages."""
+    anchor = last_anchor(entries)
+    if not archived or anchor is None:
+        return []
+    lines = [(output, digest_output(output.tool, output.argument, text, output.is_error)) for output, text in archived]
+    text = compaction_digest(lines, MAX_WRITTEN)
+    return [digest_edit(snapshot, anchor, text, tuple(output.handle for output, _ in archived))]
+
+
+async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text: str) -> str:
+    model = writer_model(access, snapshot) if snapshot.settings.tool_digest == "llm" else None
+    if model is None:
+        return digest_message(output, text, MAX_EXCERPT)
+    from contextstash.writers.anthropic import digest_by_model
+
+    clipped = limit(text, OutputLimits(chars=MAX_INPUT, cut="head_tail"), len)
+    try:
+        reply, calls = await digest_by_model(model, output.tool, output.argument, clipped, MAX_WRITTEN)
+        digest = digest_wording(output, reply)
+    except WriterFailedError as error:
+        logger.warning("the model failed, made a digest without it: %s", error)
+        calls, digest = error.calls, digest_message(output, text, MAX_EXCERPT)
+    await log_calls(access, snapshot, calls, (output.seq, output.seq), purpose="digest")
+    return digest

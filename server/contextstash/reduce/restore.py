@@ -28,12 +28,7 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
         raise BadInputError("Pass at least one handle: of an archived output (out_…) or of a summary (sum_…).")
     if session_id is None:
         session_id = await _session_of(access, handles[0])
-
-    async def plan() -> Planned[RestoreResult] | RestoreResult:
-        snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
-        return await _plan(access, snapshot, list(dict.fromkeys(handles)), _known(snapshot))
-
-    return await edit(access, plan)
+    return await edit(access, lambda: _plan(access, session_id, list(dict.fromkeys(handles))))
 
 
 async def restore_last(access: Access, session_id: str) -> RestoreResult:
@@ -60,31 +55,24 @@ async def _session_of(access: Access, handle: str) -> str:
     return found
 
 
-def _known(snapshot: SessionSnapshot) -> set[str]:
-    """The handles of all outputs and summaries of a session."""
-    handles = {output.handle for output in snapshot.outputs.values()}
-    return handles | {edit.summary_id for edit in snapshot.edits if isinstance(edit, SummaryEdit)}
-
-
-async def _plan(
-    access: Access, snapshot: SessionSnapshot, handles: list[str], known: set[str]
-) -> Planned[RestoreResult] | RestoreResult:
+async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[RestoreResult] | RestoreResult:
+    snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
+    shortened: list[Shortening] = [*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries]
+    known = {output.handle for output in snapshot.outputs.values()}
+    known |= {edit.summary_id for edit in snapshot.edits if isinstance(edit, SummaryEdit)}
     undone: list[Shortening] = []
     untouched: list[str] = []
     for handle in handles:
-        found = _in_force(snapshot, handle)
+        found = [edit for edit in shortened if _name(edit) == handle]
         if not found and handle not in known:
             raise HandleNotFoundError(
                 f"Session {snapshot.session_id} has no output or summary '{handle}'. search_history finds handles."
             )
+        # With a summary the outputs come back that its compaction archived.
+        along = [each for edit in found if isinstance(edit, SummaryEdit) for each in edit.archived]
+        found += [edit for name in along for edit in shortened if _name(edit) == name]
         undone += [edit for edit in found if edit not in undone]
-        undone += [edit for edit in _archived_with(snapshot, found) if edit not in undone]
         untouched += [] if found else [handle]
-    if not undone:
-        return _nothing(snapshot, untouched)
-    again = {*handles, *(_name(edit) for edit in undone)}
-    digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= again]
-    names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
 
     def result(_: Session, entries: Sequence[Entry]) -> RestoreResult:
         return RestoreResult(
@@ -97,24 +85,17 @@ async def _plan(
             client_tokens=snapshot.client_tokens,
         )
 
+    if not undone:
+        return result(snapshot.session, snapshot.entries)
+    again = {*handles, *(_name(edit) for edit in undone)}
+    digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= again]
+    names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
     return Planned(
         snapshot,
         await _edits(access, snapshot, [*undone, *digests]),
         result,
         event=lambda entries: event_of(snapshot, entries, "restore", f"Restored {names}."),
     )
-
-
-def _in_force(snapshot: SessionSnapshot, handle: str) -> list[Shortening]:
-    """The edits in force with this handle."""
-    edits = (*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries)
-    return [edit for edit in edits if _name(edit) == handle]
-
-
-def _archived_with(snapshot: SessionSnapshot, found: Sequence[Shortening]) -> list[Shortening]:
-    """The edits in force of the outputs that the compactions which made these summaries archived."""
-    handles = [handle for edit in found if isinstance(edit, SummaryEdit) for handle in edit.archived]
-    return [edit for handle in handles for edit in _in_force(snapshot, handle)]
 
 
 def _name(edit: Shortening) -> str:
@@ -128,13 +109,6 @@ async def _edits(access: Access, snapshot: SessionSnapshot, undone: Sequence[Und
     edit = RestoreEdit(undoes=tuple(each.edit_id for each in (*undone, *strips)))
     entries = await entries_after(access, snapshot, [edit])
     return [edit, *strips_after_restore(snapshot, entries, undone)]
-
-
-def _nothing(snapshot: SessionSnapshot, untouched: list[str]) -> RestoreResult:
-    tokens = total_tokens(snapshot.entries)
-    return RestoreResult(
-        session_id=snapshot.session_id, restored=[], not_archived=untouched, tokens_before=tokens, tokens_after=tokens
-    )
 
 
 def _restored(edit: Shortening, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> RestoredOutput:

@@ -125,6 +125,10 @@ holds fewer, so only a session which was never reduced has more; each takes abou
 OPENING = 50
 """How many of the first messages are read in addition: they say what the task is."""
 
+HISTORY_MESSAGES = 400
+"""From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
+keep nearly as much as all; the limit bounds the work in a long session."""
+
 NOTE = "state"
 """The key of the note. Keys of summaries are digests."""
 

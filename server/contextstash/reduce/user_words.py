@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from contextstash.handoff.user_block import pinned_rules, read_block, rules_block, user_block
-from contextstash.reduce.digests import digest_edit, last_anchor
 from contextstash.reduce.session_turns import SessionTurns
+from contextstash.view.edits import digest_edit, last_anchor
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import ContextSettings

@@ -17,10 +17,9 @@ from typing import Any
 
 from contextstash.outputs.limits import shared_limit
 from contextstash.outputs.placeholders import is_placeholder
-from contextstash.record.client_edits import log_own_compaction, mirror_before
 from contextstash.record.output_limits import limit_outputs
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
-from contextstash.record.transcripts import record_transcript
+from contextstash.record.transcripts import log_own_compaction, mirror_before, record_transcript
 from contextstash.request.handoff import INSIDE, hand_off
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION

@@ -10,7 +10,7 @@ from contextstash.outputs.limits import OutputLimits
 from contextstash.record.declared_parts import System, Tools, check_declared, declare
 from contextstash.reduce.compact import compact
 from contextstash.reduce.prune import add_prune, prune, with_sizes
-from contextstash.reduce.summary_request import Writers
+from contextstash.reduce.summary_writers import Asked
 from contextstash.request.get_context import get_context
 from contextstash.results import ContextResult, Estimate, RecoverResult
 from contextstash.session.access import Access
@@ -155,7 +155,7 @@ async def _shrunk(access: Access, session_id: str, unexplained: int) -> list[str
         cut = await edit(access, lambda: _outputs_cut(access, session_id))
         done += [cut] if cut else []
     if settings.compact_automatic and await _over(access, session_id, unexplained):
-        compacted = await compact(access, session_id, Writers(strategy="auto"))
+        compacted = await compact(access, session_id, Asked())
         done += [f"{with_sizes(compacted)}."] if compacted.compacted else []
     return done
 

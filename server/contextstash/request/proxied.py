@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from contextstash.messages.request.text import is_models
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
-from contextstash.record.client_edits import client_compaction
+from contextstash.record.transcripts import client_compaction
 from contextstash.results import CompactResult, PruneResult, RestoreResult
 from contextstash.session.access import Access, is_current
 from contextstash.view.branches import known_path
@@ -87,7 +87,7 @@ async def record_request(
     level would cost the prompt cache."""
     stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
     batch = Batch(natives, whole=True, extras=_with_usage(natives, usage), settings={"automatic": False}, **facts)
-    session, batch = await ensure_session(access, session_id, stored, batch)
+    session = await ensure_session(access, session_id, stored, batch)
     async with access.lock(session_id):
         return (await store_batch(access, session, batch)).session
 

@@ -17,7 +17,8 @@ from itertools import takewhile
 from operator import eq
 from typing import TYPE_CHECKING, Any
 
-from contextstash.safety.secret_masks import FILL, masked, masked_value, may_hold_secrets, secrets_in, shown
+from contextstash.messages.main_argument import main_argument
+from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, shown
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block, Native
 
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 PROMPT_ROLES = ("user",)
 """Roles of messages in which `<private>` is a person's word; a tool's output may hold it as any other text."""
-
-
-MIN_CUT = 6
-"""Characters of a secret's beginning that are masked at the end of a cut argument; fewer say hardly anything of it."""
 
 
 def derived(settings: ContextSettings, reading: Reading) -> Reading:
@@ -55,21 +52,11 @@ def _text(role: str, block: Block, text: str) -> str:
 
 
 def _without_secret(block: Block, text: str) -> Block:
-    return block.model_copy(update={"argument": _argument(block.argument, text)}) if block.argument else block
-
-
-def _argument(argument: str, text: str) -> str:
-    """The main argument of a call without its secrets. It is cut, and may end with the beginning of one, which only the
-    whole text of the call shows."""
-    hidden = masked(argument)
-    end = hidden.removesuffix("…")
-    for found in secrets_in(text):
-        secret = text[found.start : found.end]
-        sizes = range(min(len(secret), len(end)), MIN_CUT - 1, -1)
-        cut = next((size for size in sizes if end.endswith(secret[:size])), 0)
-        if cut:
-            return end[:-cut] + FILL * cut + hidden[len(end) :]
-    return hidden
+    """The block with the main argument of its call without secrets: taken from the text of the call, since the argument
+    alone is cut, and may end with the beginning of one."""
+    if not block.argument or (hidden := masked(text)) == text:
+        return block
+    return block.model_copy(update={"argument": main_argument(hidden)})
 
 
 def masked_argument(settings: ContextSettings, argument: str) -> str:

@@ -10,11 +10,9 @@ Of a view far larger than the window only the newest part is read: what is older
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from contextstash.base.json_values import value_bytes
 from contextstash.view.session_counters import request_budget
 from contextstash.view.session_snapshot import Beyond, Place
 from contextstash.view.view import (
@@ -30,7 +28,7 @@ from contextstash.view.view import (
 from contextstash.window.settings import DESCRIBED, ContextSettings
 from contextstash.window.token_counters import Counter
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Block, Edit, KnownPart, Message, Native, Output, Session, SessionNews
+from contextstash_storage.records import Block, Edit, KnownPart, Message, Output, Session, SessionNews
 from contextstash_storage.store import SessionStore
 
 MAX_TOKENS = 2_000_000
@@ -42,9 +40,6 @@ MAX_ADVANCED = 100
 
 READ_AT_ONCE = 500
 """Messages read at a time, from the newest on, until the reach is known; and whose bodies are held in memory."""
-
-FEW_NEW = 50
-"""Up to so many entries of a view are made on the event loop, which takes about half a millisecond."""
 
 RECENT_MESSAGES = 60
 """How many messages before a tool result are searched for its call. A result that comes later has no tool name."""
@@ -62,8 +57,8 @@ NO_EDITS = edits_in_force(())
 
 Span = tuple[int, int]
 
-ViewPart = tuple[tuple[Entry, ...], Beyond | None]
-"""The entries of a view that were read, and what is beyond their reach."""
+Part = tuple[list[Message], Span]
+"""The messages of a view that were read, and the first and last position of those beyond their reach."""
 
 Calls = dict[str, tuple[str, str]]
 """Tool name and main argument by call id."""
@@ -80,13 +75,6 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
             added += 1
     while added and len(calls) > max(MAX_RECENT_CALLS, added):
         del calls[next(iter(calls))]
-
-
-def digest_of(native: Native) -> bytes | None:
-    """The hash by which a listed message is recognized, in a fifth of the time that its fingerprint takes; None if it
-    has none."""
-    data = value_bytes(native)
-    return None if data is None else hashlib.sha256(data).digest()
 
 
 @dataclass(frozen=True)
@@ -110,8 +98,8 @@ WITH_ALL_OUTPUTS = Scope(all_outputs=True)
 @dataclass(frozen=True)
 class Known:
     """What is known of a session as of its state `session`: all its edits, those in force, and some of its messages,
-    their entries in the view and their outputs, by position. `view` is the whole view of the first `viewed` messages,
-    empty if that is not known. It is not changed but replaced, so that tasks cannot disturb each other."""
+    their entries in the view and their outputs, by position. It is not changed but replaced, so that tasks cannot
+    disturb each other."""
 
     session: Session
     edits: tuple[Edit, ...] = ()
@@ -119,8 +107,6 @@ class Known:
     messages: Mapping[int, Message] = field(default_factory=dict)
     entries: Mapping[int, Entry] = field(default_factory=dict)
     outputs: Mapping[int, tuple[Output, ...]] = field(default_factory=dict)
-    view: tuple[Entry, ...] = ()
-    viewed: int = 0
 
     @property
     def part(self) -> KnownPart:
@@ -142,8 +128,6 @@ class OpenSession:
         self._id = session_id
         self._known: Known | None = None
         self._calls: tuple[int, Calls] = (-1, {})
-        self.prints: dict[bytes | None, bytes] = {}
-        """The fingerprints of the messages of the last list, by their digests."""
 
     @property
     def has_view(self) -> bool:
@@ -216,7 +200,7 @@ class OpenSession:
         edits = (*known.edits[:-1], *read)
         if len(edits) == len(known.edits):
             return advanced
-        return replace(advanced, edits=edits, overlay=edits_in_force(edits), entries={}, view=(), viewed=0)
+        return replace(advanced, edits=edits, overlay=edits_in_force(edits), entries={})
 
     async def messages(self, known: Known, spans: Iterable[Span], *, bodies: bool) -> list[Message]:
         """The messages from the first to the last position of each span. Without `bodies` they have a body only if it
@@ -248,130 +232,80 @@ class OpenSession:
 
     async def view(
         self, known: Known, settings: ContextSettings, counter: Counter, scope: Scope, usable: Callable[[], int]
-    ) -> ViewPart:
-        """The view, as far as the scope needs it. `usable` is asked only if that is a part."""
+    ) -> tuple[tuple[Entry, ...], Beyond | None]:
+        """The view, as far as the scope needs it, and what is beyond its reach. `usable` is asked only if that is a
+        part."""
         counters = known.session.counters
         spans = known.overlay.visible_ranges(counters.messages)
         if scope.within_reach and not settings.pin:
-            budget = request_budget(counters, settings, counter, scope.budget or usable())
-            limit = budget.counted(counters.view_tokens)
+            limit = request_budget(counters, settings, counter, scope.budget or usable()).counted(counters.view_tokens)
             if counters.view_tokens > MANY_WINDOWS * max(0, limit):
-                part = await _Reach(self, known, scope, smallest_placeholder(settings, counter), limit).part(spans)
-                if part is not None:
-                    return part
-        if scope.bodies and (grown := self._grown(known)) is not None:
-            return grown, None
+                part = await self._within_reach(known, spans, scope, limit, smallest_placeholder(settings, counter))
+                entries = await _entries(known, part[0]) if part else ()
+                beyond = _beyond(known, entries, part[1]) if part else None
+                if part and beyond:
+                    self._keep(known, scope, part[0], entries)
+                    return entries, beyond
         messages = await self.messages(known, spans, bodies=scope.bodies)
-        entries = await _entries(known, messages, known.entries)
-        if scope.bodies:
-            self.keep(known, messages, entries, whole=True)
+        entries = await _entries(known, messages)
+        self._keep(known, scope, messages, entries)
         return entries, None
 
-    def keep(self, known: Known, messages: Sequence[Message], view: Sequence[Entry], *, whole: bool) -> None:
-        """Keep these messages, which have bodies, and the view made of them for the next call, in place of those that
-        were kept before; `whole` says that it is all of the view."""
-        kept = {message.seq: message for message in messages} if _size(messages) <= MAX_TOKENS else {}
-        entries = {entry.message.seq: entry for entry in view if entry.message} if kept else {}
-        viewed = known.session.counters.messages if kept and whole else 0
-        shown = tuple(view) if viewed else ()
-        self._known = replace(known, messages=kept, entries=entries, view=shown, viewed=viewed)
-
-    def _grown(self, known: Known) -> tuple[Entry, ...] | None:
-        """The whole view, if it is known but for a few new messages, which are known too: as no edit came since, their
-        entries follow the others. Kept for the next call; None if it must be made of all messages."""
-        count = known.session.counters.messages
-        new = [known.messages.get(seq) for seq in range(known.viewed, count)] if known.view else [None]
-        messages = [message for message in new if message is not None]
-        if len(messages) < len(new) or _size(known.messages.values()) > MAX_TOKENS:
-            return None
-        added = message_entries(messages, known.overlay)
-        view = (*known.view, *added)
-        entries = {**known.entries, **{entry.first_seq: entry for entry in added}}
-        self._known = replace(known, entries=entries, view=view, viewed=count)
-        return view
-
-
-@dataclass(frozen=True)
-class _Reach:
-    """Reads the newest part of a view, until it takes more than `limit` tokens however much it is shortened. `made` are
-    the entries that were made for that, by position."""
-
-    opened: OpenSession
-    known: Known
-    scope: Scope
-    placeholder: int
-    limit: int
-    made: dict[int, Entry] = field(default_factory=dict)
-
-    async def part(self, spans: Sequence[Span]) -> ViewPart | None:
-        """The head and the part within reach; None if that is everything."""
-        head = await self._head(spans)
-        start = head[-1].seq + 1 if head else spans[0][0] if spans else 0
-        body = [(max(first, start), last) for first, last in spans if last >= start]
-        newest = await self._newest(body)
-        if not newest or newest[0].seq <= body[0][0]:
-            return None
-        messages = [*head, *newest]
-        entries = await _entries(self.known, messages, self.made)
-        beyond = await asyncio.to_thread(self._beyond, entries, body[0][0], newest[0].seq - 1)
-        if beyond is not None and self.scope.bodies:
-            self.opened.keep(self.known, messages, entries, whole=False)
-        return None if beyond is None else (entries, beyond)
-
-    async def _head(self, spans: Sequence[Span]) -> list[Message]:
-        """The system messages at the head of the view."""
+    async def _within_reach(
+        self, known: Known, spans: Sequence[Span], scope: Scope, limit: int, placeholder: int
+    ) -> Part | None:
+        """The system messages at the head, and the newest messages, up to where they take more than `limit` tokens
+        however much they are shortened; None if that is everything."""
         head: list[Message] = []
         for seq in (seq for first, last in spans for seq in range(first, last + 1)):
-            [message] = await self.opened.messages(self.known, [(seq, seq)], bodies=self.scope.bodies)
+            [message] = await self.messages(known, [(seq, seq)], bodies=scope.bodies)
             if message.role != "system":
                 break
             head.append(message)
-        return head
-
-    async def _newest(self, body: Sequence[Span]) -> list[Message]:
-        """The messages that are needed, in order."""
+        start = head[-1].seq + 1 if head else 0
+        body = [(max(first, start), last) for first, last in spans if last >= start]
+        newest: list[Message] = []
         smallest = 0
-        pieces: list[list[Message]] = []
         for first, last in reversed(_pieces(body)):
-            if smallest > self.limit or last <= self.scope.after:
+            if smallest > limit or last <= scope.after:
                 break
-            span = (max(first, self.scope.after + 1), last)
-            pieces.append(await self.opened.messages(self.known, [span], bodies=self.scope.bodies))
-            new = sum([message.seq not in self.known.entries for message in pieces[-1]])
-            few = new < FEW_NEW
-            smallest += self._smallest(pieces[-1]) if few else await asyncio.to_thread(self._smallest, pieces[-1])
-        return [message for piece in reversed(pieces) for message in piece]
-
-    def _smallest(self, messages: Sequence[Message]) -> int:
-        """The fewest tokens that these messages take in the view."""
-        entries = build_view(messages, self.known.overlay, self.known.entries)
-        self.made.update({entry.first_seq: entry for entry in entries if entry.message})
-        return sum([smallest_tokens(entry, self.placeholder) for entry in entries if entry.message])
-
-    def _beyond(self, entries: Sequence[Entry], first: int, last: int) -> Beyond | None:
-        """The part of the view beyond these entries, by the counters; None if the counters are not in step."""
-        counters = self.known.session.counters
-        read = parts_of(entries)
-        parts = {part: counters.parts.get(part, 0) - read.get(part, 0) for part in (*counters.parts, *read)}
-        messages = counters.view_messages - len(entries)
-        results = counters.view_results - results_of(entries)
-        if messages <= 0 or results < 0 or min(parts.values()) < 0:
+            piece = await self.messages(known, [(max(first, scope.after + 1), last)], bodies=scope.bodies)
+            shown = message_entries(piece, known.overlay, known.entries)
+            smallest += sum([smallest_tokens(entry, placeholder) for entry in shown])
+            newest = [*piece, *newest]
+        if not newest or newest[0].seq <= body[0][0]:
             return None
-        return Beyond(first, last, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
+        return [*head, *newest], (body[0][0], newest[0].seq - 1)
+
+    def _keep(self, known: Known, scope: Scope, messages: Sequence[Message], view: Sequence[Entry]) -> None:
+        """Keep these messages, if they have bodies, and their entries for the next call, in place of those that were
+        kept before."""
+        if scope.bodies:
+            small = sum([message.tokens for message in messages]) <= MAX_TOKENS
+            kept = {message.seq: message for message in messages} if small else {}
+            entries = {entry.message.seq: entry for entry in view if entry.message} if small else {}
+            self._known = replace(known, messages=kept, entries=entries)
 
 
-async def _entries(known: Known, messages: Sequence[Message], made: Mapping[int, Entry]) -> tuple[Entry, ...]:
-    """The view of these messages, some of whose entries are made; of many, with what they add up to, made in a worker
-    thread."""
-    if len(messages) - len(known.entries) < READ_AT_ONCE:
-        return tuple(build_view(messages, known.overlay, made))
+async def _entries(known: Known, messages: Sequence[Message]) -> tuple[Entry, ...]:
+    """The view of these messages; of many, with what they add up to, made in a worker thread."""
 
-    def work() -> tuple[Entry, ...]:
-        entries = tuple(build_view(messages, known.overlay, made))
+    def made() -> tuple[Entry, ...]:
+        entries = tuple(build_view(messages, known.overlay, known.entries))
         parts_of(entries)
         return entries
 
-    return await asyncio.to_thread(work)
+    return made() if len(messages) - len(known.entries) < READ_AT_ONCE else await asyncio.to_thread(made)
+
+
+def _beyond(known: Known, entries: Sequence[Entry], span: Span) -> Beyond | None:
+    """The part of the view beyond these entries, by the counters; None if the counters are not in step."""
+    counters, read = known.session.counters, parts_of(entries)
+    parts = {part: counters.parts.get(part, 0) - read.get(part, 0) for part in (*counters.parts, *read)}
+    messages, results = counters.view_messages - len(entries), counters.view_results - results_of(entries)
+    if messages <= 0 or results < 0 or min(parts.values()) < 0:
+        return None
+    return Beyond(*span, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
 
 
 def _by_message(seqs: Iterable[int], outputs: Iterable[Output]) -> dict[int, tuple[Output, ...]]:
@@ -390,10 +324,6 @@ def _pieces(spans: Sequence[Span]) -> list[Span]:
         starts = range(last - READ_AT_ONCE + 1, first - READ_AT_ONCE, -READ_AT_ONCE)
         pieces += [(max(first, start), start + READ_AT_ONCE - 1) for start in reversed(starts)]
     return pieces
-
-
-def _size(messages: Iterable[Message]) -> int:
-    return sum([message.tokens for message in messages])
 
 
 def smallest_placeholder(settings: ContextSettings, counter: Counter) -> int:

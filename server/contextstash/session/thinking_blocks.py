@@ -33,12 +33,6 @@ DROP_REQUEST: dict[str, Any] = {
 beta Messages method. `betas` becomes the header `anthropic-beta`: the API refuses `block_binding` without it, and
 `thinking` without a `type`; `adaptive` is the default of these models."""
 
-_REASONS: dict[Choice, str] = {
-    "none": "",
-    "strip": "is bound to what this edit changes and is no longer shown.",
-    "wait": "belongs to a tool loop that is still open; this edit waits for its end.",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Stripping:
@@ -51,17 +45,11 @@ class Stripping:
     tokens: int = 0
 
     @property
-    def reason(self) -> str:
-        """The choice in a sentence, empty if no thinking is affected."""
-        told = f"The thinking of {self.messages} later messages ({self.tokens:,} tokens) {_REASONS[self.choice]}"
-        return told if self.choice != "none" else ""
-
-    @property
     def result(self) -> ThinkingChange | None:
         """For the tool's result; None if the edit affects no thinking."""
         if self.choice == "none":
             return None
-        return ThinkingChange(messages=self.messages, tokens=self.tokens, choice=self.choice, reason=self.reason)
+        return ThinkingChange(messages=self.messages, tokens=self.tokens, choice=self.choice)
 
     def edits(self, snapshot: SessionSnapshot, handles: Sequence[str]) -> list[StripEdit]:
         """The edit that strips the thinking, for the sake of these outputs and summaries; empty unless that was

@@ -134,17 +134,6 @@ def _nothing(entries: Sequence[Entry], why: str) -> CompactPlan:
     return CompactPlan((), tuple(entries), f"Nothing done: {why}")
 
 
-def plan_without_thinking(plan: CompactPlan) -> CompactPlan:
-    """The plan with its cut moved so that no thinking is kept, if at least half of what it keeps is still kept; else
-    the same plan."""
-    entries = [*plan.covered, *plan.kept]
-    last = max((place for place, entry in enumerate(plan.kept, len(plan.covered)) if entry.thinks), default=-1)
-    cut = next((cut for cut in cuts_of(entries) if cut > last), len(entries))
-    if last < 0 or 2 * total_tokens(entries[cut:]) < total_tokens(plan.kept):
-        return plan
-    return replace(plan, covered=tuple(entries[:cut]), kept=tuple(entries[cut:]), reason="")
-
-
 def _wanted_cut(costs: Sequence[int], budget: int, keep_messages: int) -> int:
     tokens = 0
     cut = len(costs)

@@ -1,15 +1,18 @@
-"""The edits that shorten a view: a placeholder or a part of an output, a summary."""
+"""The edits of a view: a placeholder or a part of an output, a summary, a message that is added."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import filled_placeholder, placeholder
 from contextstash.safety.sanitize import MARKER, unforged
+from contextstash.view.ladder import cuts_of
 from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.view.view import Entry
 from contextstash.window.settings import DESCRIBED
-from contextstash_storage.records import ArchiveEdit, Output, SummaryEdit, TruncateEdit, handle_of
+from contextstash_storage.records import ArchiveEdit, DigestEdit, Output, SummaryEdit, TruncateEdit, handle_of
 
 
 def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> str:
@@ -89,3 +92,16 @@ def summary_text(text: str, first_seq: int, last_seq: int, messages: int, *, lat
         " work is done and need not be repeated. The originals are kept: search_history finds them, get_archived_output"
         f" reads tool outputs by handle. The state is as of message {last_seq}.{older}]\n\n{unforged(text)}"
     )
+
+
+def last_anchor(entries: Sequence[Entry]) -> int | None:
+    """The last position after which a digest message keeps the view valid. Not directly after a summary: there the
+    digest would be among the covered messages, and be hidden with them."""
+    places = [cut for cut in cuts_of(entries) if cut > 0 and entries[cut - 1].summary is None]
+    return entries[places[-1] - 1].last_seq if places else None
+
+
+def digest_edit(snapshot: SessionSnapshot, anchor: int, text: str, handles: tuple[str, ...]) -> DigestEdit:
+    """The edit that adds this message after the position `anchor`."""
+    tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
+    return DigestEdit(after_seq=anchor, handles=handles, text=text, tokens=tokens)

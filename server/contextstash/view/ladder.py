@@ -164,7 +164,7 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[Place, Output], limits
                 chosen.append(candidate)
     freed = sum(candidate.content_tokens for candidate in chosen)
     if not chosen:
-        return PrunePlan((), _nothing(protected, small, limits))
+        return PrunePlan((), _nothing(protected, small))
     if freed <= limits.minimum_tokens:
         return PrunePlan(
             (),
@@ -175,18 +175,11 @@ def plan_prune(entries: Sequence[Entry], outputs: Mapping[Place, Output], limits
     return PrunePlan(tuple(reversed(chosen)), "")
 
 
-def _nothing(protected: int, small: int, limits: PruneLimits) -> str:
+def _nothing(protected: int, small: int) -> str:
     if protected:
-        rest = f", the other {small} are too small to archive" if small else ""
-        newest = {
-            f"the newest {limits.keep_last}": limits.keep_last,
-            f"the newest {limits.protect_tokens:,} tokens of outputs": limits.protect_tokens,
-            f"those of the last {limits.protect_turns} user turns": limits.protect_turns,
-        }
-        named = ", ".join(name for name, amount in newest.items() if amount)
         return (
-            f"Nothing done: {protected} tool outputs are protected{rest}. Protected are {named}."
-            " Pass keep_last or protect_tokens to prune more: then only what you pass is protected."
+            f"Nothing done: {protected} tool outputs are protected, {small} are too small to archive. Pass keep_last or"
+            " protect_tokens to prune more: then only what you pass is protected."
         )
     if small:
         return f"Nothing done: the {small} tool outputs left are too small to be worth a placeholder."

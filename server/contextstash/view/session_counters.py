@@ -37,14 +37,6 @@ UNSURE_SHARE = 0.08
 """By how much new messages may be larger than they are counted with another family's vocabulary: the median error of
 new tool results in recorded sessions of Claude Code was 8 %."""
 
-UNREPORTED = "no usage reported yet, so it may be 29 % too low to 5 % too high"
-"""What the method of an estimate says before the first report. Lowest: the tool results of 33 recorded sessions, each
-as a whole (all but two of them within 12 %); highest: Gemini's factor, if the provider
-counts as its vocabulary does (tests/support/gemini_loop.py)."""
-
-UNDECLARED = ", and without system prompt and tools, which are not declared"
-"""What is added if no tools were declared: what a client sends beside the messages is not counted then."""
-
 
 _PARTS_BY_TYPE: dict[str, Part] = {
     "thinking": Part.THINKING,
@@ -205,9 +197,8 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     view = counters.view_tokens + (counters.unsent if followed else 0)
     declared = counters.declared.tokens
     if counters.reported is None or not settings.anchored:
-        undeclared = UNDECLARED if counters.declared.tools is None else ""
-        caveat = f"; {UNREPORTED}{undeclared}" if counters.reported is None else ""
-        return view + declared + settings.conversation_overhead, f"counted with {counter}{caveat}"
+        unreported = "; no usage reported yet" if counters.reported is None else ""
+        return view + declared + settings.conversation_overhead, f"counted with {counter}{unreported}"
     change = view - counters.reported_view
     since = round(change * (1.0 if change > 0 else shrink_ratio(counters, settings)))
     since += declared - counters.reported_declared

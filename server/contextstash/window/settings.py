@@ -20,6 +20,7 @@ def _values(table: dict[str, Any]) -> dict[str, Any]:
     return {name: None if value == "none" else value for name, value in merged.items() if name != "like"}
 
 
+_NUMBERS = _values(_TABLES.pop("numbers"))
 PRESETS: dict[str, dict[str, Any]] = {name: _values(table) for name, table in _TABLES.items()}
 """The values that differ from the default, by preset."""
 
@@ -168,82 +169,38 @@ class UserSettings(BaseModel):
 
 
 class ContextSettings(UserSettings):
-    """The settings in force, with the numbers that only a preset sets. Token numbers are those of the estimator; shares
-    are of the usable window, from 0 to 1."""
+    """The settings in force, with the numbers that only a preset sets: the table `numbers` of presets.toml says what
+    each means. Token numbers are those of the estimator; shares are of the usable window, from 0 to 1."""
 
-    # Anthropic scales larger images down to this; GPT and Gemini take fewer for most (their guides on vision).
-    image_tokens: int = Field(default=1_600, ge=0)
-    """Tokens of an image or a document. The usage that the provider reports corrects it."""
-    # What the designs of `token-budget` and `n-or-k` count for a message's role and separators as well.
-    message_overhead: int = Field(default=4, ge=0)
-    """Tokens of a message in addition to its content."""
-    conversation_overhead: int = Field(default=0, ge=0)
-    """Tokens of a message list in addition to its messages."""
-    fallback_messages: int | None = Field(default=None, gt=0)
-    """Compaction threshold in messages since the last summary, used if no token limit is known."""
-    prune_at_tokens: int | None = Field(default=None, gt=0)
-    """Prune threshold in tokens; the lower of the two thresholds applies."""
-    prune_keep_last_hard: int | None = Field(default=None, ge=0)
-    """Newest tool outputs to keep in a second prune, if the first leaves the context above `compact_at`; if not set,
-    there is no second prune."""
-    prune_protect_turns: int = Field(default=0, ge=0)
-    """Newest user turns whose tool outputs a prune always keeps."""
-    prune_minimum_tokens: int | None = Field(default=None, ge=0)
-    """Minimum saving of a prune; if not set, a tenth of the usable window, at most 20,000."""
-    # Three times the 50 tokens of a placeholder: the saving should be the larger part of the output.
-    prune_smallest_tokens: int = Field(default=150, ge=0)
-    """Minimum size of an output that is archived; a placeholder for a smaller one would save almost nothing."""
-    placeholder: str = DESCRIBED
-    """Text that replaces an archived output: `described` (tool, argument, size, digest and handle), or a text with
-    {handle} and {subject}."""
-    compact_by_level: bool = True
-    """Compact when the level is `compact`; if false, only `messages_at` and `tokens_at` trigger a compaction."""
-    compact_when: Literal["above", "reached"] = "above"
-    """Whether `compact_at` must be exceeded (`above`) or only reached."""
-    critical_at: float = Field(default=0.95, gt=0, le=1)
-    """Critical threshold: the level is `critical` above this share of the usable window."""
-    compact_keep: Literal["both", "either"] = "both"
-    """`both`: a compaction keeps `compact_keep_tokens`, and at least `compact_keep_messages`; `either`: the messages
-    count only if `compact_keep_tokens` is 0."""
-    summaries: Literal["one", "levels"] = "levels"
-    """`one`: a single summary of all older messages; `levels`: summaries stand beside each other."""
-    summary_share: float | None = Field(default=None, gt=0, le=1)
-    """Maximum share of a request's budget that a summary takes; a summary that reaches it is not sent."""
-    summary_marker: str | None = None
-    """Text before a summary in the view; if not set, a sentence that says what the summary replaces."""
-    # Between the 500 characters of `n-or-k`, the 1,800 of `rolling` and whole outputs.
-    summarizer_output_chars: int | None = Field(default=4_000, gt=0)
-    """Maximum length of a tool result in the input of the summarizer, in characters."""
-    output_lines: int | None = Field(default=None, gt=0)
-    """Maximum lines of one tool output in the view."""
-    output_chars: int | None = Field(default=None, gt=0)
-    """Maximum characters of one tool output in the view."""
-    # So that several outputs of one turn fit into a small window; the share is the design's.
-    output_share: float | None = Field(default=0.125, gt=0, le=1)
-    """Maximum size of one tool output in the view, as a share of what the system prompt and the tool definitions leave
-    of the window, if that is fewer tokens than `output_tokens`; without that limit it is not used. In a small window it
-    is doubled, up to 4,000 tokens; outputs of parallel calls that would take over half of it are cut to as little as
-    half of that."""
-    output_notice: Literal["within", "beside"] = "within"
-    """Whether the notice that says what was cut counts towards the limits (`within`) or is added to them (`beside`)."""
-    output_spill_chars: int | None = Field(default=None, gt=0)
-    """Spill threshold in characters: of a longer output only a preview with handle and SHA-256 is shown."""
-    fit_by: Literal["archive", "leave_out"] = "archive"
-    """How a request that is too long is shortened: old outputs are archived first (`archive`), or old messages are left
-    out (`leave_out`)."""
-    fit_keep_messages: int = Field(default=0, ge=0)
-    """Newest messages that are never left out of a request."""
-    # The last call and the one that it is compared with. `byte-budget` keeps 3.
-    recovery_keep_last: int = Field(default=2, ge=0)
-    """Newest tool outputs that a recovery keeps whole. A recovery follows a request that the provider refused as too
-    long."""
-    recovery_tokens: int | None = Field(default=None, gt=0)
-    """Target size of the context after a recovery, in tokens; if not set, half of the usable window."""
-    # The limit of `byte-budget` for one output.
-    recovery_output_bytes: int = Field(default=4_000, gt=0)
-    """Maximum bytes of each remaining output after a recovery that cuts outputs."""
-    recovery_cut_always: bool = False
-    """Cut the remaining outputs in every recovery; if false, only if pruning does not reach the target."""
+    image_tokens: int = _NUMBERS["image_tokens"]
+    message_overhead: int = _NUMBERS["message_overhead"]
+    conversation_overhead: int = _NUMBERS["conversation_overhead"]
+    fallback_messages: int | None = _NUMBERS["fallback_messages"]
+    prune_at_tokens: int | None = _NUMBERS["prune_at_tokens"]
+    prune_keep_last_hard: int | None = _NUMBERS["prune_keep_last_hard"]
+    prune_protect_turns: int = _NUMBERS["prune_protect_turns"]
+    prune_minimum_tokens: int | None = _NUMBERS["prune_minimum_tokens"]
+    prune_smallest_tokens: int = _NUMBERS["prune_smallest_tokens"]
+    placeholder: str = _NUMBERS["placeholder"]
+    compact_by_level: bool = _NUMBERS["compact_by_level"]
+    compact_when: Literal["above", "reached"] = _NUMBERS["compact_when"]
+    critical_at: float = _NUMBERS["critical_at"]
+    compact_keep: Literal["both", "either"] = _NUMBERS["compact_keep"]
+    summaries: Literal["one", "levels"] = _NUMBERS["summaries"]
+    summary_share: float | None = _NUMBERS["summary_share"]
+    summary_marker: str | None = _NUMBERS["summary_marker"]
+    summarizer_output_chars: int | None = _NUMBERS["summarizer_output_chars"]
+    output_lines: int | None = _NUMBERS["output_lines"]
+    output_chars: int | None = _NUMBERS["output_chars"]
+    output_share: float | None = _NUMBERS["output_share"]
+    output_notice: Literal["within", "beside"] = _NUMBERS["output_notice"]
+    output_spill_chars: int | None = _NUMBERS["output_spill_chars"]
+    fit_by: Literal["archive", "leave_out"] = _NUMBERS["fit_by"]
+    fit_keep_messages: int = _NUMBERS["fit_keep_messages"]
+    recovery_keep_last: int = _NUMBERS["recovery_keep_last"]
+    recovery_tokens: int | None = _NUMBERS["recovery_tokens"]
+    recovery_output_bytes: int = _NUMBERS["recovery_output_bytes"]
+    recovery_cut_always: bool = _NUMBERS["recovery_cut_always"]
 
 
 def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Counters, Event, Level
@@ -153,12 +154,11 @@ MIN_BEYOND_KEPT = 4
 triggers one; from the design that the preset `n-or-k` reproduces."""
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    """The automatic reductions that are due, each with its reason; None if it is not due."""
+class Due(NamedTuple):
+    """The automatic reductions that are due."""
 
-    prune: str | None = None
-    compact: str | None = None
+    prune: bool
+    compact: bool
 
 
 def since_summary(counters: Counters) -> int:
@@ -170,9 +170,10 @@ def since_summary(counters: Counters) -> int:
 
 def due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> Due:
     """The reductions that are due in this state of a session."""
+    over = tokens > budget.prune_at and not _in_one_step(budget, settings)
     return Due(
-        prune=_prune_due(counters, tokens, budget, settings) if settings.prune_automatic else None,
-        compact=_compact_due(counters, tokens, budget, settings) if settings.compact_automatic else None,
+        prune=settings.prune_automatic and (over or results_due(counters, settings)),
+        compact=settings.compact_automatic and _compact_due(counters, tokens, budget, settings),
     )
 
 
@@ -194,25 +195,13 @@ def results_due(counters: Counters, settings: ContextSettings) -> bool:
     return maximum is not None and settings.tool_digest != "off" and counters.view_results > maximum
 
 
-def _prune_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
-    if results_due(counters, settings):
-        return f"{counters.view_results} tool results exceed {settings.prune_at_results}"
-    if tokens > budget.prune_at and not _in_one_step(budget, settings):
-        return f"{tokens:,} tokens exceed {budget.prune_at:,}"
-    return None
-
-
-def _compact_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> str | None:
+def _compact_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> bool:
     if settings.compact_by_level and tokens > budget.compact_at:
-        return f"{tokens:,} tokens exceed {budget.compact_at:,}"
+        return True
     if counters.messages - counters.system_messages < settings.compact_keep_messages + MIN_BEYOND_KEPT:
-        return None
-    since = since_summary(counters)
-    if budget.messages_at is not None and since >= budget.messages_at:
-        return f"{since} messages since the last summary reach {budget.messages_at}"
-    if budget.tokens_at is not None and tokens >= budget.tokens_at:
-        return f"{tokens:,} tokens reach {budget.tokens_at:,}"
-    return None
+        return False
+    by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
+    return by_count or (budget.tokens_at is not None and tokens >= budget.tokens_at)
 
 
 def percent_of(tokens: int, budget: WindowBudget) -> float:

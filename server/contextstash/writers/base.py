@@ -1,20 +1,12 @@
-"""The interface of summarizers: their requests, their results and their errors.
+"""What a model is asked that writes summaries and digests, and what it returns.
 
-    class FirstLines:
-        strategy, slow = "first-lines", False
-
-        async def write(self, request: SummaryRequest) -> WrittenSummary:
-            lines = [text.partition("\\n")[0] for turn in request.turns for text in turn.texts]
-            return WrittenSummary("\\n".join(lines), self.strategy)
-
-The order in which summarizers are tried is in `writers/writer_fallback.py`.
+The order of the writers is in `reduce/summary_writers.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from contextstash.events.turns import Turn
 from contextstash_storage.errors import SummarizerError
@@ -23,13 +15,19 @@ from contextstash_storage.records import Usage
 MIN_CHARACTERS = 20
 """A shorter text is not a summary but a reply such as "Done."."""
 
+EXTRACTIVE = "extractive"
+"""The strategy of a summary that is made of the session's state: the next one has what it tells."""
+
+CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTSTASH_ANTHROPIC_API_KEY'
+"""The ways in which a user consents to calls of a model, as text for messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
     """How a model is called for a summary. `api_key` is a secret; it is never logged, stored or shown.
 
-    `timeout` is in seconds, for one request; after it and the retries the next summarizer writes. Tool results are
-    cut to `output_chars` characters for the summarizer. `input_tokens` is the limit of one request, which leaves
+    `timeout` is in seconds, for one request; after it and the retries the summary is made of the session's state. Tool
+    results are cut to `output_chars` characters for the model. `input_tokens` is the limit of one request, which leaves
     room for the prompt and the reply in a window of 200,000 tokens: a longer history is summarized in parts.
     """
 
@@ -75,8 +73,8 @@ class WriterCall:
 
 @dataclass(frozen=True, slots=True)
 class WrittenSummary:
-    """A summary and its summarizer. `calls` are the requests to models that were made; `note` is what a person should
-    know about how it was written, such as which summarizer failed before."""
+    """A summary and who wrote it. `calls` are the requests to models that were made; `note` is what a person should
+    know about how it was written, such as that the model failed."""
 
     text: str
     strategy: str
@@ -86,20 +84,8 @@ class WrittenSummary:
 
 
 class WriterFailedError(SummarizerError):
-    """This summarizer failed; `calls` are the requests that it made."""
+    """The model wrote nothing that can be used; `calls` are the requests that were made."""
 
     def __init__(self, text: str, calls: tuple[WriterCall, ...] = ()) -> None:
         super().__init__(text)
         self.calls = calls
-
-
-class Summarizer(Protocol):
-    """Writes summaries by one strategy. `slow` is true if it calls a model."""
-
-    strategy: str
-    slow: bool
-
-    async def write(self, request: SummaryRequest) -> WrittenSummary:
-        """A summary of at most `request.max_tokens`. Raises SummarizerError if it fails; if requests were made, it is a
-        WriterFailedError."""
-        ...
