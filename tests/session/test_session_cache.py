@@ -16,6 +16,7 @@ from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.effort import examples
+from tests.support.sized_sessions import called
 from tests.support.stashes import SESSION, all_handles, history, stash_at, view
 
 
@@ -36,14 +37,6 @@ async def test_many_sessions_at_once(tmp_path: Path) -> None:
 CALLS = ("a", "b", "c")
 
 
-def called(name: str, number: int) -> list[Native]:
-    """A call with an output of about 200 tokens."""
-    call_id = f"call_{name}_{number}"
-    function = {"name": "read_file", "arguments": json.dumps({"path": f"{name}.py"})}
-    call = {"role": "assistant", "tool_calls": [{"id": call_id, "type": "function", "function": function}]}
-    return [call, {"role": "tool", "tool_call_id": call_id, "content": f"{name} line of {number}\n" * 40}]
-
-
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(("say", "call", "prune", "compact", "restore", "rewind", "remake", "older copy")),
@@ -55,13 +48,18 @@ STEPS = st.lists(
 )
 
 
+def reading(name: str, number: int) -> list[Native]:
+    """A call with an output of about 200 tokens."""
+    return called(number, "read_file", {"path": f"{name}.py"}, f"{name} line of {number}\n" * 40)
+
+
 async def take(stash: Stash, step: str, name: str, number: int, copies: list[list[str]]) -> None:
     """One step of a session's life, by either process."""
     match step:
         case "say":
             await stash.record_messages([said(f"{name} {number}")], session_id=SESSION)
         case "call":
-            await stash.record_messages(called(name, number), session_id=SESSION)
+            await stash.record_messages(reading(name, number), session_id=SESSION)
         case "prune":
             await stash.prune_tool_outputs(SESSION, keep_last=1)
         case "compact":
@@ -89,7 +87,7 @@ async def test_what_is_kept_equals_what_is_read_again_whatever_another_process_d
 ) -> None:
     with TemporaryDirectory() as folder:
         async with stash_at(Path(folder) / "c.db") as one, stash_at(Path(folder) / "c.db") as other:
-            await one.record_messages([said("begin"), *called("a", 99)], session_id=SESSION, format="openai-chat")
+            await one.record_messages([said("begin"), *reading("a", 99)], session_id=SESSION, format="openai-chat")
             copies = [[json.dumps(record) async for record in one.export_session(SESSION)]]
             for number, (step, by_other, name) in enumerate(steps):
                 with suppress(BadInputError):
