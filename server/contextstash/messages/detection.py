@@ -45,8 +45,8 @@ def get_format(name: str) -> Format:
 
 
 def detect_format(natives: Sequence[Native]) -> str:
-    """The name of the format that can read the whole list; if several can, of the one with most messages of its own, and
-    `openai-chat` if it is plain text.
+    """The name of the format that can read the whole list; if several can, of the one with most messages of its own,
+    and `openai-chat` if it is plain text.
 
     Raises BadMessageError if no format can; the error names the message and what is wrong with it.
     """

@@ -58,6 +58,9 @@ MIN_FILES_TOKENS = 100
 HEAD_TOKENS = 60
 """About what the line before the texts takes."""
 
+FRAME_TOKENS = 120
+"""About what the words around a summary take, and the heading of what is added to it."""
+
 RECORDED = "## From the record of this session"
 
 RECORDED_TOKENS = 400
@@ -312,7 +315,10 @@ async def _completed(snapshot: SessionSnapshot, plan: CompactPlan, state: State,
     tasks, failed runs; or what the user said, if no messages hold that beside it. Unchanged if it was made of the
     state, or if there is no room."""
     room, count = min(RECORDED_TOKENS, plan.tokens // MAX_RECORDED_SHARE), snapshot.counter.count
-    if not room or summary.strategy == EXTRACTIVE:
+    share = snapshot.settings.summary_share
+    if share is not None:  # what is added must not make the summary too large to be sent
+        room = min(room, int(share * snapshot.budget.usable) - FRAME_TOKENS - count(summary.text))
+    if room <= 0 or summary.strategy == EXTRACTIVE:
         return summary.text
     if keeps_words(snapshot.settings):
         beside, since = Beside(words=True, texts=[summary.text]), plan.first_seq
