@@ -167,11 +167,6 @@ def test_fields_of_replies_are_left_out_of_a_request() -> None:
     ]
 
 
-def test_reasoning_content_stays_because_its_providers_require_it() -> None:
-    natives = [USER, call("a", reasoning_content="hm"), result("a")]
-    assert repaired(CHAT, natives) == natives
-
-
 def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_becomes_text() -> None:
     shown = repaired(CHAT, [result("gone", "42 files"), call("a", "b"), result("b"), USER])
     assert shown == [
@@ -182,11 +177,6 @@ def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_becomes_te
         USER,
     ]
     assert violations("openai-chat", shown) == []
-
-
-def test_ids_used_again_in_each_turn_need_no_repair() -> None:
-    natives = [USER, call("call_0"), result("call_0"), USER, call("call_0"), result("call_0", "other")]
-    assert repaired(CHAT, natives) == natives
 
 
 @pytest.mark.parametrize(
@@ -201,8 +191,16 @@ def test_a_message_without_content_is_left_out(empty: Native) -> None:
     assert repaired(CHAT, [USER, empty]) == [USER]
 
 
-def test_an_empty_text_stays_in_a_result_and_beside_calls() -> None:
-    natives = [USER, call("a", content=""), result("a", "")]
+@pytest.mark.parametrize(
+    "natives",
+    [
+        [USER, call("a", content=""), result("a", "")],
+        [USER, call("a", reasoning_content="hm"), result("a")],
+        [USER, call("call_0"), result("call_0"), USER, call("call_0"), result("call_0", "other")],
+    ],
+)
+def test_a_list_that_providers_accept_goes_out_as_it_came(natives: list[Native]) -> None:
+    """An empty text beside calls, reasoning that its provider requires, ids used again."""
     assert repaired(CHAT, natives) == natives
     assert violations("openai-chat", natives) == []
 

@@ -257,16 +257,3 @@ def test_a_summary_of_the_provider_is_sent_back_verbatim() -> None:
     ]
     assert repaired(RESPONSES, natives) == natives
     assert violations("openai-responses", natives) == []
-
-
-def test_a_call_of_another_kind_with_an_open_calls_id_ends_that_one() -> None:
-    screen: Native = {
-        "type": "computer_call",
-        "call_id": "c",
-        "action": {"type": "screenshot"},
-        "pending_safety_checks": [],
-    }
-    shot = output("c", {"type": "computer_screenshot", "image_url": IMAGE["image_url"]}, "computer_call_output")
-    sent = repaired(RESPONSES, [USER, call("c"), screen, shot, USER, output("c")])
-    assert violations("openai-responses", sent) == []
-    assert sent[2] == output("c", MISSING_RESULT)

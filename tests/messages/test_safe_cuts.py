@@ -79,34 +79,23 @@ USER: Native = {"role": "user", "content": "go on"}
 TEXT: Native = {"role": "assistant", "content": "I see"}
 
 
-def test_an_id_used_again_is_paired_with_the_nearest_call() -> None:
-    turn = [USER, chat_call("call_0"), chat_result("call_0")]
-    assert cuts("openai-chat", [*turn, *turn]) == [0, 1, 3, 4, 6]
+AB, A, DONE = chat_call("a", "b"), chat_call("a"), chat_result("a")
 
 
-def test_a_call_whose_result_may_still_come_forbids_the_cut_at_the_end() -> None:
-    assert cuts("openai-chat", [USER, chat_call("a", "b"), chat_result("a")]) == [0, 1]
-
-
-def test_an_interrupted_call_forbids_no_cut_after_the_interruption() -> None:
-    assert cuts("openai-chat", [USER, chat_call("a"), USER, TEXT]) == [0, 1, 2, 3, 4]
-
-
-def test_a_result_whose_call_is_missing_never_begins_a_part() -> None:
-    assert cuts("openai-chat", [chat_result("gone"), USER, TEXT]) == [1, 2, 3]
-
-
-def test_a_late_result_keeps_everything_in_between_with_its_call() -> None:
-    assert cuts("openai-chat", [USER, chat_call("a"), USER, chat_result("a"), TEXT]) == [0, 1, 4, 5]
-
-
-def test_a_result_recorded_before_its_call_stays_with_it() -> None:
-    assert cuts("openai-chat", [USER, chat_result("a"), chat_call("a"), USER]) == [0, 3, 4]
-
-
-def test_an_extra_result_is_not_matched_with_a_later_call_of_the_same_id() -> None:
-    natives = [chat_result("call_0"), TEXT, chat_call("call_0"), chat_result("call_0"), USER]
-    assert cuts("openai-chat", natives) == [1, 4, 5]
+@pytest.mark.parametrize(
+    ("natives", "found"),
+    [
+        pytest.param([USER, A, DONE] * 2, [0, 1, 3, 4, 6], id="an id used again is paired with the nearest call"),
+        pytest.param([USER, AB, DONE], [0, 1], id="a result that may still come forbids the cut at the end"),
+        pytest.param([USER, A, USER, TEXT], [0, 1, 2, 3, 4], id="an interrupted call forbids no cut behind it"),
+        pytest.param([DONE, USER, TEXT], [1, 2, 3], id="a result without its call never begins a part"),
+        pytest.param([USER, A, USER, DONE, TEXT], [0, 1, 4, 5], id="a late result keeps all with its call"),
+        pytest.param([USER, DONE, A, USER], [0, 3, 4], id="a result before its call stays with it"),
+        pytest.param([DONE, TEXT, A, DONE, USER], [1, 4, 5], id="an extra result has no later call of its id"),
+    ],
+)
+def test_where_calls_and_results_forbid_a_cut(natives: list[Native], found: list[int]) -> None:
+    assert cuts("openai-chat", natives) == found
 
 
 def test_a_reply_recorded_in_pieces_stays_whole() -> None:

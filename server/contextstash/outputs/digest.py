@@ -97,7 +97,6 @@ def _outcome(output: _Output) -> str | None:
 
 _DIFF = re.compile(r"^(?:diff --git |--- (?:a/|/dev/null|\S+\t)|\*\*\* (?:Update|Add|Delete) File: )", re.MULTILINE)
 _DIFF_FILE = re.compile(r"^(?:\+\+\+ (?:b/)?|\*\*\* (?:Update|Add|Delete) File: )([^\t\n]{1,300})", re.MULTILINE)
-_STAT = re.compile(r"^ ?(\d+) files? changed(?:, (\d+) insertions?\(\+\))?(?:, (\d+) deletions?\(-\))?", re.MULTILINE)
 
 
 def _diff(output: _Output) -> str | None:
@@ -106,24 +105,16 @@ def _diff(output: _Output) -> str | None:
         added = len(re.findall(r"^\+(?!\+\+ )", output.text, re.MULTILINE))
         removed = len(re.findall(r"^-(?!-- )", output.text, re.MULTILINE))
         return f"diff of {_plural(len(files), 'file')} +{added:,} −{removed:,}: {_names(files)}"
-    stat = _STAT.search(output.text[-2_000:])
-    if stat:
-        count, added_lines, removed_lines = stat.groups(default="0")
-        return f"{_plural(int(count), 'file')} changed, +{added_lines} −{removed_lines}"
     return None
 
 
 _GREP_LINE = re.compile(r"^([^\s:]{1,250}):(\d{1,7})[:-]", re.MULTILINE)
-_GREP_NUMBER = re.compile(r":\d{1,7}[:-]")
-"""A pattern that each `_GREP_LINE` contains; it begins with a plain character, and is found ten times as fast."""
-
 _SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORECASE)
 
 
 def _search(output: _Output) -> str | None:
     fewest = 1 if _SEARCHING.search(output.call) else MIN_TENTHS * line_count(output.text) / 10
-    possible = len(_GREP_NUMBER.findall(output.text)) >= fewest
-    matches = _GREP_LINE.findall(output.text) if possible else []
+    matches = _GREP_LINE.findall(output.text)
     if matches and len(matches) >= fewest:
         files = list(dict.fromkeys(name for name, _ in matches))
         where = [f"{_base_name(name)}:{number}" for name, number in matches[:1]]

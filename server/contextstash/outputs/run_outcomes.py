@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from contextstash.safety.sanitize import one_line
 
@@ -34,26 +35,47 @@ def ends_of(text: str) -> str:
     return text if len(text) <= 2 * MAX_END_CHARACTERS else f"{text[:MAX_END_CHARACTERS]}\n{text[-MAX_END_CHARACTERS:]}"
 
 
-_PYTEST_END = re.compile(r" in [\d.]+ ?s")
-"""The end of what `_PYTEST` matches. It begins with plain characters, which are found much faster than a line."""
+class _Runner(NamedTuple):
+    """How a runner's output is read: `words` of which one is in all of it (a word is found in a hundredth of the time
+    of a regular expression, and most outputs are of no test run), the lines with counts, and the first failure. The
+    last line counts, or all of them if it `adds` them up."""
 
-_PYTEST = re.compile(
-    r"^=* ?((?:\d+ (?:failed|passed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun)(?:, )?)+)"
-    r" in [\d.]+ ?s",
-    re.MULTILINE,
+    words: tuple[str, ...]
+    counts: re.Pattern[str]
+    first: re.Pattern[str]
+    adds: bool = False
+
+
+_COUNT = re.compile(r"(\d+) (failed|passed|error)|(failures|errors)=(\d+)|Ran (\d+) test")
+_RUNNERS = (
+    _Runner(  # pytest
+        (" in ",),
+        re.compile(
+            r"^=* ?((?:\d+ (?:failed|passed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun)(?:, )?)+)"
+            r" in [\d.]+ ?s",
+            re.MULTILINE,
+        ),
+        re.compile(r"^(?:FAILED|ERROR) (\S[^\n]{0,300})", re.MULTILINE),
+    ),
+    _Runner(  # cargo: a line for each crate
+        ("test result: ",),
+        re.compile(r"^test result: \w+\. (\d+ passed; \d+ failed)", re.MULTILINE),
+        re.compile(r"^test (\S{1,200}) \.\.\. FAILED", re.MULTILINE),
+        adds=True,
+    ),
+    _Runner(  # unittest
+        ("Ran ",),
+        re.compile(
+            r"^(Ran \d+ tests? in [^\n]{0,40}\n{1,3}(?:OK|FAILED)(?: \([^)\n]{1,80}\))?)[ \t\r]*$", re.MULTILINE
+        ),
+        re.compile(r"^(?:FAIL|ERROR): (\S[^\n]{0,200})", re.MULTILINE),
+    ),
+    _Runner(  # jest, vitest
+        ("Tests",),
+        re.compile(r"^[ \t]*Tests:?[ \t]+(?=\d)([^\n]{0,100}(?:passed|failed)[^\n]{0,100})$", re.MULTILINE),
+        re.compile(r"^[ \t]*(?:● |✕ |× |FAIL[ \t]+)(\S[^\n]{0,200})", re.MULTILINE),
+    ),
 )
-_PYTEST_FIRST = re.compile(r"^(?:FAILED|ERROR) (\S[^\n]{0,300})", re.MULTILINE)
-_UNITTEST = re.compile(r"^Ran (\d+) tests? in ", re.MULTILINE)
-_UNITTEST_END = re.compile(r"^(OK|FAILED)(?: \(([^)\n]{1,80})\))?[ \t\r]*$", re.MULTILINE)
-_UNITTEST_FIRST = re.compile(r"^(?:FAIL|ERROR): (\S[^\n]{0,200})", re.MULTILINE)
-_CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed", re.MULTILINE)
-_CARGO_FIRST = re.compile(r"^test (\S{1,200}) \.\.\. FAILED", re.MULTILINE)
-_JEST = re.compile(r"^[ \t]*Tests:?[ \t]+(?=[\d])([^\n]{1,120})$", re.MULTILINE)
-_JEST_FIRST = re.compile(r"^[ \t]*(?:● |✕ |× |FAIL[ \t]+)(\S[^\n]{0,200})", re.MULTILINE)
-_GO_FAIL = re.compile(r"^[ \t]*--- FAIL: (\S{1,200})", re.MULTILINE)
-_GO_PASS = re.compile(r"^[ \t]*--- PASS: ", re.MULTILINE)
-_GO_PACKAGE = re.compile(r"^(ok|FAIL)[ \t]+(\S{1,200})", re.MULTILINE)
-_COUNT = re.compile(r"(\d+) (failed|passed|error)")
 
 
 def has_any(text: str, words: Sequence[str]) -> bool:
@@ -67,101 +89,52 @@ def has_any(text: str, words: Sequence[str]) -> bool:
 def find_test_run(text: str) -> TestRun | None:
     """The run of pytest, unittest, go test, cargo, jest or vitest in an output; None if there is none."""
     text = ends_of(text)
-    for words, reader in _READERS:
-        run = reader(text) if has_any(text, words) else None
-        if run:
-            return run
-    return None
+    for runner in _RUNNERS:
+        if has_any(text, runner.words) and (lines := runner.counts.findall(text)):
+            failed, passed = _counted(lines if runner.adds else lines[-1:])
+            match = runner.first.search(text) if failed else None
+            return TestRun(failed, passed, one_line(match[1].replace(" - ", " ", 1), 120) if match else "")
+    return _go(text) if has_any(text, ("FAIL", "ok ", "ok\t")) else None
 
 
-def _first(pattern: re.Pattern[str], text: str) -> str:
-    match = pattern.search(text)
-    return one_line(match.group(1), 120) if match else ""
+def _counted(lines: Sequence[str]) -> tuple[int, int]:
+    """How many tests failed and passed by the counts in these lines."""
+    failed = passed = ran = 0
+    for line in lines:
+        for number, word, _, bad, total in _COUNT.findall(line):
+            passed += int(number) if word == "passed" else 0
+            failed += int(number or 0) * (word != "passed") + int(bad or 0)
+            ran += int(total or 0)
+    return failed, passed or max(0, ran - failed)
 
 
-def _run(failed: int, passed: int, failure: re.Pattern[str], text: str) -> TestRun:
-    """A run with these counts, whose first failure the pattern finds."""
-    return TestRun(failed, passed, _first(failure, text) if failed else "")
-
-
-def _counted(line: str) -> tuple[int, int]:
-    counts = {"failed": 0, "passed": 0, "error": 0}
-    for number, word in _COUNT.findall(line):
-        counts[word] += int(number)
-    return counts["failed"] + counts["error"], counts["passed"]
-
-
-def _pytest(text: str) -> TestRun | None:
-    found = _PYTEST.findall(text) if _PYTEST_END.search(text) else []
-    if not found:
-        return None
-    run = _run(*_counted(found[-1]), _PYTEST_FIRST, text)
-    return replace(run, first=run.first.replace(" - ", " ", 1))
-
-
-_GO_SAID = re.compile(
-    r"^[ \t]*(?:(?<=[ \t])(?=\w[\w.-]*\.go:\d+: )|(?=\S+:\d+:\d+: ))(\S{1,160}: \S[^\n]{0,160})", re.MULTILINE
-)
+_GO_FAIL = re.compile(r"^[ \t]*--- FAIL: (\S{1,200})", re.MULTILINE)
+_GO_PASS = re.compile(r"^[ \t]*--- PASS: ", re.MULTILINE)
+_GO_PACKAGE = re.compile(r"^(ok|FAIL)[ \t]+(\S{1,200})", re.MULTILINE)
+_GO_SAID = re.compile(r"^[ \t]*(\w[\w./-]*_test\.go:\d+: \S[^\n]{0,160}|\S+:\d+:\d+: \S[^\n]{0,160})", re.MULTILINE)
 """What a failed test of Go logs, or what its compiler says."""
 
 
 def _go(text: str) -> TestRun | None:
-    packages = _GO_PACKAGE.findall(text)
-    failures = _GO_FAIL.findall(text)
-    if not packages and not failures:
+    """Go prints no counts: the lines of tests and packages are counted."""
+    packages, failures = _GO_PACKAGE.findall(text), _GO_FAIL.findall(text)
+    failed = failures or [name for word, name in packages if word == "FAIL"]
+    if not packages and not failed:
         return None
-    failed_packages = [name for word, name in packages if word == "FAIL"]
-    passed = len(_GO_PASS.findall(text))
-    if failures or failed_packages:
-        first = failures[0] if failures else failed_packages[0]
-        reason = _go_reason(text, failures[0]) if failures else _GO_SAID.findall(text)[:1]
-        count = len(failures) or len(failed_packages)
-        return TestRun(count, passed or None, one_line(": ".join([first, *reason]), 200))
-    return TestRun(0, passed or None)
+    passed = len(_GO_PASS.findall(text)) or None
+    if not failed:
+        return TestRun(0, passed)
+    said = _GO_SAID.findall(_block_of(text, failed[0]))[-1:] if failures else _GO_SAID.findall(text)[:1]
+    return TestRun(len(failed), passed, one_line(": ".join([failed[0], *said]), 200))
 
 
-def _go_reason(text: str, test: str) -> list[str]:
-    """Why a test failed: the last line that its own file logged, else the last line."""
-    run, failed = text.find(f"=== RUN   {test}\n"), text.find(f"--- FAIL: {test}")
-    block = text[run if run >= 0 else failed : failed] + re.split(r"\n(?=\S)", text[failed:], maxsplit=1)[0]
-    said = _GO_SAID.findall(block) or _GO_SAID.findall(text[:failed])
-    return ([line for line in said if "_test.go:" in line] or said)[-1:]
+def _block_of(text: str, test: str) -> str:
+    """What a test logged, from its first mention to the end of the lines that are indented under its failure."""
+    end = text.find("\n", text.find(f"--- FAIL: {test}"))
+    while text[end + 1 : end + 2] in (" ", "\t"):
+        end = text.find("\n", end + 1)
+    return text[text.find(test) : end if end >= 0 else len(text)]
 
-
-def _cargo(text: str) -> TestRun | None:
-    found = _CARGO.findall(text)
-    if not found:
-        return None
-    passed, failed = (sum(map(int, numbers)) for numbers in zip(*found, strict=True))
-    return _run(failed, passed, _CARGO_FIRST, text)
-
-
-def _unittest(text: str) -> TestRun | None:
-    ran, end = _UNITTEST.search(text), _UNITTEST_END.search(text)
-    if not ran or not end:
-        return None
-    total = int(ran.group(1))
-    bad = re.findall(r"(?:failures|errors)=(\d+)", end.group(2) or "")
-    failed = sum(map(int, bad)) if end.group(1) == "FAILED" else 0
-    return _run(failed, max(0, total - failed), _UNITTEST_FIRST, text)
-
-
-def _jest(text: str) -> TestRun | None:
-    found = _JEST.findall(text)
-    if not found or ("passed" not in found[-1] and "failed" not in found[-1]):
-        return None
-    return _run(*_counted(found[-1]), _JEST_FIRST, text)
-
-
-_READERS: tuple[tuple[tuple[str, ...], Callable[[str], TestRun | None]], ...] = (
-    ((" in ",), _pytest),
-    (("FAIL", "ok ", "ok\t"), _go),
-    (("test result: ",), _cargo),
-    (("Ran ",), _unittest),
-    (("Tests",), _jest),
-)
-"""Each with words of which one is in everything that it matches: to find a word takes a hundredth of the time of a
-regular expression, and most outputs are of no test run."""
 
 _TRACEBACK = re.compile(r"^[ \t]*Traceback \(most recent call last\)", re.MULTILINE)
 _PYTHON_ERROR = re.compile(
