@@ -2,7 +2,7 @@
 
     python -m bench.windows FOLDER [SIZES, such as 60000,100000] [cache=5m|1h] [view=TOKENS]
 
-Each session's requests are replayed by their recorded growth and cache luck. When one
+Each session's requests are replayed by their recorded growth and cache luck (`queries/window_advice.py`). When one
 would exceed the size, the client compacts: the call that writes its summary is charged, and the window that the cache
 has not seen. The new window holds the hand-off that the service makes of the session up to there, and what came since;
 the client's summary takes its room, and is counted as empty, since none was written there. A reply lacks something if
@@ -30,28 +30,19 @@ from typing import Any
 from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, cache_price_ratios, facts_in, recorded, texts
+from contextstash.queries.window_advice import MIN_FREED, RESTART, SUMMARY_TOKENS, hidden_prefix
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash.stash import Stash
 from contextstash.window.token_counters import family_of
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Cursor
+from contextstash_storage.records import Cursor, Usage
 from contextstash_storage.sqlite.store import open_sqlite
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
 
 LEAST_CALLS = 30
 """Shorter sessions are left out: nothing can be saved in them."""
-
-SUMMARY_TOKENS = 3_000
-"""Of a client's own summary: the median of 28 compactions of Claude Code was 2,990 tokens."""
-
-RESTART = 0.7
-"""A request smaller than this share of the one before it began with less history: the client compacted or the user went
-back. Between two requests of a growing session the total falls by at most the thinking of a turn, some percent."""
-
-MIN_FREED = 0.25
-"""A compaction must free this share of the point at which it happens, else the client would compact at each request."""
 
 REPLY_PRICE = 5.0
 """The price of a written token, relative to an uncached one: that of all current models of the two providers."""
@@ -105,8 +96,8 @@ class Window:
 
     async def run(self) -> None:
         """Replay the session, and add it to the curve."""
-        # System prompt and tools stay in each window: the smallest part that a later request read from the cache.
-        prefix = min([self.calls[0].prompt, *(call.cached for call in self.calls[1:] if call.cached)])
+        usages = [Usage(prompt_tokens=call.prompt, cached_tokens=call.cached) for call in self.calls]
+        prefix = hidden_prefix(usages)
         self.size, extra = self.calls[0].prompt, 0
         for number, step in enumerate(self.calls):
             before = self.calls[number - 1] if number else step

@@ -20,6 +20,7 @@ from contextstash.queries import (
     sessions,
     status,
     timeline,
+    window_advice,
 )
 from contextstash.record import output_archive, session_settings
 from contextstash.record.batches import Batch, check_next_request, record_messages
@@ -218,6 +219,7 @@ class Stash(Access):
     timeline = timeline.timeline
     list_calls = overview.list_calls
     overview = overview.overview
+    advise = window_advice.advise
     receipt = receipt.receipt
     recent_sessions = sessions.recent_sessions
     list_sessions = sessions.list_sessions

@@ -34,7 +34,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "status": ("session_commands", "Show how full a session's context is, and with what."),
         "search": ("search_command", "Search everything that was recorded."),
         "show": ("session_commands", "Print an output, a summary, or messages."),
-        "receipt": ("receipt_command", "Say what was billed, and what contextstash saved or cost."),
+        "receipt": ("cost_commands", "Say what was billed, and what contextstash saved or cost."),
+        "advise": ("cost_commands", "Compare what smaller windows would have cost."),
         "ui": ("server_commands", "Show sessions in a browser."),
     },
     "Change": {

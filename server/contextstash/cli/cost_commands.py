@@ -1,4 +1,4 @@
-"""`contextstash receipt`: what sessions cost, and would have cost."""
+"""Commands on what sessions cost, and would have cost: receipt, advise."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.console import echo
+from contextstash.cli.console import echo, print_table
 from contextstash.cli.options import SESSION, find_session, moment, stash_command
 from contextstash.outputs.counts import amount, counted
 
 if TYPE_CHECKING:
-    from contextstash.results import Receipt
+    from contextstash.results import Receipt, WindowAdvice
     from contextstash.stash import Stash
 
 
@@ -60,3 +60,50 @@ UNCHANGED = (
     "These sessions were recorded after their requests, which contextstash did not change: nothing could be saved in"
     " them. The plugin of a client, or contextstash run CLIENT, keeps its window small."
 )
+
+
+REPLAYED = 100
+"""The newest sessions, if none is named: some weeks of work."""
+
+NOTHING = (
+    "No session can be replayed: that takes 30 calls with the usage that the provider reported, and a model whose price"
+    " is known. contextstash import records the sessions that clients have written to disk."
+)
+
+METHOD = (
+    "Input at list prices, as reported by the provider. Each compaction is charged with the client's summary, a new"
+    " window that the cache has not seen, a hand-off, and what agents read again. Held: of the replies, those for which"
+    " the new window with its hand-off, or one search, had all that they used; measured on 13 other sessions, not on"
+    " yours."
+)
+
+
+@stash_command("advise")
+@click.argument("session", nargs=-1)
+async def advise(stash: Stash, session: tuple[str, ...]) -> Any:
+    """Compare what your newest sessions, or these, would have cost if their clients had compacted earlier: a smaller
+    window is cheaper and compacts more often. Set it with contextstash run --window."""
+    chosen = [await stash.read_session(await find_session(stash, name)) for name in session]
+    result = await stash.advise(chosen or await stash.recent_sessions(limit=REPLAYED))
+    return result, lambda: _print_advice(result)
+
+
+def _print_advice(result: WindowAdvice) -> None:
+    if not result.conversations:
+        echo(NOTHING, prose=True)
+        return
+    left_out = f" ({result.left_out:,} left out: short, or of unknown price)" if result.left_out else ""
+    which = f"{counted(result.conversations, 'session')}{left_out}, {counted(result.requests, 'request')}"
+    echo(f"{which}: {result.dollars:,.2f} US dollars for input as recorded.", prose=True)
+    rows = [
+        (
+            amount(window.compaction_point),
+            f"{window.dollars:,.2f}",
+            "-" if window.cost_percent is None else f"{window.cost_percent:.0f} %",
+            window.more_compactions,
+            f"{100 - window.lacking_percent:.0f} %",
+        )
+        for window in result.windows
+    ]
+    print_table(["compacts at", "input cost", "of recorded", "more compactions", "held"], rows)
+    echo(f"{METHOD}\n{result.in_words()}", prose=True)
