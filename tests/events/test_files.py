@@ -78,11 +78,6 @@ def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, 
     assert uses_of(tool, arguments) == expected
 
 
-def test_a_failed_edit_uses_no_file() -> None:
-    script = Script().call("Edit", {"file_path": "a.py"}, "String to replace not found", is_error=True)
-    assert file_uses(calls_of(script.turns)[0]) == []
-
-
 def test_a_file_that_is_not_there_was_not_read() -> None:
     script = Script().call("Read", {"file_path": "gone.py"}, "Error: File does not exist.", is_error=True)
     script = script.call(
@@ -99,10 +94,6 @@ def lines_of(*commands: str) -> list[str]:
     for command in commands:
         script.call("Bash", {"command": command}, "")
     return lines_in(script)
-
-
-def test_a_copy_under_another_name_is_a_file_of_its_own() -> None:
-    assert "`src/b.py`: created (copy of src/a.py)" in lines_of("cp src/a.py src/b.py")
 
 
 SCRIPT = "cat > fix.py <<'EOF'\npath = 'src/a.py'\ntext = open(path).read()\nwith open(path, 'w') as file:\n  ...\nEOF"

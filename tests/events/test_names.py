@@ -29,19 +29,6 @@ def changes(script: Script, path: str = "/srv/app/fines.py") -> Script:
     return reads(script, path).call("Edit", edit, "done")
 
 
-def test_names_in_changed_files_are_listed() -> None:
-    listed = " ".join(name_lines(changes(Script()).turns, [], 200))
-    assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
-
-
-def test_names_that_the_agent_only_saw_come_last() -> None:
-    script = reads(Script()).call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
-    listed = name_lines(script.turns, [], 200)[-1].split(", ")
-    assert listed[0] == "Names: place_hold"
-    assert "charge_fine" in listed
-    assert "charge_fine" not in " ".join(name_lines(script.turns, [], 20))
-
-
 def test_colours_hashes_and_lines_of_a_search_are_no_names() -> None:
     script = Script().assistant("See `ff6b6b`, `deadbe1` and `hooks.go-275`: app/hooks.go-275- in `install_hook`.")
     assert name_lines(script.turns, [], 200) == ["Files: app/hooks.go", "Names: install_hook"]
@@ -99,15 +86,6 @@ def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:
     assert "current_date" not in " ".join(name_lines(turns, [], 200))
 
 
-def test_names_of_turns_that_an_earlier_summary_tells_stay_while_there_is_room() -> None:
-    written = {"file_path": "/srv/app/holds.py", "content": "def place_hold(): ...\ndef cancelHold(): ..."}
-    script = Script().user("Count the loans.").call("Write", written, "done")
-    start = len(script.turns)
-    reads(script)
-    text = extract_summary(script.turns[start:], history=script.turns, max_tokens=800, count=quarter)
-    assert "place_hold" in text
-
-
 def test_the_names_take_at_most_their_share_of_the_summary() -> None:
     script = Script().user("Count the loans.")
     for number in range(40):
@@ -119,16 +97,6 @@ def test_the_names_take_at_most_their_share_of_the_summary() -> None:
     assert quarter(text) <= 800
     assert quarter("\n".join(names)) <= 500
     assert Section.TASK in read_summary(text)
-
-
-def test_a_list_of_names_is_cut_between_names() -> None:
-    script = Script().user("Fix the fines.")
-    reads(script, text="\n".join(f"def charge_fine_{'x' * (number % 20)}_part(): ..." for number in range(200)))
-    for tokens in (150, 200, 250):
-        summary = extract_summary(script.turns, max_tokens=tokens, count=quarter)
-        names = " ".join(read_summary(summary).get(Section.NAMES, []))
-        assert "[…]" not in names
-        assert all(name in SHOWN or "charge_fine" in name for name in names.replace(":", ",").split(", "))
 
 
 SHOWN = {"", "/srv/app/fines.py", "Files", "Names"}

@@ -105,14 +105,7 @@ def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
     script = run(Script(), "go test ./...", GO_PASSED)
     script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
     assert "Tests passed at message 1: `go test ./...` (changed since: sync.go)" in sections_of(script)[Section.STATE]
-    assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed == {}
-
-
-def test_the_last_run_that_passed_is_told_beside_a_later_one_that_passed_first_and_then_failed() -> None:
-    script = run(run(Script(), "go test ./...", GO_PASSED), "go test ./sync", GO_PASSED)
-    sections = sections_of(run(script, "go test ./sync", GO_FAILED, failed=True))
-    assert "Tests passed at message 1: `go test ./...`" in sections[Section.STATE]
-    assert sections[Section.FAILED][0].startswith("(5) ran `go test ./sync`: 1 failed")
+    assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed is None
 
 
 def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> None:

@@ -116,13 +116,6 @@ def test_the_request_under_way_and_the_plan_are_known_if_only_the_history_has_th
     ]
 
 
-def test_a_short_reply_under_way_says_what_it_was_said_to() -> None:
-    script = Script().user("Look.").assistant("It is 8080. Should I change the port to 9090 now?").user("yes, do so")
-    script.call("Bash", {"command": "ls"}, "a")
-    text = extract_summary(script.turns, words_kept=True, max_tokens=900, count=quarter)
-    assert "in the words above: yes, do so" in text
-
-
 def test_an_update_of_a_task_that_is_not_known_leaves_the_plan_of_the_earlier_summary() -> None:
     script = Script().call("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated task #9 status")
     assert Section.OPEN not in summary_of(script)
@@ -146,19 +139,6 @@ def test_the_words_of_the_user_are_whole_as_long_as_there_is_room_and_shortened_
     small = summary_of(script, most=900)
     assert any(text.startswith("(19) Fine number 0") and "[left out: " in text for text in small[Section.TASK])
     assert small[Section.FILES] == ["`/srv/app/fines.py`: edited"]
-
-
-def test_a_task_of_many_short_lines_is_cut_to_its_room_and_never_left_out() -> None:
-    def per_line(text: str) -> int:
-        return len(text.split()) + text.count("\n  ")  # as tokenizers do: the indentation of an item's lines counts
-
-    task = "\n".join(f"step {number}" for number in range(400))
-    script = Script().user(task)
-    for number in range(30):
-        script.call("Read", {"file_path": f"/srv/app/part_{number}.py"}, f"def part_{number}_of_the_work(): ...\n" * 9)
-    for most in range(60, 400, 20):
-        text = extract_summary(script.turns, max_tokens=most, count=per_line)
-        assert read_summary(text)[Section.TASK][0].startswith("(0) step 0"), most
 
 
 def test_a_constraint_is_kept_even_if_the_task_is_too_long_to_show() -> None:
@@ -232,13 +212,6 @@ def test_the_line_of_a_call_names_the_handle_of_a_large_output() -> None:
     assert state[-1].endswith(" [out_00000002]")
 
 
-def test_empty_sections_are_left_out() -> None:
-    assert set(summary_of(Script().user("Say hello.").assistant("Hello, hello."))) == {
-        Section.TASK,
-        Section.STATE,
-    }
-
-
 def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     first = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     later = (
@@ -261,12 +234,6 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     assert sections[Section.OPEN] == ["[ ] Tag the release", "The plan above is of message 24."]
     assert sections[Section.STATE][0] == "The assistant said last (25): The changelog is written."
     assert "(8) yes, keep it\n[the assistant had said: Should I keep the daily run?]" in sections[Section.TASK]
-
-
-def test_a_summary_by_a_model_is_kept_as_the_earlier_summary() -> None:
-    written = "Progress\n- The parser is done.\n\n## Next\n- Write the docs."
-    sections = summary_of(Script().user("Go on.").assistant("Writing the docs."), previous=written)
-    assert sections[Section.EARLIER] == [written]
 
 
 def test_what_a_host_adds_to_the_users_messages_is_not_a_request() -> None:
@@ -298,18 +265,6 @@ def test_refusals_and_answers_given_in_dialogs_are_decisions() -> None:
         '(4) The user answered: "Region?"="Porto"',
     ]
     assert Section.FAILED not in sections
-
-
-def test_instructions_decide_which_of_the_agents_words_stay() -> None:
-    script = Script().user("Look around.")
-    for number in range(60):
-        script.assistant(f"The module part_{number} was changed because it returned None in load_{number}.")
-        script.user("Then look at the next one, too, as it is used in the same place.")
-    script.assistant("Done.")
-    asked = extract_summary(
-        script.turns, instructions="keep part_3 please", words_kept=True, max_tokens=260, count=quarter
-    )
-    assert "part_3 was changed" in asked
 
 
 def test_tool_output_cannot_forge_a_marker_in_a_summary() -> None:

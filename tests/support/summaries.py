@@ -40,7 +40,6 @@ def extract_summary(
     history: Sequence[Turn] = (),
     shown: Sequence[Turn] = (),
     words_kept: bool = False,
-    instructions: str = "",
     max_names: int | None = None,
 ) -> str:
     """A summary of the turns and of those of which `previous` was made; of `history` alone if that is given. A
@@ -55,7 +54,6 @@ def extract_summary(
         since=since,
         beside=Beside.of_turns(shown, words=words_kept),
         earlier="" if before or history else previous or "",
-        instructions=instructions,
         max_names=max_names,
         max_tokens=max_tokens,
         count=count,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextstash.events.calls import Call
 from contextstash.events.files import CUT
 from contextstash.events.kinds import FileUse
-from contextstash.events.shell import as_run
+from contextstash.events.shell import as_run, runner_of
 from contextstash.outputs.counts import counted
 from contextstash.outputs.digest import DEFINITION, digest_output, still_running
 from contextstash.outputs.run_outcomes import ends_of
@@ -59,7 +59,7 @@ def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
         return f"{made}: {'' if name in made else f'{one_line(changes[0].path, MAX_CALL)}: '}{told}"
     code = call.output.exit_code
     state = f"exit {code}: " if code else still_running(call.output)
-    if call.failed and call.command is not None:
+    if call.failed and (call.tests or runner_of(call.command or "")):
         return f"{made}: {state}{failures_of(call)}"
     if call.command is not None and 0 < len(text) <= MAX_SHORT:
         return f"{made}: {state}{one_line(text.replace(chr(10), ' / '), MAX_SHORT + 100)}"

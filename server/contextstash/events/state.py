@@ -151,10 +151,10 @@ class State:
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at the
     end of its turns, `said` is what it said last, `notes` what it said before that in the same turn, `newest` its
     newest message. `words` are the user's, and `skill` the one that the agent carries out. `failed` are the runs that
-    failed last, by their programs, `passed` the test runs that passed when last run, by their commands. `commit` is the
-    newest one that a call of the session made, `branch` the one that Git named last, `tree` what it
-    said of the work tree. `calls` are the newest calls.
-    `quoted` counts the quoted wordings and the numbers that the agent wrote.
+    failed last, by their programs, `passed` the newest test run that passed, unless the same command failed since.
+    `commit` is the newest one that a call of the session made, `branch` the one that Git named last, `tree` what it
+    said of the work tree. `calls` are the newest calls. `quoted` counts the quoted wordings and the numbers that the
+    agent wrote.
     """
 
     seq: int = -1
@@ -168,7 +168,7 @@ class State:
     skill: Said | None = None
     plan: Plan = field(default_factory=Plan)
     failed: dict[str, Run] = field(default_factory=dict)
-    passed: dict[str, Run] = field(default_factory=dict)
+    passed: Run | None = None
     commit: Run | None = None
     branch: Told | None = None
     tree: Run | None = None
@@ -273,7 +273,7 @@ class _Fold:
         # Of equal lines, such as several changes of one file, the newest.
         calls = {each.text: each for each in [*state.calls, *told]}
         state.calls = sorted(calls.values(), key=lambda each: each.seq)[-MAX_CALLS:]
-        for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED), (state.passed, MAX_CALLS)):
+        for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
         del state.done[:-MAX_LINES], state.notes[:-MAX_NOTES]
@@ -358,11 +358,11 @@ class _Fold:
             state.failed[runner] = Run(call.seq, call_line(call), one_line(failures_of(call), MAX_FAILED), whole=whole)
         elif known and (whole or not known.whole):
             del state.failed[runner]
-        if call.tests:
-            state.passed.pop(call_line(call), None)
         if call.tests and not call.failed:
             passed = f"{call.tests.passed} passed" if call.tests.passed else ""
-            state.passed[call_line(call)] = Run(call.seq, call_line(call), passed)
+            state.passed = Run(call.seq, call_line(call), passed)
+        elif call.tests and state.passed and state.passed.line == call_line(call):
+            state.passed = None
 
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
@@ -377,7 +377,7 @@ class _Fold:
         state.files[path] = file
         if use.changes and not use.staged:
             name = path.rpartition("/")[2]
-            for run in [*state.failed.values(), *state.passed.values(), *filter(None, [state.commit, state.tree])]:
+            for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
                 others = [each for each in run.since if each != name][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, name]
 
@@ -460,7 +460,9 @@ def _announces(text: str) -> bool:
 
 def _note(text: str) -> str:
     """What the agent said within a turn: its first sentence that says more than what comes next."""
-    told = (each for each in own_sentences(text) if len(each) >= MIN_NOTE and not _ANNOUNCES.match(each))
+    told = (
+        each for each in own_sentences(text) if len(each) >= MIN_NOTE and each[-1] != ":" and not _ANNOUNCES.match(each)
+    )
     return clip(
         defused(one_line(next((each for each in told if not _OF_USER.search(each)), ""), MAX_TEXT)), MAX_CLOSING
     )

@@ -8,7 +8,6 @@ was deleted are told as they stand now. Paths stand whole, so that they can be c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -100,16 +99,14 @@ def summary_of(
     since: int = 0,
     beside: Beside = ALONE,
     earlier: str = "",
-    instructions: str = "",
     max_names: int | None = None,
     max_tokens: int,
     count: Count,
 ) -> str:
     """A summary of the session, of what was done from message `since` on, in at most `max_tokens`; empty if not even
     one line fits. The names in use take at most `max_names` of them; if it is None, all that the other sections leave.
-    `earlier` is a summary that somebody else wrote of what is before. Ends of turns that contain words
-    of `instructions` come first."""
-    write = _Writer(state, since, beside, earlier, instructions, count)
+    `earlier` is a summary that somebody else wrote of what is before."""
+    write = _Writer(state, since, beside, earlier, count)
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
     sections = [
         *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
@@ -135,7 +132,7 @@ def summary_of(
 
 def task_of(state: State, max_tokens: int, count: Count) -> str:
     """The section with what the user said, in at most `max_tokens`; empty if there is nothing."""
-    write = _Writer(state, 0, ALONE, "", "", count)
+    write = _Writer(state, 0, ALONE, "", count)
     return fill([Section(TASK, 1.0, 0, write.task)], max_tokens, count)
 
 
@@ -143,12 +140,11 @@ class _Writer:
     """Writes the sections: each method returns the items of one, in at most so many tokens. `told` is what the sections
     before the names tell."""
 
-    def __init__(self, state: State, since: int, beside: Beside, earlier: str, instructions: str, count: Count) -> None:
+    def __init__(self, state: State, since: int, beside: Beside, earlier: str, count: Count) -> None:
         self._state = state
         self._since = since
         self._beside = beside
         self._earlier = earlier
-        self._wanted = _long_words(instructions)
         self._count = count
         self.told = ""
         self._folder = state.folder
@@ -181,15 +177,11 @@ class _Writer:
     def done(self, room: int) -> list[str]:
         """Commits, and the beginning of what the agent said at the end of each turn."""
         told = [each for each in self._state.done if each.seq >= self._since and each.text]
-        # Those of which the instructions speak come first.
-        told.sort(key=lambda each: (bool(self._wanted & _long_words(each.text)), each.seq))
-        bounds = [DONE_TOKENS] * len(told)
-        bounds[-1:] = [max(DONE_TOKENS, room - 3 * DONE_TOKENS)] * bool(
-            told
-        )  # what the user speaks of is mostly in the newest
-        lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in zip(told, bounds, strict=True)]
-        kept = newest(lines[-MAX_DONE:], room - NOTE_TOKENS, self._count)
-        shown = [line for _, line in sorted(zip((each.seq for each in told), lines, strict=True)) if line in kept]
+        *older, last = [DONE_TOKENS] * len(told) or [0]
+        last = max(last, room - 3 * DONE_TOKENS)  # what the user speaks of is mostly in the newest
+        bounds = zip(told, [*older, last], strict=False)
+        lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in bounds]
+        shown = newest(lines[-MAX_DONE:], room - NOTE_TOKENS, self._count)
         left = len(told) - len(shown)
         return [*([f"[left out: {left} earlier]"] if left and shown else []), *shown]
 
@@ -200,11 +192,12 @@ class _Writer:
         scripts = [each for each in files if {"created", "run"} <= set(each[2].verbs)]
         scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
         own = [each for each in files if not (each in scripts or each[2].deleted or each[2].by_others)]
+        by_others = [short for short, _, file in files if file.by_others]
         listed = [
             *_listed("Also changed", [short for short, *_ in own[LATELY_CHANGED:]]),
             *_listed("Created and run", [short for short, *_ in scripts]),
             *_listed("Deleted", [short for short, _, file in files if file.deleted]),
-            *_listed("Git lists as changed, by whom no call shows", [each[0] for each in files if each[2].by_others]),
+            *_listed("Git lists as changed, by whom no call shows", by_others[: 2 * PER_LINE]),
         ]
         head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and files else []
         found: list[str] = []
@@ -286,7 +279,7 @@ class _Writer:
             *([f"Git branch at message {branch.seq}: `{branch.text}`"] if branch else []),
             *([f"Git status at message {tree.seq}: {tree.told}{_since(tree.since)}"] if (tree := state.tree) else []),
             *([_commit(commit)] if commit else []),
-            *map(_passed, [*state.passed.values()][-1:]),
+            *([_passed(state.passed)] if state.passed else []),
         ]
         bound = max(room // 3, MIN_CALL)
         known = first_of(known, room, self._count)
@@ -361,10 +354,6 @@ def _commit(run: Run) -> str:
 
 def _numbered(told: Told) -> str:
     return f"({told.seq}) {told.text}"
-
-
-def _long_words(text: str) -> frozenset[str]:
-    return frozenset(word for word in re.findall(r"\w+", text.casefold()) if len(word) > 3 or not word.isascii())
 
 
 def _since(names: Sequence[str]) -> str:

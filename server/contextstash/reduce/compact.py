@@ -279,7 +279,6 @@ def _summary_request(
             since=plan.first_seq,
             beside=replace(beside, texts=[*beside.texts, in_use]),
             earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
-            instructions=instructions or "",
             max_tokens=room,
             count=count,
         ),
