@@ -7,7 +7,6 @@ import pytest
 from contextstash.events.calls import calls_of
 from contextstash.events.files import file_uses
 from contextstash.events.kinds import FileUse
-from contextstash.events.state import fold
 from contextstash.handoff.file_pieces import known_files
 from tests.support.summaries import Section, extract_summary, read_summary
 from tests.support.turns import Script, quarter
@@ -76,17 +75,6 @@ def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
 )  # fmt: skip
 def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, expected: list[FileUse]) -> None:
     assert uses_of(tool, arguments) == expected
-
-
-def test_a_file_that_is_not_there_was_not_read() -> None:
-    script = Script().call("Read", {"file_path": "gone.py"}, "Error: File does not exist.", is_error=True)
-    script = script.call(
-        "Bash",
-        {"command": "cat gone.txt there.txt"},
-        "Exit code 1\ncat: gone.txt: No such file or directory\nhere",
-        is_error=True,
-    )
-    assert [*fold(script.turns).files] == ["there.txt"]
 
 
 def lines_of(*commands: str) -> list[str]:
@@ -218,13 +206,6 @@ def test_what_git_does_not_put_back_is_not_told_as_restored(command: str) -> Non
     script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "x", "new_string": "y"}, "ok")
     script.call("Bash", {"command": f"cd /srv && {command}"}, "")
     assert lines_in(script)[0] == "`/srv/a.py`: edited"
-
-
-def test_a_file_that_could_not_be_written_was_not_changed() -> None:
-    command = "cat > /srv/a.py <<'EOF'\nnew = 1\nEOF"
-    script = Script().call("Bash", {"command": command}, "bash: /srv/a.py: Permission denied", is_error=True)
-    assert lines_in(script) == []
-    assert known_files(script.turns) == []
 
 
 def test_a_file_whose_changes_git_stashes_is_told_as_stashed_until_they_are_back() -> None:

@@ -29,13 +29,6 @@ _WENT = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
 _LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
 """The end of a line that ends a command, too."""
 
-_PIPED = re.compile(
-    r"(\"(?:[^\"\\]|\\.)*\"|'[^']*')"
-    r"|\s*(?:2>&1)?\s*(?:\|\s*(?:head|tail|grep|cat|less|tee|wc|sort|uniq|jq)\b"
-    r"(?:[^|\"'&;]|\d?>&\d|\"[^\"]*\"|'[^']*')*?)+(?=\s*(?:&&|;|$))"
-)
-"""A quoted text, which stays, or pipes at the end of a command."""
-
 _SCRIPT = re.compile(r"\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'")
 _RUNNER = re.compile(
     r"(?:^|[;&|(] *|\b(?:exec|run|env) |-m |/|\w=\S{0,200} )"
@@ -56,10 +49,8 @@ def as_run(command: str) -> str:
 
 
 def bare_command(command: str) -> str:
-    """What a command does, to compare it with others: in one line, without a `cd` before it, and without pipes that
-    only shorten its output."""
-    line = one_line(_WENT.sub("", as_run(command), count=1), 600)
-    return _PIPED.sub(lambda found: found.group(1) or "", line).removesuffix("2>&1").strip()
+    """What a command does, to compare it with others: in one line, without a `cd` before it."""
+    return one_line(_WENT.sub("", as_run(command), count=1), 600)
 
 
 def runner_of(command: str) -> str:
