@@ -15,10 +15,32 @@ LARGE_MODEL = "claude-opus-4-6"
 """A model with a window of 1,000,000 tokens."""
 
 
-def window_after(contextstash: CommandLine, model: str, prompt_tokens: int) -> int:
-    """The window of an imported Claude Code session whose last reply reported this usage."""
-    usage = {"input_tokens": prompt_tokens, "output_tokens": 5}
-    reply = {"role": "assistant", "id": "r", "model": model, "usage": usage, "content": [{"type": "text", "text": "A"}]}
+@pytest.mark.parametrize(
+    ("model", "reported", "window"),
+    [
+        (None, 0, 200_000),
+        (LARGE_MODEL, 200_000, 200_000),
+        (LARGE_MODEL, 200_001, None),  # shows that it uses a larger one
+        (f"{LARGE_MODEL}[1m]", 0, None),
+        ("claude-opus-4-7", 0, None),
+        ("us.anthropic.claude-opus-4-8", 0, None),
+        ("claude-fable-5", 0, None),
+        ("claude-opus-5-5", 0, None),
+        ("claude-opus-4-20250514", 0, 200_000),
+        ("claude-sonnet-4-6", 0, 200_000),
+        ("claude-haiku-4-5-20251001", 0, 200_000),
+    ],
+)
+def test_claude_code_uses_200000_tokens_of_models_that_it_does_not_list_as_native(
+    model: str | None, reported: int, window: int | None
+) -> None:
+    assert used_window(model, reported) == window
+
+
+def test_the_window_of_an_imported_session_is_the_one_that_claude_code_used(contextstash: CommandLine) -> None:
+    usage = {"input_tokens": 5_000, "output_tokens": 5}
+    said = [{"type": "text", "text": "A"}]
+    reply = {"role": "assistant", "id": "r", "model": LARGE_MODEL, "usage": usage, "content": said}
     records: list[dict[str, Any]] = [
         {"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user", "content": "Count the trees."}},
         {"type": "assistant", "uuid": "b", "parentUuid": "a", "message": reply},
@@ -26,46 +48,4 @@ def window_after(contextstash: CommandLine, model: str, prompt_tokens: int) -> i
     path = contextstash.folder / f"{SESSION}.jsonl"
     path.write_text("".join(json.dumps({**record, "sessionId": SESSION}) + "\n" for record in records))
     assert contextstash.run("import", path).returncode == 0
-    return int(contextstash.json("status", SESSION)["estimate"]["window"])
-
-
-@pytest.mark.parametrize(
-    ("model", "prompt_tokens", "window"),
-    [
-        (LARGE_MODEL, 5_000, 200_000),
-        (f"{LARGE_MODEL}[1m]", 5_000, 1_000_000),
-        (LARGE_MODEL, 250_000, 1_000_000),
-        ("claude-opus-4-8", 5_000, 1_000_000),
-        ("claude-sonnet-5", 5_000, 1_000_000),
-        ("claude-opus-4-5-20251101", 5_000, 200_000),
-    ],
-    ids=["default", "large one selected", "more reported than the default holds", "native", "native too", "small"],
-)
-def test_claude_code_uses_200000_tokens_unless_it_shows_that_it_uses_more(
-    contextstash: CommandLine, model: str, prompt_tokens: int, window: int
-) -> None:
-    assert window_after(contextstash, model, prompt_tokens) == window
-
-
-def test_as_many_tokens_as_the_default_window_holds_do_not_show_a_larger_one() -> None:
-    assert used_window(LARGE_MODEL, 200_000) == 200_000
-    assert used_window(LARGE_MODEL, 200_001) is None
-    assert used_window(None, 0) == 200_000
-
-
-@pytest.mark.parametrize(
-    ("model", "native"),
-    [
-        ("claude-opus-4-7", True),
-        ("us.anthropic.claude-opus-4-8", True),
-        ("claude-fable-5", True),
-        ("claude-mythos-5", True),
-        ("claude-opus-5-5", True),
-        ("claude-opus-4-20250514", False),
-        ("claude-sonnet-4-6", False),
-        ("claude-haiku-4-5-20251001", False),
-        ("claude-3-5-sonnet-20241022", False),
-    ],
-)
-def test_models_that_claude_code_lists_as_native_are_used_whole(model: str, native: bool) -> None:
-    assert (used_window(model, 0) is None) is native
+    assert contextstash.json("status", SESSION)["estimate"]["window"] == 200_000

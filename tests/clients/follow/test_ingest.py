@@ -15,7 +15,7 @@ from contextstash.clients.follow import Follower, find_transcripts, ingest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite.store import open_sqlite
-from tests.support.stashes import history, stash_at
+from tests.support.stashes import history
 
 SESSION = "11111111-2222-3333-4444-555555555555"
 
@@ -81,16 +81,6 @@ async def test_a_cut_line_is_recorded_once_the_rest_of_it_came(stash: Stash, tmp
     assert await texts(stash) == [item["message"]["content"] for item in TALK]
 
 
-async def test_a_file_that_was_replaced_is_read_from_its_beginning(stash: Stash, tmp_path: Path) -> None:
-    transcript = tmp_path / f"{SESSION}.jsonl"
-    transcript.write_bytes(lines(TALK))
-    await ingest(stash, transcript)
-    transcript.write_bytes(lines([TALK[0], record("z", "a", "Another way on")]))
-    report = await ingest(stash, transcript)
-    assert report.recorded == 1
-    assert (await texts(stash))[-1] == "Another way on"
-
-
 async def test_of_a_file_that_lost_its_middle_and_grew_beyond_that_everything_new_is_recorded(
     stash: Stash, tmp_path: Path
 ) -> None:
@@ -109,18 +99,12 @@ async def test_broken_and_unknown_lines_lose_nothing_else(
 ) -> None:
     transcript = tmp_path / f"{SESSION}.jsonl"
     unknown = lines([{"type": "a-new-thing", "uuid": "n", "parentUuid": "b", "sessionId": SESSION}])
-    data = lines(TALK[:2]) + b'{"type":"user","secret\n\xff\xfe\n' + unknown + lines(TALK[2:])
+    together = lines([record("d", "c", "Third"), record("e", "d", "Fourth")]).replace(b"}\n{", b"}{")  # on one line
+    data = lines(TALK[:2]) + b'{"type":"user","secret\n\xff\xfe\n' + unknown + lines(TALK[2:]) + together
     transcript.write_bytes(data.replace(b"\n", b"\r\n"))
     await ingest(stash, transcript)
-    assert len(await texts(stash)) == 3
+    assert len(await texts(stash)) == 5
     assert "secret" not in caplog.text
-
-
-async def test_records_run_together_on_one_line_are_both_recorded(stash: Stash, tmp_path: Path) -> None:
-    transcript = tmp_path / f"{SESSION}.jsonl"
-    transcript.write_bytes(lines(TALK[:1]) + lines(TALK[1:]).replace(b"}\n{", b"}{"))
-    await ingest(stash, transcript)
-    assert len(await texts(stash)) == 3
 
 
 async def test_the_follower_records_what_is_new_at_each_call(stash: Stash, folder: Path) -> None:
@@ -191,30 +175,26 @@ async def test_a_list_of_messages_that_was_rewritten_is_the_conversation_and_the
         assert (await texts(stash, name))[:4] == ["one", "two", "three", "four"]
 
 
-async def imported(stash: Stash, path: Path, document: Any) -> list[dict[str, Any]]:
-    """What a file's session holds."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document))
-    report = await ingest(stash, path)
-    assert report.session_id
+GO: dict[str, list[dict[str, Any]]] = {
+    "input": [{"type": "message", "role": "user", "content": "Go"}],
+    "contents": [{"role": "user", "parts": [{"text": "Go"}]}],
+}
+BRIEF: dict[str, Any] = {"instructions": "Be brief.", "systemInstruction": {"parts": [{"text": "Be brief."}]}}
+
+
+@pytest.mark.parametrize(
+    ("messages", "prompt", "system"),
+    [
+        ("input", "instructions", {"role": "system", "content": "Be brief."}),
+        ("contents", "systemInstruction", {"role": "system", "parts": [{"text": "Be brief."}]}),
+    ],
+)
+async def test_a_request_is_read_with_its_system_prompt(
+    stash: Stash, tmp_path: Path, messages: str, prompt: str, system: dict[str, Any]
+) -> None:
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps({"model": "m", prompt: BRIEF[prompt], messages: GO[messages]}))
+    name = (await ingest(stash, path)).session_id
+    assert name
     assert (await ingest(stash, path)).recorded == 0
-    return await history(stash, report.session_id)
-
-
-async def test_a_request_of_responses_is_read_with_its_instructions(tmp_path: Path) -> None:
-    request = {
-        "model": "gpt-5.2",
-        "instructions": "Be brief.",
-        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello."}]}],
-    }
-    async with stash_at(tmp_path / "q.db") as stash:
-        messages = await imported(stash, tmp_path / "request.json", request)
-    assert messages == [{"role": "system", "content": "Be brief."}, *request["input"]]
-
-
-async def test_a_request_of_gemini_is_read_with_its_system_instruction(tmp_path: Path) -> None:
-    instruction = {"parts": [{"text": "Be brief."}]}
-    request = {"systemInstruction": instruction, "contents": [{"role": "user", "parts": [{"text": "go"}]}]}
-    async with stash_at(tmp_path / "s.db") as stash:
-        messages = await imported(stash, tmp_path / "request.json", request)
-    assert messages == [{"role": "system", **instruction}, *request["contents"]]
+    assert await history(stash, name) == [system, *GO[messages]]

@@ -121,14 +121,6 @@ def test_the_receipt_and_the_status_name_what_a_hook_shortened(hooked: Hooked) -
     assert "1 output cut when new, each kept whole by its handle." in line.run("status").stdout
 
 
-def test_the_text_of_a_file_is_cut_only_if_it_is_very_long(hooked: Hooked) -> None:
-    def read(characters: int) -> Any:
-        return hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE[:characters]}})
-
-    assert read(40_000) is None
-    assert read(60_000)
-
-
 def test_an_output_is_left_whole_if_a_cut_would_save_less_than_a_quarter_of_it(hooked: Hooked) -> None:
     limit = 10_000
     assert hooked.after("Bash", {"stdout": LARGE[: limit * 4 // 3], "stderr": ""}) is None
@@ -136,9 +128,14 @@ def test_an_output_is_left_whole_if_a_cut_would_save_less_than_a_quarter_of_it(h
     assert len(longer["stdout"]) <= limit
 
 
-def test_a_file_is_cut_only_at_its_end_because_claude_code_numbers_the_lines_that_are_left(hooked: Hooked) -> None:
-    updated = hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": LARGE, "startLine": 1}})
-    shown = updated["file"]["content"]
+def test_a_file_is_cut_if_it_is_very_long_and_only_at_its_end_because_claude_code_numbers_its_lines(
+    hooked: Hooked,
+) -> None:
+    def read(text: str) -> Any:
+        return hooked.after("Read", {"type": "text", "file": {"filePath": "a.py", "content": text, "startLine": 1}})
+
+    assert read(LARGE[:40_000]) is None
+    shown = read(LARGE)["file"]["content"]
     kept = shown[: shown.rindex("[contextstash")].rstrip("\n")
     assert len(kept) > 30_000
     assert LARGE.startswith(f"{kept}\n")
@@ -334,16 +331,6 @@ def test_the_users_limit_counts(hooked: Hooked) -> None:
     (agents / "claude-code.yaml").write_text("output_tokens: 1500\n")
     updated = hooked.after("Bash", {"stdout": LARGE[:6_100], "stderr": ""})
     assert len(updated["stdout"]) <= 6_000
-
-
-def test_real_transcripts_are_read_to_their_end(hooked: Hooked) -> None:
-    traces = Path(__file__).parents[3] / ".." / "shared" / "traces" / "claude_code"
-    if not traces.is_dir():
-        pytest.skip("no traces beside the repository")
-    trace = min(traces.glob("*.jsonl"), key=lambda path: path.stat().st_size)
-    hooked.transcript.write_bytes(trace.read_bytes())
-    assert hooked.fire("SessionEnd", reason="exit") is None
-    assert hooked.command_line.json("sessions")["sessions"]
 
 
 def test_a_cut_imports_neither_formats_nor_views_nor_a_vocabulary(hooked: Hooked) -> None:

@@ -157,14 +157,3 @@ def test_the_log_is_not_written_through_a_link(contextstash: CommandLine) -> Non
     (contextstash.folder / "hooks.log").symlink_to(other)
     fire(contextstash, "/dev/zero")
     assert other.read_text() == ""
-
-
-def test_an_export_is_its_owners_alone(contextstash: CommandLine) -> None:
-    path = projects(contextstash) / f"{SESSION}.jsonl"
-    write_transcript(path)
-    fire(contextstash, path)
-    file = contextstash.folder / "session.html"
-    file.write_text("")
-    contextstash.run("export", SESSION, "-o", file, "--yes")
-    assert file.stat().st_size > 1_000
-    assert mode(file) == 0o600

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contextstash.clients.claude_code import agent_transcripts, current_files, newest_transcript
 from contextstash.clients.claude_code_transcript import READER
-from contextstash.clients.follow import ingest, recognize
+from contextstash.clients.follow import ingest
 from contextstash.clients.transcripts import State, split_lines
 from contextstash.record.transcript_records import TranscriptMessage
 from tests.support.effort import examples
@@ -134,31 +134,24 @@ def test_rewinds_one_after_another_each_name_their_own_place() -> None:
     assert [message.rewind_to_key for message in read(records)] == [None] * 5 + ["d", None, "b"]
 
 
+@pytest.mark.parametrize(
+    "records",
+    [
+        [call("b", "a", "t1"), call("c", "b", "t2"), result("d", "c", "t2"), result("e", "b", "t1"), passed("p", "e"),
+         reply("f", "p", "Both done")],
+        [call("b", "a", "t1"), call("c", "b", "t2"), result("d", "b", "t1"), result("e", "c", "t2"),
+         prompt("f", "d", "And now?")],
+        [reply("b", "a", "Done"), *summary("s", "b"), prompt("c", "b", "Below the tail that the compaction kept")],
+    ],
+    ids=["parallel calls", "a prompt below one of parallel results", "a prompt below the kept tail"],
+)  # fmt: skip
+def test_it_is_no_rewind(records: list[Record]) -> None:
+    assert {message.rewind_to_key for message in read([prompt("a", None, "Go"), *records])} == {None}
+
+
 def test_an_interrupted_call_is_left_behind_by_the_next_prompt() -> None:
     records = [prompt("a", None, "Go"), reply("b", "a", "I will"), call("c", "b", "toolu_1"), prompt("d", "b", "Go on")]
     assert read(records)[-1].rewind_to_key == "b"
-
-
-def test_parallel_calls_and_attachments_are_no_rewinds() -> None:
-    records = [prompt("a", None, "Go"), call("b", "a", "toolu_1"), call("c", "b", "toolu_2")]
-    records += [
-        result("d", "c", "toolu_2"),
-        result("e", "b", "toolu_1"),
-        passed("p", "e"),
-        reply("f", "p", "Both done"),
-    ]
-    assert [message.rewind_to_key for message in read(records)] == [None] * 6
-
-
-def test_a_prompt_below_any_of_parallel_results_is_no_rewind() -> None:
-    records = [prompt("a", None, "Go"), call("b", "a", "toolu_1"), call("c", "b", "toolu_2")]
-    records += [result("d", "b", "toolu_1"), result("e", "c", "toolu_2"), prompt("f", "d", "And now?")]
-    assert [message.rewind_to_key for message in read(records)] == [None] * 6
-
-
-def test_a_prompt_below_the_kept_tail_of_a_compaction_is_no_rewind() -> None:
-    records = [prompt("a", None, "Go"), reply("b", "a", "Done"), *summary("s", "b"), prompt("c", "b", "Next")]
-    assert [message.rewind_to_key for message in read(records)] == [None] * 4
 
 
 async def test_after_a_compaction_the_summary_stands_for_all_before(tmp_path: Path) -> None:
@@ -325,12 +318,6 @@ def test_a_file_read_in_pieces_gives_what_it_gives_read_at_once(cuts: list[int])
         found += batch.messages if batch else []
         place += length
     assert found == read(records)
-
-
-def test_a_first_line_of_megabytes_is_recognized(tmp_path: Path) -> None:
-    transcript = tmp_path / "large.jsonl"
-    transcript.write_bytes(as_lines([prompt("a", None, "x" * 2_000_000), reply("b", "a", "Done")]))
-    assert recognize(transcript).name == "claude-code"
 
 
 @pytest.mark.parametrize("before", [b"\xef\xbb\xbf", b"\0\0\0", b'{"parentUuid":"cut he'])

@@ -48,14 +48,6 @@ def test_messages_that_only_moved_are_not_taken_back() -> None:
     assert (first.key, first.rewind_to_key) == ("summary", None)
 
 
-def test_a_shorter_transcript_says_nothing_until_something_new_is_said() -> None:
-    state: State = {}
-    unseen(said("a", "b", "c"), state)
-    assert unseen(said("a"), state) == []
-    [message] = unseen(said("a", "d"), state)
-    assert (message.key, message.rewind_to_key) == ("d", "a")
-
-
 def test_nine_characters_are_remembered_of_each_message() -> None:
     state: State = {}
     unseen(said(*range(5_000)), state)
