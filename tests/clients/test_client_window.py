@@ -16,6 +16,7 @@ import pytest
 
 from contextstash.record.transcript_records import window_key
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult, applied
+from contextstash_storage.records import Event
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.host_files import write_opencode
@@ -112,27 +113,16 @@ def write_window(transcript: Path, messages: list[ClientMessage], at: str, sessi
         file.writelines(json.dumps(record) + "\n" for record in records)
 
 
-def recorded(home: CommandLine) -> tuple[list[str], list[str | None]]:
-    """The kinds of the session's events, and the keys of its messages."""
+def recorded(home: CommandLine) -> tuple[list[Event], list[str | None]]:
+    """The session's compactions, and the keys of its messages."""
 
-    async def read() -> tuple[list[str], list[str | None]]:
+    async def read() -> tuple[list[Event], list[str | None]]:
         async with await open_sqlite(home.database) as store:
             events = await store.read_events(SESSION)
             messages = await store.read_messages(SESSION, bodies=False)
-            return [event.kind for event in events], [message.key for message in messages]
+            return [event for event in events if event.kind == "compaction"], [message.key for message in messages]
 
     return asyncio.run(read())
-
-
-def test_the_event_of_a_compaction_says_that_it_was_by_contextstash(home: CommandLine, transcript: Path) -> None:
-    ask(home, transcript, tokens=6_000)
-
-    async def read() -> list[tuple[str | None, str | None]]:
-        async with await open_sqlite(home.database) as store:
-            events = await store.read_events(SESSION)
-            return [(event.strategy, event.reason) for event in events if event.kind == "compaction"]
-
-    assert asyncio.run(read()) == [("client_window", "contextstash compacted the client's window.")]
 
 
 def handle_in(placeholder: str) -> str:
@@ -151,6 +141,8 @@ def test_a_compaction_returns_the_users_words_and_the_newest_messages(home: Comm
     assert "archived" in answer["line"]
     calls = {call.id for message in kept for call in message.calls}
     assert {result.id for message in kept for result in message.results} == calls
+    [event] = recorded(home)[0]
+    assert (event.strategy, event.reason) == ("client_window", "contextstash compacted the client's window.")
 
 
 def test_a_placeholder_names_the_handle_of_the_whole_output(home: CommandLine, transcript: Path) -> None:
@@ -198,7 +190,7 @@ def test_what_the_client_then_writes_is_recognized(home: CommandLine, transcript
     write_window(transcript, window(transcript, answer), "2026-11-20T12:00:00")
     assert ask(home, transcript, "record")["recorded"] == 0
     assert recorded(home)[1].count(window_key(text)) == 1
-    assert recorded(home)[0].count("compaction") == 1
+    assert len(recorded(home)[0]) == 1
 
 
 def test_a_second_compaction_holds_one_hand_off_with_the_first_request(home: CommandLine, transcript: Path) -> None:
@@ -227,16 +219,11 @@ def started(home: CommandLine, transcript: Path) -> list[str]:
     return [home.run("hook", "claude-code", "--part", f"{part}/3", typed=typed).stdout for part in (1, 2, 3)]
 
 
-def test_the_hooks_give_no_second_hand_off_to_a_window_that_we_compacted(home: CommandLine, transcript: Path) -> None:
-    ask(home, transcript, tokens=6_000)
-    assert started(home, transcript) == ["", "", ""]
-
-
-def test_the_hooks_give_the_hand_off_again_if_the_client_compacts_itself_later(
+def test_the_hooks_give_a_hand_off_only_to_a_window_that_the_client_compacts_itself(
     home: CommandLine, transcript: Path
 ) -> None:
     ask(home, transcript, tokens=6_000)
-    started(home, transcript)
+    assert started(home, transcript) == ["", "", ""]
     reply = {"role": "assistant", "content": [{"type": "text", "text": "I go on."}]}
     summary = {"role": "user", "content": "This session is being continued. It is about files."}
     records: list[dict[str, Any]] = [
@@ -254,19 +241,15 @@ def test_the_hooks_give_the_hand_off_again_if_the_client_compacts_itself_later(
 def test_the_hooks_give_the_hand_off_if_nobody_took_the_window(home: CommandLine, transcript: Path) -> None:
     request = {"do": "compact", "transcript": str(transcript), "messages": listed(transcript), "tokens": 6_000}
     program = [sys.executable, "-m", "contextstash", "window", "claude-code"]
-    own = {"HOME": str(home.folder), "CONTEXTSTASH_DB": str(home.database)}
-    child = subprocess.Popen(
-        program, env={**os.environ, **own}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+    own = {**os.environ, "HOME": str(home.folder), "CONTEXTSTASH_DB": str(home.database)}
+    child = subprocess.Popen(program, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdout.close()  # the plugin has ended
     child.stdin.write(json.dumps(request).encode())
     child.stdin.close()
     assert child.wait(timeout=100) == 1
-    event = {"hook_event_name": "SessionStart", "source": "compact", "session_id": SESSION}
-    started = home.run("hook", "claude-code", typed=json.dumps({**event, "transcript_path": str(transcript)}))
-    assert PROMPT in started.stdout
+    assert PROMPT in started(home, transcript)[0]
 
 
 @pytest.mark.parametrize(
@@ -276,29 +259,25 @@ def test_a_broken_request_is_one_line_and_exit_code_1(home: CommandLine, typed: 
     assert failure_of(home.run("window", "claude-code", typed=typed))
 
 
-def test_a_file_outside_of_the_clients_folders_is_not_read(home: CommandLine, tmp_path: Path) -> None:
-    outside = tmp_path / "outside.jsonl"
-    write_transcript(outside)
-    asked = {"do": "record", "transcript": str(outside)}
-    assert "outside of" in failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
-
-
-def test_a_session_too_short_to_compact_is_left_to_the_client(home: CommandLine, tmp_path: Path) -> None:
-    folder = tmp_path / ".claude" / "projects" / "-short"
-    folder.mkdir(parents=True)
-    write_transcript(folder / f"{SESSION}.jsonl", outputs=0)
-    asked = {
-        "do": "compact",
-        "transcript": str(folder / f"{SESSION}.jsonl"),
-        "messages": listed(folder / f"{SESSION}.jsonl"),
-    }
-    assert "nothing to compact" in failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
-
-
-def test_a_damaged_database_is_one_line(home: CommandLine, transcript: Path) -> None:
-    home.database.write_bytes(b"not a database" * 1_000)
-    asked = {"do": "compact", "transcript": str(transcript), "messages": listed(transcript)}
-    assert failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
+@pytest.mark.parametrize(
+    ("place", "outputs", "damaged", "says"),
+    [
+        ("outside.jsonl", 9, False, "outside of"),
+        (f".claude/projects/-short/{SESSION}.jsonl", 0, False, "nothing to compact"),
+        (f".claude/projects/-orchard/{SESSION}.jsonl", 9, True, "database"),
+    ],
+    ids=["not one of the client's files", "too short", "a damaged database"],
+)
+def test_what_cannot_be_compacted_is_left_to_the_client(
+    home: CommandLine, tmp_path: Path, place: str, outputs: int, damaged: bool, says: str
+) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_transcript(path, outputs=outputs)
+    if damaged:
+        home.database.write_bytes(b"not a database" * 1_000)
+    asked = {"do": "compact", "transcript": str(path), "messages": listed(path)}
+    assert says in failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
 
 
 def test_a_locked_database_is_given_up_in_time_and_nothing_is_recorded(home: CommandLine, transcript: Path) -> None:
@@ -308,7 +287,7 @@ def test_a_locked_database_is_given_up_in_time_and_nothing_is_recorded(home: Com
         asked = {"do": "compact", "transcript": str(transcript), "messages": listed(transcript)}
         assert failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
         other.execute("ROLLBACK")
-    assert "compaction" not in recorded(home)[0]
+    assert recorded(home)[0] == []
 
 
 def test_a_session_in_opencodes_database_is_recorded(home: CommandLine) -> None:

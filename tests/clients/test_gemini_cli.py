@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
 
 def results(request: dict[str, Any]) -> list[str]:
     parts = [part for content in request["contents"] for part in content["parts"]]
-    return [json.dumps(part["functionResponse"]["response"]) for part in parts if "functionResponse" in part]
+    return ["".join(part["functionResponse"]["response"].values()) for part in parts if "functionResponse" in part]
 
 
 def test_a_cut_output_is_found_again_by_its_model(tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ def test_a_cut_output_is_found_again_by_its_model(tmp_path: Path) -> None:
     offered = {each["name"] for tool in provider.requests[0]["tools"] for each in tool["functionDeclarations"]}
     assert "mcp_contextstash_search_history" in offered
     cut, found, page = results(provider.requests[-1])
-    assert "This is no error" in cut
-    assert len(cut) < 11_000 < len(COMMAND) + 2 * 13_000
-    assert "stuck" in found
-    assert "stuck" in page
+    assert cut.startswith("This is no error")
+    assert len(cut) <= 10_200  # of 28,000
+    assert PLANTED in found
+    assert f"3002:{PLANTED}" in page
     assert in_the_end(lambda: bool(ours.json("search", "valve stuck")["hits"]))
     [session] = ours.json("sessions")["sessions"]
     assert (session["agent"], session["messages"] > 3) == ("gemini", True)

@@ -35,19 +35,16 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
-from contextstash.clients.follow import ingest_session, transcript_of
-from contextstash.clients.hooks import hook_stash, mark_given, note, own_file
+from contextstash.clients.hooks import hook_stash, mark_given, note, read_transcripts, session_of
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.request.client_window import ClientWindow
-    from contextstash.stash import Stash
 
 MAX_BYTES = 64 * 1024 * 1024
 """The largest request that is read: ten windows of a million tokens."""
@@ -76,11 +73,12 @@ async def _answer(client: str, asked: Mapping[str, Any]) -> None:
         raise BadInputError("'do' is one of compact, view, record.")
     messages = [_message(each) for each in _objects(asked, "messages")]
     async with hook_stash(client_of(client)) as stash:
-        session_id, recorded = await _recorded(client, stash, asked)
-        if session_id is None:
+        reports = await read_transcripts(client_of(client), stash, asked.get("transcript"), reduce=None)
+        session_id = session_of(reports, asked.get("agent")) or _text(asked, "session")
+        if not session_id:
             raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")
         if work == "record":
-            _write({"session_id": session_id, "recorded": recorded})
+            _write({"session_id": session_id, "recorded": sum(each.recorded for each in reports.values())})
             return
         if work == "view":
             window = await stash.read_client_window(session_id, messages)
@@ -98,20 +96,6 @@ async def _answer(client: str, asked: Mapping[str, Any]) -> None:
 def _write(answer: Mapping[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
-
-
-async def _recorded(client: str, stash: Stash, asked: Mapping[str, Any]) -> tuple[str | None, int]:
-    """The session, and how many messages were new in its transcript."""
-    session_id, named, agent = (asked.get(name) for name in ("session", "transcript", "agent"))
-    recorded, files = 0, client_of(client).files
-    folder = files and files.folder(Path.home())
-    path = await asyncio.to_thread(own_file, named, client, [folder]) if isinstance(named, str) and folder else None
-    if path is not None:
-        reports = await ingest_session(stash, files, path, reduce=None)
-        recorded = sum(report.recorded for report in reports.values())
-        own = transcript_of(reports, agent)
-        session_id = session_id if own is None else reports[own].session_id
-    return (session_id if isinstance(session_id, str) and session_id else None), recorded
 
 
 def line_of(window: ClientWindow) -> str:

@@ -11,7 +11,7 @@ import fnmatch
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -199,11 +199,6 @@ async def ingest_session(
     reader = await asyncio.to_thread(recognize, transcript)
     found = [transcript, *(files.sub_agents(transcript) if files else [])]
     return {file: await ingest(stash, file, reader=reader, reduce=reduce) for file in found}
-
-
-def transcript_of(files: Iterable[Path], agent: object) -> Path | None:
-    """The transcript among those of a session that is of the sub-agent with this id, the first one if none is named."""
-    return next((file for file in files if not agent or file.stem == f"agent-{agent}"), None)
 
 
 async def _record(

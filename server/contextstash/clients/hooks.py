@@ -27,6 +27,7 @@ from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
+    from contextstash.clients.follow import IngestReport
     from contextstash.stash import Stash
 
 HOOKED = ("claude-code", "codex", "gemini")
@@ -197,7 +198,7 @@ def _whole_texts(client: Client, response: Any, texts: Sequence[str], most: int)
     if path is None:
         return [(text, False) for text in texts]
     try:
-        file = own_file(path, client.name, hooks.own_folders(Path.home()))
+        file = own_file(path, client.name, own_folders(client))
         whole = "" if file is None else read_regular(file, most).decode("utf-8", "surrogateescape")
     except (OSError, BadInputError) as error:
         note(client.name, f"An output's file: {error}")
@@ -228,11 +229,11 @@ async def _read_transcripts(client: Client, event: Event) -> str | None:
     client passes it on."""
     name, hooks, told = event.get("hook_event_name"), hooks_of(client), None
     async with hook_stash(client) as stash:
-        sessions = await read_transcripts(client, stash, event)
-        session_id = _session_of(event, sessions)
+        reports = await read_transcripts(client, stash, event.get("transcript_path"))
+        session_id = session_of(reports, event.get("agent_id"))
         if hooks.instructs_summary and name == hooks.before_compaction and session_id is not None:
             told = await stash.summary_instructions(session_id)
-    if hooks.after_compaction is not None and name == hooks.before_compaction and any(sessions.values()):
+    if hooks.after_compaction is not None and name == hooks.before_compaction and session_id is not None:
         _mark("compacted", event)
     return told
 
@@ -243,7 +244,8 @@ async def _hand_off(client: Client, event: Event, given: HookPart) -> dict[str, 
 
     hooks = hooks_of(client)
     async with hook_stash(client) as stash:
-        session_id = _session_of(event, await read_transcripts(client, stash, event))
+        reports = await read_transcripts(client, stash, event.get("transcript_path"))
+        session_id = session_of(reports, event.get("agent_id"))
         part = Part(*given, hooks.context_limit)
         text = None if session_id is None else await stash.hand_off(session_id, part=part)
     if event.get("hook_event_name") == hooks.after_compaction:
@@ -313,30 +315,38 @@ async def hook_stash(client: Client) -> AsyncIterator[Stash]:
         yield stash
 
 
-async def read_transcripts(client: Client, stash: Stash, event: Event) -> dict[Path, str | None]:
-    """Record what is new in the event's transcript and in those of its sub-agents. Returns the session of each file,
-    the event's own first. Raises BadInputError if that file is not one of the client's own."""
+async def read_transcripts(
+    client: Client, stash: Stash, named: object, *, reduce: bool | None = True
+) -> dict[Path, IngestReport]:
+    """Record what is new in the transcript that the client named, and in those of its sub-agents. Returns what was done
+    by file, its own first. Raises BadInputError if that file is not one of the client's own."""
     from contextstash.clients.follow import NOT_RECORDED, ingest_session
 
-    named = event.get("transcript_path")
     if not isinstance(named, str) or not named:
         return {}
-    path = own_file(named, client.name, hooks_of(client).own_folders(Path.home()))
+    path = own_file(named, client.name, own_folders(client))
     if path is None:
         return {}
-    reports = await ingest_session(stash, client.files, path)
+    reports = await ingest_session(stash, client.files, path, reduce=reduce)
     if reports[path].deleted:
         note(client.name, NOT_RECORDED % (path.name, path), once=True)
-    return {file: report.session_id for file, report in reports.items()}
+    return reports
 
 
-def _session_of(event: Event, sessions: Mapping[Path, str | None]) -> str | None:
-    """The session whose window an event is about: that of a sub-agent if the event names one. Claude Code names the
-    transcript of the main agent then too (2.1.332)."""
-    from contextstash.clients.follow import transcript_of
+def own_folders(client: Client) -> Sequence[Path]:
+    """The folders in which a client keeps the files that it names to us."""
+    if client.hooks is not None:
+        return client.hooks.own_folders(Path.home())
+    folder = client.files.folder(Path.home()) if client.files is not None else None
+    return [] if folder is None else [folder]
 
-    transcript = transcript_of(sessions, event.get("agent_id"))
-    return None if transcript is None else sessions[transcript]
+
+def session_of(reports: Mapping[Path, IngestReport], agent: object) -> str | None:
+    """The session whose window a client means: that of the sub-agent with this id, if it names one. Claude Code names
+    the transcript of the main agent then too (2.1.332)."""
+    found = (report for file, report in reports.items() if not agent or file.stem == f"agent-{agent}")
+    report = next(found, None)
+    return None if report is None else report.session_id
 
 
 def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:

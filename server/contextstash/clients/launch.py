@@ -24,25 +24,19 @@ from contextstash.clients.client import (
 SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
 """The variables of the providers' SDKs, and what follows the address in them."""
 
+OF_PROVIDERS = {ANTHROPIC: ("ANTHROPIC_BASE_URL",), OPENAI: ("OPENAI_BASE_URL",)}
+"""The variables that a program gets whose requests go to one of these. The program may use both providers: with both
+variables set, the key and the messages for the one would go to the other."""
 
-def _other(variable: str, default: str, *variables: str) -> Client:
-    """A program whose model API is at the address in a variable, and which gets the proxy's address in these."""
+
+def _other(upstream: str) -> Client:
+    """Any other program, whose model API is the one at this address; an address of neither provider gets both."""
+    names = OF_PROVIDERS.get(without_version(upstream), tuple(SDK_VARIABLES))
 
     def launch(url: str, command: Sequence[str], _: Mapping[str, str]) -> Launch:
-        return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in variables})
+        return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in names})
 
-    return Client("", proxied=Proxied(base_of(variable, default), launch))
-
-
-OTHERS = {
-    ANTHROPIC: _other("ANTHROPIC_BASE_URL", ANTHROPIC, "ANTHROPIC_BASE_URL"),
-    OPENAI: _other("OPENAI_BASE_URL", OPENAI, "OPENAI_BASE_URL"),
-}
-"""Any other program, by the provider whose API it uses. The proxy goes to one provider, and the program may use both:
-with both SDKs' variables set, the key and the messages for the one would go to the other."""
-
-OTHER_AT_NAMED = _other("ANTHROPIC_BASE_URL", ANTHROPIC, *SDK_VARIABLES)
-"""Any other program at an address that the user named, which is a provider of neither: both variables are set."""
+    return Client("", proxied=Proxied(base_of("ANTHROPIC_BASE_URL", ANTHROPIC), launch))
 
 
 def launched_client(program: str, upstream: str | None = None) -> Client:
@@ -50,7 +44,7 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
     user named one."""
     name = Path(program).name.removesuffix(".exe")
     known = next((each for each in clients() if name in each.programs and each.proxied is not None), None)
-    return known or OTHERS.get(without_version(upstream or ANTHROPIC), OTHER_AT_NAMED)
+    return known or _other(upstream or ANTHROPIC)
 
 
 def is_configured(client: Client, machine: Machine) -> bool:
