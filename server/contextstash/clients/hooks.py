@@ -85,6 +85,8 @@ def run_hook(
     the number of this hook among those that give a hand-off together, and how many these are."""
     if database is not None:
         os.environ["CONTEXTSTASH_DB"] = database
+    # Pydantic looks for plugins among all installed packages, which takes a tenth of a hook's time; we use none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         client = client_of(name)
         event = lenient_value(_bounded(read or sys.stdin.buffer.read))
@@ -216,8 +218,6 @@ def _is_configured(client: Client) -> bool:
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    # Pydantic looks for plugins among all installed packages, which takes a tenth of a hook's time; we use none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     import asyncio
 
     return asyncio.run(work)
