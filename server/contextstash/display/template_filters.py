@@ -64,9 +64,9 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def environment(package: str, **filters: Callable[..., Any]) -> Environment:
-    """The templates of a package and those of this one, with these filters too. Every text is escaped, and a name that
-    is not given is an error."""
+def environment(package: str) -> Environment:
+    """The templates of a package and those of this one. Every text is escaped, and a name that is not given is an
+    error."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -77,5 +77,5 @@ def environment(package: str, **filters: Callable[..., Any]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {**_FILTERS, **filters}
+    made.filters |= _FILTERS
     return made
