@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,6 @@ from contextstash.mcp.answers import with_whole_characters
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash.mcp.tokens import (
     IssuedTokens,
-    IssuerError,
     OwnerStashes,
     StoredTokens,
     check_issuer,
@@ -97,8 +96,7 @@ def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions) -> Non
     stashes = OwnerStashes(opener)
 
     async def app() -> Any:
-        endpoint = _endpoint(stashes, tools, options, followed=opener.follow is not None)
-        return _Answered(HostChecks(endpoint, hosts))
+        return HostChecks(_endpoint(stashes, tools, options, followed=opener.follow is not None), hosts)
 
     def announce(address: str) -> str:
         return f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME"
@@ -118,13 +116,12 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=CHECKED_HERE,
     )
-    endpoint.user_middleware.append(Middleware(WholeTexts))
+    endpoint.user_middleware = [Middleware(LookUps), *endpoint.user_middleware, Middleware(WholeTexts)]
     if auth.resource_server_url is not None:
         endpoint.router.routes[:0] = create_protected_resource_routes(
             auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES
         )
     endpoint.router.routes += _health(stashes)
-    endpoint.add_exception_handler(Exception, _failed)
     # The stash stays open between requests.
     endpoint.router.lifespan_context = _around(endpoint.router.lifespan_context, stashes.in_use)
     return endpoint
@@ -218,23 +215,19 @@ class WholeTexts:
         await self._app(scope, replay, send)
 
 
-async def _failed(_: Request, error: Exception) -> Response:
-    """The response to a request whose token could not be looked up, or which failed outside any tool."""
-    if isinstance(error, ContextstashError):
-        return PlainTextResponse("The token cannot be looked up at the moment. Try again.", 503, {"retry-after": "1"})
-    return PlainTextResponse("Internal error.", 500)
-
-
-class _Answered:
-    """ASGI middleware around the application. Starlette raises an error again after `_failed` has responded, and
-    uvicorn logs it: while the issuer is down, any client could fill the log, which gives the reason already."""
+class LookUps:
+    """ASGI middleware around the authentication: what a client gets whose token cannot be looked up. The log says
+    why."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        with suppress(IssuerError):
+        try:
             await self._app(scope, receive, send)
+        except ContextstashError:
+            text = "The token cannot be looked up at the moment. Try again."
+            await PlainTextResponse(text, 503, {"retry-after": "1"})(scope, receive, send)
 
 
 def _around(lifespan: Any, opened: Callable[[], AbstractAsyncContextManager[None]]) -> Any:

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 from mcp import MCPError
 from mcp.server import MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 from mcp.types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -21,7 +20,7 @@ from mcp.types import (
     PromptReference,
     ResourceTemplateReference,
 )
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from contextstash.base.near_names import unknown_name
 from contextstash.mcp.answers import dumped, sendable_text
@@ -52,11 +51,23 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def add_resources(server: MCPServer[None], stash: LazyStash) -> None:
-    """Register all resources and templates."""
+    """Register all resources and templates. Sessions are named by the beginning of their ids too."""
 
     def resource(uri: str, name: str, title: str, description: str, mime_type: str = JSON) -> Callable[[Read], Read]:
         declare = server.resource(uri, name=name, title=title, description=description, mime_type=mime_type)
-        return lambda read: declare(_as_resource(read, stash))
+
+        def declared(read: Read) -> Read:
+            @wraps(read)
+            async def answer(**parameters: str) -> str:
+                with _protocol_errors(f"Reading {name}"):
+                    if session := parameters.get("session_id"):
+                        parameters["session_id"] = await whole_id(await stash.get(), session)
+                    return await read(**parameters)
+
+            declare(answer)
+            return read
+
+        return declared
 
     _add_contents(resource, stash)
     _add_logs(resource, stash)
@@ -67,24 +78,24 @@ def _add_contents(resource: Callable[..., Callable[[Read], Read]], stash: LazySt
         "context://sessions", "sessions", "Sessions", "All sessions, last changed first: their size, level and ids."
     )
     async def sessions() -> str:
-        return exact_json(dumped(await (await stash.get()).list_sessions(limit=MAX_SESSIONS_LISTED)))
+        return _shown(await (await stash.get()).list_sessions(limit=MAX_SESSIONS_LISTED))
 
     what = "One session's estimate: tokens, window, level, breakdown and next step."
 
     @resource(SESSION, "session", "Session", what)
     async def session(session_id: str) -> str:
-        return exact_json(dumped(await (await stash.get()).estimate_context(session_id)))
+        return _shown(await (await stash.get()).estimate_context(session_id))
 
     what = "A session's messages as recorded, `limit` (20, at most 200) from position `first` on."
 
     @resource(SESSION + "/messages{?first,limit}", "messages", "Messages", what)
     async def messages(session_id: str, first: str = "0", limit: str = "20") -> str:
         start, most = positive("first", first), positive("limit", limit, most=MAX_LINES)
-        return exact_json(dumped(await (await stash.get()).read_messages(session_id, first=start, limit=most)))
+        return _shown(await (await stash.get()).read_messages(session_id, first=start, limit=most))
 
     @resource(SESSION + "/context", "context", "Context", "The message list that a session would send next.")
     async def context(session_id: str) -> str:
-        return exact_json(dumped(await (await stash.get()).read_context(session_id)))
+        return _shown(await (await stash.get()).read_context(session_id))
 
     @resource(SESSION + "/summary", "summary", "Summary", "The text of a session's summary.", "text/markdown")
     async def summary(session_id: str) -> str:
@@ -117,26 +128,8 @@ def _add_logs(resource: Callable[..., Callable[[Read], Read]], stash: LazyStash)
         return f"{text}\n[… continue at context://archive/{page.handle}?offset={page.next_offset} …]"
 
 
-def _as_resource(read: Read, stash: LazyStash) -> Read:
-    """The reader, which takes sessions by the beginning of their ids too, and raises the service's errors as the
-    protocol's: not found, invalid params or a failure."""
-
-    @wraps(read)
-    async def answer(**parameters: str) -> str:
-        try:
-            if session := parameters.get("session_id"):
-                parameters["session_id"] = await whole_id(await stash.get(), session)
-            return await read(**parameters)
-        except NotFoundError as error:
-            raise ResourceNotFoundError(sendable_text(str(error))) from None
-        except BadInputError as error:
-            raise MCPError(INVALID_PARAMS, sendable_text(str(error))) from None
-        except ContextstashError as error:
-            raise ResourceError(sendable_text(str(error))) from None
-        except Exception as error:
-            raise ResourceError(report_crash(f"Reading {read.__name__}", error)) from None
-
-    return answer
+def _shown(result: BaseModel) -> str:
+    return exact_json(dumped(result))
 
 
 async def _logged(read: Callable[..., Awaitable[Any]], name: str, session_id: str, after: str, limit: str) -> str:
@@ -214,7 +207,6 @@ def add_completions(server: MCPServer[None], stash: LazyStash) -> None:
         argument: CompletionArgument,
         context: CompletionContext | None,
     ) -> Completion:
-        await _check(server, ref)
         values: list[str] = []
         if argument.name in ("session_id", "handle"):
             with _protocol_errors(f"Completing {argument.name}"):
@@ -224,16 +216,6 @@ def add_completions(server: MCPServer[None], stash: LazyStash) -> None:
         return Completion(values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES)
 
     server.completion()(complete)  # type: ignore[no-untyped-call]
-
-
-async def _check(server: MCPServer[None], ref: PromptReference | ResourceTemplateReference) -> None:
-    if isinstance(ref, PromptReference):
-        if ref.name not in PROMPTS:
-            raise MCPError(INVALID_PARAMS, unknown_name("prompt", ref.name, PROMPTS))
-        return
-    known = [template.uri_template for template in await server.list_resource_templates()]
-    if ref.uri not in known and not any(uri.partition("{?")[0] == ref.uri for uri in known):
-        raise MCPError(INVALID_PARAMS, unknown_name("resource template", ref.uri, known))
 
 
 @contextmanager

@@ -193,11 +193,3 @@ async def test_ids_and_handles_are_completed(tmp_path: Path, mode: Mode) -> None
     assert by_prompt.completion.values == [SESSION]
     assert none.completion.values == []
     assert handle in handles.completion.values
-
-
-async def test_completion_for_an_unknown_prompt_or_resource_is_refused(tmp_path: Path, mode: Mode) -> None:
-    async with stdio_client(tmp_path / "s.db", mode) as client:
-        for ref in (PromptReference(name="nothing"), ResourceTemplateReference(uri="context://nothing")):
-            with pytest.raises(MCPError) as raised:
-                await client.complete(ref, {"name": "session_id", "value": ""})
-            assert raised.value.code == INVALID_PARAMS

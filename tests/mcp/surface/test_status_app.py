@@ -46,9 +46,3 @@ async def test_its_text_contains_what_the_page_shows(tmp_path: Path, mode: Mode)
         assert f"{status['estimate']['tokens']:,} of {status['estimate']['usable']:,} usable tokens" in text
         assert "tool results" in text
         assert f"Last change: prune, {pruned['tokens_before']:,} → {pruned['tokens_after']:,} tokens" in text
-
-
-async def test_an_unknown_session_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    async with stdio_client(tmp_path / "s.db") as client:
-        result = await client.call_tool("context_status", {"session_id": "nothing"})
-        assert result.is_error
