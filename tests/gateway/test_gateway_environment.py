@@ -11,7 +11,7 @@ from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from contextstash.gateway import read_servers
 from contextstash_storage.errors import BadInputError
-from tests.support.gateways import RAW, gateway, raw_server, text_of, written
+from tests.support.gateways import gateway, raw_server, text_of, written
 
 pytestmark = pytest.mark.processes
 
@@ -42,7 +42,7 @@ async def test_a_server_gets_the_safe_variables_and_those_of_its_entry(tmp_path:
 async def test_a_shell_as_server_finds_no_api_key_either(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     raw = raw_server()
-    script = f'env > "{seen}"; exec "{raw["command"]}" "{RAW}"'
+    script = f'env > "{seen}"; exec "{raw["command"]}" {" ".join(raw["args"])}'
     async with gateway(tmp_path, {"raw": {"command": "sh", "args": ["-c", script]}}, environment=SECRETS) as client:
         await client.call_tool("raw__environment")
     assert "PATH=" in seen.read_text()

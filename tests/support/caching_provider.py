@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from types import MappingProxyType
 from typing import Any
 
-from tests.support.provider import served
+from tests.support.provider import ReplyingHandler, anthropic_events, event_bytes, served
 
 LOOK_BACK = 20
 """Blocks before a breakpoint in which an earlier request's end is searched (Anthropic's page on prompt caching)."""
@@ -107,6 +107,13 @@ class CachingProvider:
             "output_tokens": 5,
         }
 
+    def refusal_of(self, body: dict[str, Any]) -> Refusal | None:
+        """The refusal that this request gets, which counts; None if it gets a reply."""
+        found = next((each for each in self.refusals if each.times > 0 and each.when(body)), None)
+        if found is not None:
+            found.times -= 1
+        return found
+
     def split(self, body: dict[str, Any], usage: dict[str, int]) -> dict[str, Any]:
         """The usage as Anthropic reports it: with how much of what was written is kept for an hour."""
         long = usage["cache_creation_input_tokens"] if '"1h"' in json.dumps(body) else 0
@@ -115,45 +122,6 @@ class CachingProvider:
             **usage,
             "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long},
         }
-
-
-@dataclass
-class AutomaticCache:
-    """The cache of the Responses API: it finds the longest common start of any earlier request, in whole items and in
-    steps of 128 tokens, as long as that was used within an hour."""
-
-    clock: Callable[[], float] = lambda: 0.0
-    stored: dict[str, float] = field(default_factory=dict)
-    weights: Mapping[str, int] = field(default_factory=dict)
-
-    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
-        """The usage of a request, whose prefixes are stored. Writing costs nothing extra, and is not reported."""
-        now, chain, total, read = self.clock(), "", 0, 0
-        for size, text in items_of(body, hidden, self.weights):
-            chain = hashlib.sha256(f"{chain}{text}".encode("utf-8", "surrogatepass")).hexdigest()
-            total += size
-            if now - self.stored.get(chain, float("-inf")) <= 3600.0:
-                read = total
-            self.stored[chain] = now
-        read = read // 128 * 128 if read >= 1024 else 0
-        written = total - read
-        return {
-            "input_tokens": 0,
-            "cache_read_input_tokens": read,
-            "cache_creation_input_tokens": written,
-            "output_tokens": 5,
-        }
-
-
-def items_of(
-    body: dict[str, Any], hidden: int, weights: Mapping[str, int] = MappingProxyType({})
-) -> Iterator[tuple[int, str]]:
-    """What a request of the Responses API holds, in the order of the cache: its tokens and content."""
-    around = json.dumps([body.get("tools"), body.get("instructions")])
-    yield hidden + tokens(around), around
-    for item in body["input"]:
-        text = text_of("", item)
-        yield weights.get(text) or tokens(text), text
 
 
 MESSAGES = "/v1/messages"
@@ -206,9 +174,8 @@ def caching_provider(clock: Callable[[], float] = lambda: 0.0) -> Iterator[Cachi
             provider.resumed.set()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
     provider: CachingProvider
-    protocol_version = "HTTP/1.1"
 
     def handle_one_request(self) -> None:
         try:
@@ -217,80 +184,67 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def _take(self) -> Asked:
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        asked = Asked(self.command, self.path, list(self.headers.items()), body)
+        asked = Asked(self.command, self.path, list(self.headers.items()), self.asked_bytes())
         self.provider.asked.append(asked)
         return asked
 
     def do_POST(self) -> None:
-        asked = self._take()
-        if self.path.endswith("/responses") and self.provider.responses_events is not None:
-            self._events(self.provider.responses_events(asked.json))
-            return
-        if self.path.split("?")[0] != MESSAGES:
-            self._send(200, {"input_tokens": 12, "echo": len(asked.body)})
-            return
-        if self.provider.raw_answer is not None:
-            self._send_raw(*self.provider.raw_answer)
-            return
-        body = asked.json
-        for refusal in self.provider.refusals:
-            if refusal.times > 0 and refusal.when(body):
-                refusal.times -= 1
-                self._refuse(refusal.status, refusal.message)
-                return
+        asked, provider = self._take(), self.provider
+        if self.path.endswith("/responses") and provider.responses_events is not None:
+            self._events(provider.responses_events(asked.json))
+        elif self.path.split("?")[0] != MESSAGES:
+            self._send({"input_tokens": 12, "echo": len(asked.body)})
+        elif provider.raw_answer is not None:
+            status, kind, body = provider.raw_answer
+            self._send_raw(body, kind, status)
+        elif (refusal := provider.refusal_of(asked.json)) is not None:
+            kind = "rate_limit_error" if refusal.status == 429 else "invalid_request_error"
+            self._send({"type": "error", "error": {"type": kind, "message": refusal.message}}, refusal.status)
+        else:
+            self._reply(asked.json)
+
+    def _reply(self, body: dict[str, Any]) -> None:
         usage = self.provider.count(body, int(self.headers.get("x-hidden-tokens") or 0))
         prompt = sum(usage.values()) - usage["output_tokens"]
         if self.provider.window is not None and prompt > self.provider.window:
-            self._refuse(400, f"prompt is too long: {prompt} tokens > {self.provider.window} maximum")
+            message = f"prompt is too long: {prompt} tokens > {self.provider.window} maximum"
+            self._send({"type": "error", "error": {"type": "invalid_request_error", "message": message}}, 400)
             return
         self.provider.usage.append(usage)
+        reply = reply_of(self.provider.reply, self.provider.split(body, usage))
         if body.get("stream"):
-            self._events(stream_events(self.provider.reply, self.provider.split(body, usage)))
+            self._events(anthropic_events(reply))
         else:
-            self._send(
-                200, {"type": "message", "role": "assistant", "content": [], "usage": self.provider.split(body, usage)}
-            )
+            self._send(reply)
 
     def do_GET(self) -> None:
         self._take()
-        self._send(200, {"data": ["model"]})
+        self._send({"data": ["model"]})
 
     def do_HEAD(self) -> None:
-        self._take()
-        self._send(200, {})
+        self.do_GET()
 
     def do_DELETE(self) -> None:
         self.do_GET()
 
-    def _refuse(self, status: int, message: str) -> None:
-        kind = "rate_limit_error" if status == 429 else "invalid_request_error"
-        self._send(status, {"type": "error", "error": {"type": kind, "message": message}})
+    def _send(self, answer: dict[str, Any], status: int = 200) -> None:
+        self._send_raw(json.dumps(answer).encode(), "application/json", status)
 
-    def _send(self, status: int, answer: dict[str, Any]) -> None:
-        self._send_raw(status, "application/json", json.dumps(answer).encode())
-
-    def _send_raw(self, status: int, content_type: str, data: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", content_type)
+    def _send_raw(self, data: bytes, kind: str, status: int) -> None:
+        headers = {"set-cookie": "secret=cookie", "request-id": "req_1"}
         if self.provider.encoder is not None:
-            name, encode = self.provider.encoder(self.headers.get("accept-encoding") or "")
+            headers["content-encoding"], encode = self.provider.encoder(self.headers.get("accept-encoding") or "")
             data = encode(data)
-            self.send_header("Content-Encoding", name)
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Set-Cookie", "secret=cookie")
-        self.send_header("Request-Id", "req_1")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
+        headers["content-length"] = str(len(data))
+        self.send_bytes(b"" if self.command == "HEAD" else data, kind, status, headers)
 
-    def _events(self, events: list[dict[str, Any]]) -> None:
+    def _events(self, events: Iterable[dict[str, Any]]) -> None:
         self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
-        self.send_header("Transfer-Encoding", "chunked")
+        self.send_header("content-type", "text/event-stream; charset=utf-8")
+        self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for event in events:
-            self._chunk(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+            self._chunk(event_bytes(event))
             if event["type"] == "content_block_delta" and len(self.provider.asked) == self.provider.pause_at:
                 self.provider.resumed.wait(30)
             if self.provider.broken_stream and event["type"] == "content_block_delta":
@@ -302,18 +256,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
 
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
 
-
-def stream_events(text: str, usage: dict[str, int]) -> list[dict[str, Any]]:
-    """The events of a streamed reply of one text."""
-    start = {"type": "message", "role": "assistant", "content": [], "usage": {**usage, "output_tokens": 1}}
-    return [
-        {"type": "message_start", "message": start},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
-        {"type": "message_stop"},
-    ]
+def reply_of(text: str, usage: dict[str, Any]) -> dict[str, Any]:
+    """A whole reply of one text."""
+    content = [{"type": "text", "text": text}]
+    ended = {"stop_reason": "end_turn", "stop_sequence": None}
+    return {"type": "message", "role": "assistant", "content": content, **ended, "usage": usage}

@@ -14,11 +14,10 @@ import anyio
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 
-from tests.support import raw_upstream, upstream_servers
+from tests.support import upstream_servers
 from tests.support.servers import Mode
 
 SCRIPT = str(Path(upstream_servers.__file__))
-RAW = str(Path(raw_upstream.__file__))
 
 
 def server(kind: str) -> dict[str, Any]:
@@ -27,8 +26,8 @@ def server(kind: str) -> dict[str, Any]:
 
 
 def raw_server(*names: str) -> dict[str, Any]:
-    """The entry of a server that writes its own lines, with these further tools."""
-    return {"command": sys.executable, "args": [RAW, *names]}
+    """The entry of a server with tools of these names."""
+    return {"command": sys.executable, "args": [SCRIPT, "naming", *names]}
 
 
 def written(folder: Path, servers: dict[str, Any]) -> Path:

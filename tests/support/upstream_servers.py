@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -119,6 +120,31 @@ def speaking(name: str) -> MCPServer[Any]:
     return server
 
 
+def environment() -> str:
+    """The variables that this process has, names and values."""
+    return json.dumps(dict(os.environ))
+
+
+def long(megabytes: float) -> str:
+    """An answer of some megabytes."""
+    line = "line of a long and rather dull output, with a word or two\n"
+    return line * int(megabytes * 1_000_000 / len(line) + 1)
+
+
+def naming(names: Sequence[str]) -> MCPServer[Any]:
+    """A server with tools of any names, which answer with them."""
+    server: MCPServer[Any] = MCPServer("raw", log_level="ERROR")
+    for tool in (environment, long):
+        server.add_tool(tool, structured_output=False)
+    for name in names:
+
+        def answer(length: int = 0, name: str = name) -> str:
+            return f"raw {name}" + length * "x"
+
+        server.add_tool(answer, name=name, structured_output=False)
+    return server
+
+
 def main(kind: str, *rest: str) -> None:
     if kind == "silent":
         time.sleep(600)
@@ -126,6 +152,8 @@ def main(kind: str, *rest: str) -> None:
         sys.stdout.write("this is no protocol\n{]\n")
         sys.stdout.flush()
         sys.stdin.read()
+    elif kind == "naming":
+        naming(rest).run("stdio")
     elif kind == "http":
         speaking(rest[0]).run("streamable-http", port=int(rest[1]))
     else:
