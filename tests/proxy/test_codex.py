@@ -36,13 +36,15 @@ def reply_events(body: dict[str, Any]) -> list[dict[str, Any]]:
     return [*started, {"type": "response.completed", "response": {"usage": usage}}]
 
 
-def items(turns: int, *, thread: str = "t") -> list[dict[str, Any]]:
-    """A conversation with so many calls and their outputs."""
+def items(turns: int, *, thread: str = "t", reasoning: bool = False) -> list[dict[str, Any]]:
+    """A conversation with so many calls and their outputs, with `reasoning` each after a piece of that."""
     text = {"type": "input_text", "text": f"Fix {thread}."}
     found: list[dict[str, Any]] = [PROMPT, {"type": "message", "role": "user", "content": [text]}]
     for number in range(turns):
         call = {"type": "function_call", "call_id": f"{thread}{number}", "name": "exec_command"}
         output = "".join(f"line {thread} {number}-{k}\n" for k in range(900))
+        if reasoning:
+            found.append({"type": "reasoning", "id": f"rs_{number}", "summary": [], "encrypted_content": "x" * 400})
         found.append({**call, "arguments": json.dumps({"cmd": f"make {number}"})})
         found.append({"type": "function_call_output", "call_id": f"{thread}{number}", "output": output})
     return found
@@ -217,6 +219,20 @@ def test_tools_in_the_input_and_results_of_programs_are_known_if_the_client_has_
     ]
     assert bool(pruned) == configured
     assert all(item["type"] == "custom_tool_call_output" for item in pruned)
+
+
+@pytest.mark.parametrize(
+    ("model", "reasoning", "is_pruned"),
+    [("gpt-6.2-sol", True, False), ("gpt-6.2-sol", False, True), ("gpt-6.1-sol", True, True), ("gpt-7", True, False)],
+)
+def test_what_was_sent_is_pruned_only_if_no_bound_reasoning_follows(
+    provider: CachingProvider, proxy: RunningProxy, clock: Clock, model: str, reasoning: bool, is_pruned: bool
+) -> None:
+    """GPT from 6.2 on binds its reasoning to what stands before it, and drops it silently if that changes."""
+    for turns in (7, 8):
+        send(proxy, items(turns, reasoning=reasoning), model=model)
+        clock.now += COLD
+    assert ("t0" in placeholders(provider)) is is_pruned
 
 
 SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VhbGVk/+=="}

@@ -6,8 +6,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -111,16 +110,20 @@ def run(
     options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
     opener = StashOpener(db, settings_from(preset, given))
     served = ServedProxy(address, options, opener, secret=secrets.token_urlsafe(SECRET_BYTES))
-    before = _states_before(opener)
     started = time.time()
     with _log_file(db) as log:
-        logged = os.fstat(log.fileno()).st_size
         with proxy_beside(served, log) as url:
             launch = with_window(chosen, proxied.launch(url, (program, *arguments), os.environ))
             code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
             ignore_signals()
-        _report(opener, started, before)
-        _report_unrecorded(db, logged)
+        _report(opener, started)
+    if served.unrecorded:
+        click.echo(
+            f"contextstash: {len(served.unrecorded)} times what went through the proxy could not be recorded at once;"
+            " the last of it may be missing. contextstash import reads the client's own transcript. Why:"
+            f" {_log_path(db)}",
+            err=True,
+        )
     return code
 
 
@@ -163,50 +166,20 @@ def _is_configured(launched: Client) -> bool:
     return found
 
 
-def _report(opener: StashOpener, started: float, before: Mapping[str, ProxiedSession]) -> None:
-    """Print what the proxy sent and saved since then, `before` being the states of the sessions at that time."""
-    from contextstash.queries.receipt import lines_since
+def _report(opener: StashOpener, started: float) -> None:
+    """Print what the proxy sent and saved of the sessions that went through it since then."""
+    from contextstash.queries.receipt import report_of_all
+
+    async def read(stash: Stash) -> Sequence[ProxiedSession]:
+        return [state for _, state in await stash.store.recent_proxied(started, MAX_SESSIONS)]
 
     try:
-        lines = lines_since(_states(opener, started), before)
+        states = opener.run(read)
+        lines = list(report_of_all(states).lines()) if states else []
     except ContextstashError as error:
         lines = [f"No report: {error}"]
     for line in lines:
         click.echo(f"contextstash: {line}", err=True)
-
-
-def _report_unrecorded(db: Location | None, logged: int) -> None:
-    """Say that requests were not recorded at once, if the log says so behind its first `logged` bytes: the database was
-    locked or the disk full, and the last of them may be in no session."""
-    from contextstash.proxy.engine import NOT_RECORDED
-
-    path = _log_path(db)
-    with path.open("rb") as log:
-        log.seek(logged)
-        failed = log.read().count(NOT_RECORDED.encode())
-    if failed:
-        click.echo(
-            f"contextstash: {failed} times what went through the proxy could not be recorded at once; the last of it"
-            f" may be missing. contextstash import reads the client's own transcript. Why: {path}",
-            err=True,
-        )
-
-
-def _states_before(opener: StashOpener) -> dict[str, ProxiedSession]:
-    """The states of all sessions, for a report on what comes after them."""
-    if opener.file is None or opener.file.exists():
-        with suppress(ContextstashError):  # the client starts all the same; the line at the end says what is wrong
-            return _states(opener, 0.0)
-    return {}
-
-
-def _states(opener: StashOpener, since: float) -> dict[str, ProxiedSession]:
-    """The states of the sessions whose requests went through a proxy since a time."""
-
-    async def read(stash: Stash) -> dict[str, ProxiedSession]:
-        return dict(await stash.store.recent_proxied(since, MAX_SESSIONS))
-
-    return opener.run(read)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import click
 from contextstash.cli.console import echo, for_reader, in_commands, shortened, when
 from contextstash.cli.options import find_session, moment, stash_command
 from contextstash.session_names import OUTPUTS_SUFFIX, short_id
-from contextstash_storage.errors import NotFoundError
+from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.results import Hit, SearchResult
@@ -32,6 +32,8 @@ MAX_TITLE_CHARACTERS = 60
 @click.option("--limit", type=click.IntRange(1, 50), metavar="N", default=10, show_default=True)
 async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
+    if filters["scope"] == "session" and session is None:
+        raise BadInputError("--scope session is for one session: pass --session ID too. contextstash sessions has ids.")
     found = await stash.search_history(
         " ".join(words),
         session_id=await find_session(stash, session) if session else None,

@@ -160,9 +160,6 @@ class ProxyApp:
                 reason = "this proxy serves only the client that contextstash run has started."
                 return 403, "permission_error", reason
             scope = {**scope, "raw_path": b"/" + rest, "path": scope["path"][len(self._secret) + 1 :] or "/"}
-        if header(headers, b"content-length") and header(headers, b"transfer-encoding"):
-            # The next reader may take another of the two for the body's length (RFC 9112, section 6.3).
-            return 400, "invalid_request_error", "a request has either a length or a transfer encoding."
         if (header(headers, b"upgrade") or "").lower() == "websocket":
             # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
             return 426, "invalid_request_error", "WebSocket is not supported."

@@ -1,6 +1,6 @@
 """The bill of a session: what the provider reported of its requests, and what it would have without contextstash.
 
-    conversation.state = booked(prepared, usage, facts, at=time.time())
+    conversation.state = booked(prepared, usage, at=time.time())
 
 Without contextstash: the request as the client wrote it, without our tools and hand-offs, and without what our tools
 fetched. What the model read again by its own tools is not found, and stands in both numbers.
@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from contextstash.configuration.windows_and_prices import model_facts, price_of
 from contextstash.messages import get_format
 from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.messages.usage import with_cache
 from contextstash.outputs.own_tools import is_own_call
-from contextstash.proxy.conversations import AskedRequest
+from contextstash.proxy.conversations import AskedRequest, Line, behind_reply, common_start
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.plan import cache_seconds, writes_long
-from contextstash.proxy.request_lines import Line, behind_reply, common_start
 from contextstash.safety.sanitize import OF_SESSION
 from contextstash.view.session_counters import MIN_GROWTH
 from contextstash_storage.records import ProxiedSession, ProxiedTotals, Usage
@@ -45,15 +43,7 @@ CALL_BYTES = 250
 Claude Code."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPricing:
-    """A model's window in tokens, None if it is not known; `price_of` returns what a usage costs in US dollars."""
-
-    window: int | None = None
-    price_of: Callable[[Usage], float | None] = lambda usage: None
-
-
-def booked(prepared: Prepared, usage: Usage | None, facts: ModelPricing, at: float) -> ProxiedSession:
+def booked(prepared: Prepared, usage: Usage | None, at: float) -> ProxiedSession:
     """The conversation's state after a reply with this usage. Without one nothing is known of its cost."""
     state = on_its_day(prepared.conversation.state, at)
     changes: dict[str, Any] = {
@@ -64,11 +54,11 @@ def booked(prepared: Prepared, usage: Usage | None, facts: ModelPricing, at: flo
         "cache_seconds": cache_seconds(prepared.request),
     }
     if usage is not None:
-        changes |= _billed(prepared, usage, facts, state)
+        changes |= _billed(prepared, usage, state)
     return state.model_copy(update=changes)
 
 
-def _billed(prepared: Prepared, usage: Usage, facts: ModelPricing, state: ProxiedSession) -> dict[str, Any]:
+def _billed(prepared: Prepared, usage: Usage, state: ProxiedSession) -> dict[str, Any]:
     """What changes of the state, and of what the conversation knows of its last billed request."""
     conversation, messages = prepared.conversation, prepared.request.messages
     own = {call for each in messages for call in each.noted(_own_calls)}
@@ -76,12 +66,14 @@ def _billed(prepared: Prepared, usage: Usage, facts: ModelPricing, state: Proxie
     rate, around = conversation.tokens_per_byte, sum(each.noted(_hand_off_bytes) for each in messages)
     added = round((fetched + around + _own_tools(prepared.asked)) * rate)
     # A request longer than the window cannot be sent; without what was fetched it is that much shorter.
-    most = math.inf if facts.window is None else facts.window + fetched * rate
+    model = model_facts(str(state.model or ""))
+    most = model.window + fetched * rate if model.known else math.inf
     unedited = _unedited(prepared, usage, most)
     would_be = None if _only_fetches(messages, own) else _without(unedited, added, conversation.added)
     new_rate = _tokens_per_byte(prepared, usage.prompt_tokens)
     conversation.added, conversation.sent_bytes = added, sent_bytes(prepared)
-    paid, direct = facts.price_of(usage), 0.0 if would_be is None else facts.price_of(would_be)
+    paid = price_of(state.model, usage)
+    direct = 0.0 if would_be is None else price_of(state.model, would_be)
     changes: dict[str, Any] = {
         "sent": state.sent + usage.prompt_tokens,
         "direct": state.direct + (would_be.prompt_tokens if would_be else 0),

@@ -12,24 +12,17 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
+from itertools import compress, count
+from operator import is_not
 from typing import Any
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.messages.request.text import RequestText, TextMessage
-from contextstash.proxy.request_lines import (
-    Line,
-    begins_with,
-    common_start,
-    goes_back,
-    has_reply,
-    line_mark,
-    prefix_marks,
-)
 from contextstash.request.proxied import ProxiedEdits, state_of
 from contextstash.session.access import Access
 from contextstash_storage.records import Native, ProxiedSession, Usage
@@ -57,6 +50,13 @@ RECENT_SECONDS = 7 * 24 * 3600
 RECENT_SESSIONS = 200
 """How far back sessions without a client's id are searched for one that continues after a restart;
 one that is not found gets a new session."""
+
+
+Line = tuple[TextMessage, ...]
+
+MIN_SAME_SHARE = 0.5
+"""Of an earlier request, so many messages are unchanged and in their places if the client only edited some of them, as
+when it clears old results. Another conversation has hardly any in common."""
 
 
 @dataclass(eq=False)
@@ -105,11 +105,6 @@ class AskedRequest:
         return _hash([_NUMBER.sub("0", t.strip()[:200]) for t in texts if isinstance(t, str) and _BILLING not in t])
 
     @cached_property
-    def head(self) -> str:
-        """A hash of the first message, which can be long: made once for all requests that begin with it."""
-        return self.request.messages[0].noted(_hash_of_message)
-
-    @cached_property
     def marks(self) -> list[str]:
         """The hashes of its beginnings, by which stored lines are recognized."""
         return prefix_marks(self.request.format, self.request.messages)
@@ -148,10 +143,6 @@ def _slow_hash(digest: bytes) -> str:
     return hashlib.scrypt(digest, salt=b"contextstash proxy", n=2**14, r=8, p=1, dklen=8).hex()
 
 
-def _hash_of_message(message: TextMessage) -> str:
-    return _hash(message.plain)
-
-
 def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -160,9 +151,8 @@ def _hash(value: object) -> str:
 class Conversation:
     """One line of requests: what the proxy knows of its session.
 
-    `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs. While the
-    client has the model summarize, it is `compacting`, and `summarized` is the size of the window that this ends, in
-    tokens.
+    `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; it is
+    `compacting` while the client has the model summarize.
 
     `recorded` are the messages of the last recorded request, after which the session had `stored` messages. `followed`
     is the transcript by which the session is recorded, if it is. `edits` are those in force, `shown` those of the last
@@ -183,7 +173,6 @@ class Conversation:
     line: Line = ()
     flights: list[AskedRequest] = field(default_factory=list)
     compacting: bool = False
-    summarized: int = 0
     loaded: bool = False
     followed: str | None = None
     recorded: Line = ()
@@ -247,11 +236,9 @@ class Conversation:
     def advance(self, asked: AskedRequest) -> None:
         """Take over a request that got its reply, so that the next one is recognized."""
         self.compacting = asked.summarizes
-        if self.compacting:
-            self.summarized = self.state.prompt
-        else:
+        if not self.compacting:
             self.line = asked.request.messages
-            mark = line_mark(self.format, self.line) if has_reply(self.line) else ""
+            mark = asked.marks[-1] if has_reply(self.line) else ""
             self.change(surroundings=asked.surroundings, mark=mark, length=len(self.line))
 
     def forget(self) -> None:
@@ -379,7 +366,7 @@ class Conversations:
             return Conversation(name, asked.request.format, main)
         if main is None and not await self._is_taken(name):
             return _new(name, asked, name, client.parent)
-        beside = f"{name}.{asked.head[:8]}"
+        beside = f"{name}.{asked.marks[0][:8]}"
         if await self._is_taken(beside):
             beside = f"{beside}-{secrets.token_hex(3)}"
         return _new(beside, asked, name, name)
@@ -403,3 +390,69 @@ def _is_main(state: ProxiedSession, asked: AskedRequest) -> bool:
     if state.surroundings != asked.surroundings:
         return False
     return not request.latest.results or not state.mark or continues_summary(request.messages[0].native)
+
+
+# Lines of requests: whether a request continues another one, by the messages that both have.
+
+
+def common_start(known: Sequence[TextMessage], messages: Sequence[TextMessage]) -> int:
+    """How many messages two lists have in common at the start. Breakpoints do not count: they move."""
+    # Without a loop over equal ones: this is asked some times for each request, and some have two thousand messages.
+    for place in compress(count(), map(is_not, known, messages)):
+        if known[place].plain != messages[place].plain:
+            return place
+    return min(len(known), len(messages))
+
+
+def begins_with(request: RequestText, line: Line) -> bool:
+    """Whether a request begins with all messages of a line."""
+    return common_start(line, request.messages) == len(line)
+
+
+def has_reply(line: Line) -> bool:
+    """Whether the model has spoken in it. What was said before is not enough to know a conversation by: many begin with
+    the same words."""
+    return any(message.is_models for message in line)
+
+
+def goes_back(line: Line, request: RequestText) -> bool:
+    """Whether a request of the same client continues `line` after the client changed it: a person went back to an
+    earlier message, or the client edited old messages in place.
+
+    Parallel agents begin with the same messages too. They are told apart by where they differ: two replies to the same
+    request, or two results of the same calls, followed by further work of the agent and not by words of a person."""
+    common = common_start(line, request.messages)
+    if common in (len(line), len(request.messages)) or _is_edited(line, request.messages, common):
+        return True
+    if common == 0:
+        return False
+    new, old = request.messages[common], line[common]
+    is_parallel = (new.is_models and old.is_models) or bool(new.results and old.results)
+    return not (is_parallel and any(message.results for message in behind_reply(request.messages)))
+
+
+def _is_edited(line: Line, messages: Line, common: int) -> bool:
+    """Whether most messages of the line are in their places, replies behind the first message that differs too."""
+    same = [place for place, (old, new) in enumerate(zip(line, messages, strict=False)) if old.plain == new.plain]
+    behind = any(place > common and line[place].is_models for place in same)
+    return behind and len(same) >= MIN_SAME_SHARE * len(line)
+
+
+def behind_reply(messages: Line) -> Line:
+    """The messages behind the last reply of the model: results of its calls, and perhaps a reminder by the client."""
+    last = max((place for place, message in enumerate(messages) if message.is_models), default=-1)
+    return messages[last + 1 :]
+
+
+def prefix_marks(format_name: str, messages: Line) -> list[str]:
+    """A hash of each beginning of a list of messages, the shortest first, by which it is known after a restart."""
+    chain, marks = hashlib.sha256(format_name.encode()), []
+    for message in messages:
+        chain.update(message.noted(_digest))
+        marks.append(chain.hexdigest()[:32])
+    return marks
+
+
+def _digest(message: TextMessage) -> bytes:
+    text = json.dumps(message.plain, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from contextstash.messages.base import Path
 from contextstash.messages.request.edits import SummaryOf, edited
 from contextstash.messages.request.text import RequestText, ToolResult
-from contextstash.proxy.conversations import AskedRequest, Conversation
-from contextstash.proxy.request_lines import Line
+from contextstash.proxy.conversations import AskedRequest, Conversation, Line
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.window.reasoning_binding import reasoning_binding
 

@@ -16,8 +16,15 @@ from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.clients.request_identity import agent_of, client_session, is_compaction
 from contextstash.messages.breakpoints import content_of
 from contextstash.messages.request.text import SERVER_STATE_KEYS, RequestText, message_of, read_request
-from contextstash.proxy.bill import ModelPricing, booked
-from contextstash.proxy.conversations import AskedRequest, Conversation, Conversations, sender_of
+from contextstash.proxy.bill import booked
+from contextstash.proxy.conversations import (
+    AskedRequest,
+    Conversation,
+    Conversations,
+    Line,
+    common_start,
+    sender_of,
+)
 from contextstash.proxy.edits import Prepared, is_bound, laid_over
 from contextstash.proxy.plan import (
     COLD_KEEP_SHARE,
@@ -28,9 +35,8 @@ from contextstash.proxy.plan import (
     offers_retrieval,
     old_outputs,
 )
-from contextstash.proxy.request_lines import Line, common_start
 from contextstash.reduce.prune import take
-from contextstash.request.proxied import edits_to_show, keep_state, note_compaction, positions_of, record_request
+from contextstash.request.proxied import edits_to_show, keep_state, positions_of, record_request
 from contextstash.session.access import Access
 from contextstash.view.ladder import Step
 from contextstash.window.refusals import recognize
@@ -46,9 +52,6 @@ Result = TypeVar("Result")
 LOAD_FACTOR = 5
 """How many times longer a request waits if its session's outputs must be read first, or if it is pruned: that is rare,
 and an original in between would cost the cache."""
-
-NOT_RECORDED = "is not recorded"
-"""Stands in the log for each request or reply that could not be recorded: `run` looks for it."""
 
 HEAL_SECONDS = 30.0
 """How long a refused request may wait until its messages are recorded, so that they can be pruned. The client
@@ -73,16 +76,17 @@ class Engine:
         clock: Callable[[], float],
         *,
         ingest: Callable[[Path], Awaitable[object]] | None = None,
-        facts_of: Callable[[str], ModelPricing] = lambda model: ModelPricing(),
+        unrecorded: list[str] | None = None,
     ) -> None:
-        """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one."""
+        """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one;
+        `unrecorded` gets the session of each request or reply that could not be recorded."""
         self._access = access
         self._options = options
         self._clock = clock
         self._ingest = ingest
-        self._facts_of = facts_of
         self._conversations = Conversations(access)
         self._tasks = BackgroundTasks("a step of the proxy")
+        self._unrecorded = [] if unrecorded is None else unrecorded
         self._unread: dict[str | None, int] = {}
         self.faults = 0
 
@@ -257,7 +261,7 @@ class Engine:
         conversation, asked = prepared.conversation, prepared.asked
         asked.ended = True
         try:
-            conversation.state = booked(prepared, usage, self._facts(conversation.state.model), self._clock())
+            conversation.state = booked(prepared, usage, self._clock())
             conversation.change(healed=conversation.state.healed + healed)
             former, behind = conversation.usage_before(asked), conversation.left_behind(asked)
             if not behind:
@@ -268,34 +272,16 @@ class Engine:
         except Exception as error:
             self._fault(conversation, error)
 
-    def _facts(self, model: object) -> ModelPricing:
-        try:
-            return self._facts_of(str(model or ""))
-        except Exception as error:
-            logger.warning("nothing is known of a model: %s", type(error).__name__)
-            return ModelPricing()
-
     async def _keep(self, prepared: Prepared, usage: Usage | None, behind: bool) -> None:
-        """Record a request and its bill. `usage` is that of the reply before, if the request extends it."""
+        """Record a request and its bill, with the requests that could not be read, of its client or of no known one.
+        `usage` is that of the reply before, if the request extends it."""
         assert self._access is not None
         conversation = prepared.conversation
         try:
             if not behind:
                 await self._record(conversation, prepared.asked, usage)
         except Exception as error:
-            # Each request holds the whole conversation: the next one records what is missing.
-            name = conversation.session_id
-            logger.warning("%s: a request %s yet: %s; the next one does", name, NOT_RECORDED, type(error).__name__)
-        if conversation.deleted:
-            return
-        if conversation.summarized and not conversation.compacting:
-            before, conversation.summarized = conversation.summarized, 0
-            await note_compaction(self._access, conversation.session_id, before, conversation.state.prompt)
-        await self._keep_state(conversation)
-
-    async def _keep_state(self, conversation: Conversation) -> None:
-        """Store the state, with the requests that could not be read, of its client or of no known one."""
-        assert self._access is not None
+            self._not_recorded(conversation, error)
         if conversation.deleted:
             return
         unread = self._unread.pop(conversation.state.client_session, 0) + self._unread.pop(None, 0)
@@ -338,6 +324,12 @@ class Engine:
         if conversation is not None:
             conversation.change(faults=conversation.state.faults + 1)
 
+    def _not_recorded(self, conversation: Conversation, error: Exception) -> None:
+        """Count what could not be recorded. Each request holds the whole conversation: the next one records what is
+        missing."""
+        self._unrecorded.append(conversation.session_id)
+        logger.warning("%s: a request or reply is not recorded: %s", conversation.session_id, type(error).__name__)
+
     async def _within(self, factor: float, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of `work`. Raises TimeoutError after so many times the usual seconds; the work continues in
         the background, since a transaction must not be cut."""
@@ -360,8 +352,7 @@ class Engine:
             try:
                 await self._record_final(conversation)
             except Exception as error:
-                name = conversation.session_id
-                logger.warning("%s: its last reply %s: %s", name, NOT_RECORDED, type(error).__name__)
+                self._not_recorded(conversation, error)
 
     async def _record_final(self, conversation: Conversation) -> None:
         """Record the reply to a conversation's last request behind the messages of that. A transcript brings it too,

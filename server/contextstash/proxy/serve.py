@@ -19,7 +19,6 @@ from contextstash_storage.errors import ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.proxy.app import ProxyApp
-    from contextstash.proxy.bill import ModelPricing
     from contextstash.proxy.plan import ProxyOptions
     from contextstash.stash import Stash
 
@@ -53,7 +52,8 @@ left: it may take minutes, and who ends the proxy waits for it."""
 @dataclass(frozen=True)
 class ServedProxy:
     """What is served: `upstream` is the model API's address. With a `secret`, only requests whose path begins with it
-    are served: those of the one client that was told it."""
+    are served: those of the one client that was told it. `unrecorded` gets the session of each request that could not
+    be recorded."""
 
     upstream: str
     options: ProxyOptions
@@ -62,6 +62,7 @@ class ServedProxy:
     port: int = 0
     secret: str | None = None
     clock: Callable[[], float] = field(default=time.time)
+    unrecorded: list[str] = field(default_factory=list)
 
 
 def serve_proxy(served: ServedProxy) -> None:
@@ -121,7 +122,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         replace(served.options, one_user=served.secret is not None),
         served.clock,
         ingest=record,
-        facts_of=_facts,
+        unrecorded=served.unrecorded,
     )
 
     async def at_end() -> None:
@@ -136,16 +137,9 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
     return ProxyApp(upstream, engine, at_end, served.secret)
 
 
-def _facts(model: str) -> ModelPricing:
-    from contextstash.configuration.windows_and_prices import model_facts, price_of
-    from contextstash.proxy.bill import ModelPricing
-
-    found = model_facts(model)
-    return ModelPricing(found.window if found.known else None, partial(price_of, model))
-
-
 def _read_prices() -> None:
     """Read the price table before the first request needs it: that takes half a second."""
+    from contextstash.configuration.windows_and_prices import price_of
     from contextstash_storage.records import Usage
 
-    _facts("claude-opus-4-5").price_of(Usage(prompt_tokens=1))
+    price_of("claude-opus-4-5", Usage(prompt_tokens=1))

@@ -47,13 +47,6 @@ def state_since(state: ProxiedSession, before: ProxiedSession | None) -> Proxied
     return state.model_copy(update={name: getattr(state, name) - getattr(before, name) for name in SUMMED})
 
 
-def lines_since(states: Mapping[str, ProxiedSession], before: Mapping[str, ProxiedSession]) -> list[str]:
-    """The report on what came after earlier states."""
-    if not states:
-        return []
-    return list(report_of_all(state_since(state, before.get(name)) for name, state in states.items()).lines())
-
-
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
 
 MAX_EVENTS = 10_000

@@ -13,7 +13,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from contextstash.messages.request.text import is_models
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
-from contextstash.record.transcripts import client_compaction
 from contextstash.results import CompactResult, PruneResult, RestoreResult
 from contextstash.session.access import Access, is_current
 from contextstash.view.branches import known_path
@@ -43,17 +42,6 @@ class ProxiedEdits:
     edits: int = 0
     pins: Mapping[Key, str] = field(default_factory=dict)
     summaries: tuple[SummaryEdit, ...] = ()
-
-
-async def note_compaction(access: Access, session_id: str, before: int, after: int) -> None:
-    """Log that the client's window was compacted, from so many tokens to so many, as the provider counted them.
-    Without effect if it did not become smaller, if the session's transcript says so, or if it was deleted."""
-    session = await access.find(session_id)
-    if session is None or session.source is not None or after >= before:
-        return
-    with suppress(SessionNotFoundError):
-        event = await client_compaction(access, session, before, after)
-        await access.store.append_event(session_id, event)
 
 
 async def state_of(access: Access, session_id: str) -> ProxiedSession | None:

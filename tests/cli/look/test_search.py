@@ -47,3 +47,9 @@ def test_a_line_that_begins_with_a_speaker_or_a_heading_is_printed_word_for_word
     found = contextstash.run("search", "quinces").stdout
     assert "  **Developer on main**: read the quinces." in found
     assert "“**Developer" not in found
+
+
+def test_the_scope_of_one_session_needs_a_session(orchard: Orchard) -> None:
+    done = orchard.run("search", "quinces", "--scope", "session")
+    assert done.returncode == 1
+    assert "pass --session ID" in done.stderr

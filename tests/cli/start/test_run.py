@@ -68,7 +68,7 @@ def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exi
             for _ in range(2)
         )
     assert "Proxy: 2 requests, 0 edited" in done.stderr
-    assert "Proxy: 2 requests, 0 edited" in resumed.stderr
+    assert "Proxy: 4 requests, 0 edited" in resumed.stderr, "of the whole session, with the run before"
     assert done.returncode == 7, done.stderr
     assert json.loads(done.stdout) == {"database": str(database), "argument": "--resume"}
     [listed] = json.loads(listed_in(database).stdout)["sessions"]
