@@ -209,7 +209,8 @@ class Conversation:
             return False
         alike = self.state.surroundings == asked.surroundings
         if not self.line:
-            return asked.continues(self.state) if self.state.mark else alike and (bool(flights) or named)
+            is_main = self.session_id == asked.client_id
+            return asked.continues(self.state) if self.state.mark else alike and (bool(flights) or is_main)
         if not begins_with(asked.request, self.line):
             return False
         recent = named or asked.at - self.state.last_at <= SAME_GREETING_SECONDS
@@ -218,10 +219,13 @@ class Conversation:
     def _waiting(self) -> list[Line]:
         return [flight.request.messages for flight in self.flights if not flight.ended]
 
-    def goes_back_to(self, request: RequestText) -> bool:
-        """Whether a request of the same client goes on from an earlier message of this conversation."""
+    def goes_back_to(self, asked: AskedRequest) -> bool:
+        """Whether a request of the same client goes on from an earlier message of this conversation. The messages of a
+        stored one are not known: there it does so unless it is in a loop of calls, in which people do not go back."""
         lines = [line for line in (self.line, *self._waiting()) if line]
-        return bool(lines) and all(goes_back(line, request) for line in lines)
+        if not lines:
+            return self.session_id == asked.client_id and not (asked.request.latest.results and self.state.mark)
+        return all(goes_back(line, asked.request) for line in lines)
 
     def left_behind(self, asked: AskedRequest) -> bool:
         """Whether another request has gone on from the same messages meanwhile: users who begin with the same words
@@ -275,11 +279,13 @@ class Conversations:
         has `ended`."""
         if not asked.tools:
             return self._summarized(asked)
-        found = self._in_memory(asked) or self._summarized(asked)
-        if found is not None:
-            return self._claimed(found, asked)
-        async with self._looking_up:  # another request of the same conversation may have been first
-            return self._claimed(self._in_memory(asked) or await self._looked_up(asked), asked)
+        found = _among(self._group(asked), asked) or self._summarized(asked)
+        if found is None:
+            async with self._looking_up:  # another request of the same conversation may have been first
+                group = [*self._group(asked), *await self._stored(asked)]
+                found = _among(group, asked) or await self._new(asked)
+                return self._claimed(found, asked)
+        return self._claimed(found, asked)
 
     def _claimed(self, found: Conversation, asked: AskedRequest) -> Conversation:
         if found.state.sender != asked.sender:
@@ -298,23 +304,6 @@ class Conversations:
             and asked.may_be_of(each.state.sender)
         ]
 
-    def _in_memory(self, asked: AskedRequest) -> Conversation | None:
-        group = self._group(asked)
-        whole = [each for each in group if each.is_continued_by(asked)]
-        if whole:
-            return max(whole, key=lambda each: len(each.line))
-        if asked.client is None:
-            return None
-        alike = [each for each in group if each.state.surroundings == asked.surroundings]
-        back = [each for each in alike if each.goes_back_to(asked.request)]
-        if back:
-            # A person goes back in the main conversation, also to a message that a fork beside it has as well.
-            common = {each.session_id: common_start(each.line, asked.request.messages) for each in back}
-            return max(back, key=lambda each: (common[each.session_id], each.session_id == asked.client_id))
-        begins = continues_summary(asked.request.messages[0].native)
-        own = (each for each in alike if each.compacting or (begins and each.session_id == asked.client_id))
-        return next(own, None)
-
     def _summarized(self, asked: AskedRequest) -> Conversation | None:
         """The conversation of which the client wants a summary: the one with most messages in common."""
         best, most = None, 0
@@ -324,52 +313,39 @@ class Conversations:
                 best, most = each, common
         return best
 
-    async def _looked_up(self, asked: AskedRequest) -> Conversation:
-        """A conversation that is stored, or a new one. One that could be of two senders is in doubt: a new one. One
-        whose session was deleted, perhaps while no proxy ran, is marked so."""
-        states = await self._stored(asked)
-        continued = [(name, state) for name, state in states.items() if asked.continues(state)]
-        if len(continued) == 1:
-            return Conversation(continued[0][0], asked.request.format, continued[0][1])
-        if asked.client is None:
-            found = _new(f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}", asked, None)
-        else:
-            found = await self._of_client(asked, asked.client, states)
-        access, name = self._access, found.session_id
-        if access is not None and await access.find(name) is None and await access.was_deleted(name, asked.marks):
-            found.forget()
-        return found
-
-    async def _stored(self, asked: AskedRequest) -> dict[str, ProxiedSession]:
-        """The stored sessions that this sender could continue, and that are not in memory."""
+    async def _stored(self, asked: AskedRequest) -> list[Conversation]:
+        """The stored conversations that this sender could continue, and that are not in memory."""
         if self._access is None:
-            return {}
+            return []
         found = dict(await self._access.store.recent_proxied(asked.at - RECENT_SECONDS, RECENT_SESSIONS))
-        if asked.client is not None and asked.client.session_id not in found:
-            state = await state_of(self._access, asked.client.session_id)
-            found |= {asked.client.session_id: state} if state is not None else {}
-        return {
-            session_id: state
+        if asked.client_id is not None and asked.client_id not in found:
+            state = await state_of(self._access, asked.client_id)
+            found |= {asked.client_id: state} if state is not None else {}
+        return [
+            Conversation(session_id, asked.request.format, state)
             for session_id, state in found.items()
             if state.client_session == asked.client_id
             and session_id not in self._known
             and asked.may_be_of(state.sender)
-        }
+        ]
 
-    async def _of_client(
-        self, asked: AskedRequest, client: ClientSession, stored: Mapping[str, ProxiedSession]
-    ) -> Conversation:
-        """The client's main conversation, or one beside it: a sub-agent begins with another message and has another
-        system prompt. After a compaction of the main one only its first message is another."""
-        name, main = client.session_id, stored.get(client.session_id)
-        if main is not None and _is_main(main, asked):
-            return Conversation(name, asked.request.format, main)
-        if main is None and not await self._is_taken(name):
-            return _new(name, asked, name, client.parent)
-        beside = f"{name}.{asked.marks[0][:8]}"
-        if await self._is_taken(beside):
-            beside = f"{beside}-{secrets.token_hex(3)}"
-        return _new(beside, asked, name, name)
+    async def _new(self, asked: AskedRequest) -> Conversation:
+        """A new conversation: the client's main one, or one beside it, as of a sub-agent. If its session was deleted,
+        perhaps while no proxy ran, it is marked so."""
+        client, parent = asked.client, None
+        if client is None:
+            name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        else:
+            name, parent = client.session_id, client.parent
+            if await self._is_taken(name):
+                name, parent = f"{name}.{asked.marks[0][:8]}", name
+            if await self._is_taken(name):
+                name = f"{name}-{secrets.token_hex(3)}"
+        state = ProxiedSession(client_session=asked.client_id, surroundings=asked.surroundings)
+        found, access = Conversation(name, asked.request.format, state, parent=parent), self._access
+        if access is not None and await access.find(name) is None and await access.was_deleted(name, asked.marks):
+            found.forget()
+        return found
 
     async def _is_taken(self, session_id: str) -> bool:
         """Whether a session of this id belongs to another conversation."""
@@ -378,18 +354,22 @@ class Conversations:
         return self._access is not None and await state_of(self._access, session_id) is not None
 
 
-def _new(session_id: str, asked: AskedRequest, client: str | None, parent: str | None = None) -> Conversation:
-    state = ProxiedSession(client_session=client, surroundings=asked.surroundings)
-    return Conversation(session_id, asked.request.format, state, parent=parent)
-
-
-def _is_main(state: ProxiedSession, asked: AskedRequest) -> bool:
-    """Whether a request that does not continue a stored session belongs to it all the same. In a loop of calls
-    people do not go back: what differs there is of another agent."""
-    request = asked.request
-    if state.surroundings != asked.surroundings:
-        return False
-    return not request.latest.results or not state.mark or continues_summary(request.messages[0].native)
+def _among(group: Sequence[Conversation], asked: AskedRequest) -> Conversation | None:
+    """The conversation of these that a request continues, or goes back in, or begins again with its summary."""
+    whole = [each for each in group if each.is_continued_by(asked)]
+    if whole:
+        return max(whole, key=lambda each: len(each.line) or each.state.length)
+    if asked.client is None:
+        return None
+    alike = [each for each in group if each.state.surroundings == asked.surroundings]
+    back = [each for each in alike if each.goes_back_to(asked)]
+    if back:
+        # A person goes back in the main conversation, also to a message that a fork beside it has as well.
+        common = {each.session_id: common_start(each.line, asked.request.messages) for each in back}
+        return max(back, key=lambda each: (common[each.session_id], each.session_id == asked.client_id))
+    begins = continues_summary(asked.request.messages[0].native)
+    own = (each for each in alike if each.compacting or (begins and each.session_id == asked.client_id))
+    return next(own, None)
 
 
 # Lines of requests: whether a request continues another one, by the messages that both have.
