@@ -22,7 +22,6 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
-from contextstash.base.near_names import unknown_name
 from contextstash.mcp.answers import dumped, sendable_text
 from contextstash.mcp.errors import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
