@@ -121,7 +121,7 @@ async def test_a_summary_of_a_very_long_session_is_written_from_its_task_and_its
         monkeypatch.setattr(stash.store, "read_messages", counted)
         compacted = await stash.compact_session(SESSION)
         assert compacted.summary
-        assert "`src/249.py`" in compacted.summary
+        assert "read_file src/249.py" in compacted.summary
         assert "Latin-1" in (await stash.get_summary(SESSION)).summary  # the user's words, which stand before it
         assert max(read) < len(natives)
 

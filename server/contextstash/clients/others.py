@@ -23,7 +23,7 @@ from contextstash.clients.transcripts import (
     parse_document,
     split_lines,
 )
-from contextstash.messages import detect_format
+from contextstash.messages import FORMATS, detect_format, get_format
 from contextstash.record.transcript_records import TranscriptMessage
 from contextstash_storage.errors import BadMessageError
 
@@ -32,11 +32,21 @@ CHECKPOINTS = ("history", "clientHistory")
 
 
 def _claims(head: Head) -> bool:
+    messages = _messages_of(head.document)
+    # An item of Responses is any object with a type: a list of nothing else may be something different.
+    if not any("role" in each and {"content", "parts"} & each.keys() for each in messages):
+        return False
     try:
-        detect_format(_messages_of(head.document))
+        _format_of(messages)
     except BadMessageError:
         return False
     return True
+
+
+def _format_of(messages: Iterable[Json]) -> str:
+    """The format of the messages that can be read; those that cannot are refused one by one when they are recorded."""
+    readable = [each for each in messages if any(get_format(name).fits(each) for name in FORMATS)]
+    return detect_format(readable) if readable else FORMATS[0]
 
 
 def _load(path: Path) -> list[Json]:
@@ -52,7 +62,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> list[TranscriptMe
     the old ones stay in the history."""
     bodies = [line.record for line in lines]
     if bodies:
-        found = state.setdefault("format", detect_format(bodies))
+        found = state.setdefault("format", _format_of(bodies))
         state.update(session=session_id_of(source), agent="gemini" if found == "gemini" else None)
     return [TranscriptMessage(body) for body in bodies]
 
