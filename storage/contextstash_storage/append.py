@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from contextstash_storage.documents import Document, NewText, documents, index_messages, indexed_pieces, stored_texts
+from contextstash_storage.documents import Document, NewText, documents, index_messages, indexed_pieces
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.log import book_usage, insert_call, insert_edits, number_edits, reports_again
-from contextstash_storage.messages import Stored, fingerprint, read_fingerprints, store_bodies, store_outputs
+from contextstash_storage.messages import fingerprint, read_fingerprints, store_bodies, store_outputs
 from contextstash_storage.notes import get_batch, put_batch, put_cursor
 from contextstash_storage.records import (
     Appended,
@@ -22,13 +22,14 @@ from contextstash_storage.records import (
     EditsAfter,
     EditsBefore,
     Message,
+    MessageFacts,
     NewMessage,
     SentRequest,
     Session,
     StoredBatch,
     WeighedEdits,
 )
-from contextstash_storage.rows import checksum, facts_of, group_of, to_bytes
+from contextstash_storage.rows import FACTS, checksum, facts_of, from_json, stored_content, to_bytes
 from contextstash_storage.sessions import read_session, store_counters
 from contextstash_storage.transaction import Tx, held, listed, microseconds, now, time_of
 
@@ -59,7 +60,7 @@ class Prepared:
     from its result there, and no reply from the rest of it."""
 
     message: NewMessage
-    stored: Stored
+    stored: bytes
     facts: str
     fingerprint: bytes
     pieces: Sequence[Document]
@@ -68,7 +69,7 @@ class Prepared:
     @property
     def size(self) -> int:
         """How long storing it takes, in characters of indexed text that take as long: about 0.1 µs each."""
-        return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + self.stored.size // STORED_BYTES
+        return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + len(self.stored) // STORED_BYTES
 
 
 def is_large(messages: Sequence[NewMessage]) -> bool:
@@ -86,7 +87,7 @@ def _prepared(message: NewMessage, may_end: bool) -> Prepared:
     body = to_bytes(message.body)
     return Prepared(
         message=message,
-        stored=Stored(body, stored_texts(message)),
+        stored=stored_content(body, message.texts),
         facts=facts_of(message),
         fingerprint=fingerprint(message.body, body),
         pieces=indexed_pieces(documents(message.texts, message.blocks)),
@@ -299,14 +300,10 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     return stored
 
 
-_SHARED = ("role", "kind", "blocks", "usage", "group", "key", "agent_visible")
-"""What a stored message has of a new one as it is."""
-
-
 def _stored(message: NewMessage, session: Session, seq: int, moment: datetime) -> Message:
     created = time_of(microseconds(message.created_at or moment))
-    shared = {name: getattr(message, name) for name in _SHARED}
-    return Message(session_id=session.session_id, seq=seq, created_at=created, **shared)
+    facts = {name: getattr(message, name) for name in FACTS}
+    return Message(session_id=session.session_id, seq=seq, key=message.key, created_at=created, **facts)
 
 
 def _with_messages(
@@ -356,7 +353,7 @@ def _reply_start(tx: Tx, row: int, group: str | None, seq: int) -> int:
     """The first position of the reply whose part at `seq` is the first that reports usage."""
     while group is not None and seq:
         [(facts,)] = tx.rows("SELECT facts FROM messages WHERE session = ? AND seq = ?", (row, seq - 1))
-        if group_of(facts) != group:
+        if from_json(MessageFacts, facts).group != group:
             break
         seq -= 1
     return seq

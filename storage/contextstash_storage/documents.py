@@ -13,8 +13,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from contextstash_storage.messages import readable
-from contextstash_storage.records import Block, Native, NewMessage
-from contextstash_storage.rows import blocks_of, body_of, to_bytes
+from contextstash_storage.records import Block, MessageFacts
+from contextstash_storage.rows import from_json, texts_of
 from contextstash_storage.transaction import IndexedPiece, Tx, listed, storable
 
 PIECE_CHARACTERS = 32_000
@@ -171,42 +171,6 @@ def _word_start(text: str, place: int, first: int) -> int:
     return place
 
 
-_ARGUMENTS = ("input", "args", "arguments")
-"""Fields whose objects are a call's arguments: their text is their JSON."""
-
-
-def _strings(value: Any) -> Iterator[str]:
-    """The strings of a body, and the arguments of its calls. Part of the stored form: references count them."""
-    waiting = [value]
-    while waiting:  # not recursive: a body may be nested as deep as JSON is read
-        child = waiting.pop()
-        if isinstance(child, str):
-            yield child
-        elif isinstance(child, dict):
-            for key in _ARGUMENTS:
-                if isinstance(child.get(key), dict | list):
-                    yield json.dumps(child[key], ensure_ascii=False, separators=(",", ":"))
-            waiting += reversed(child.values())
-        elif isinstance(child, list):
-            waiting += reversed(child)
-
-
-def stored_texts(message: NewMessage) -> bytes | None:
-    """A message's searchable texts as they are stored beside its body: [block, number of a string of the body], or
-    [block, text] for one that is not in the body as it is; None without any."""
-    if not message.texts:
-        return None
-    places = {text: number for number, text in reversed(list(enumerate(_strings(message.body))))}
-    return to_bytes([[block, places.get(text, text)] for block, text in message.texts])
-
-
-def texts_of(stored: bytes, body: Native) -> list[tuple[int, str]]:
-    """The texts of `stored_texts`."""
-    found = json.loads(stored)
-    strings = list(_strings(body)) if any(isinstance(text, int) for _, text in found) else []
-    return [(block, strings[text] if isinstance(text, int) else text) for block, text in found]
-
-
 CALL_MESSAGES = 60
 """How many messages before an output are searched for its call; as many as when the output is named by its call."""
 
@@ -249,7 +213,7 @@ def _calls_before(tx: Tx, row: int, texts: Sequence[NewText]) -> dict[str, int]:
     for message, facts in rows:
         if wanted <= found.keys():
             break
-        found = {**_calls_of(message, blocks_of(facts)), **found}
+        found = {**_calls_of(message, from_json(MessageFacts, facts).blocks), **found}
     return found
 
 
@@ -297,7 +261,7 @@ def _pair(text: NewText, piece: Document, calls: Mapping[str, int]) -> int:
 
 
 def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, list[Document]]:
-    """The documents of those of these messages that are stored, have a text and are not damaged."""
+    """The documents of those of these messages that are stored and not damaged."""
     named = (listed(sorted(set(messages))),)
     rows = tx.rows(f"SELECT message, session, seq, facts FROM messages WHERE message IN {tx.numbers}", named)
     seqs: defaultdict[int, list[int]] = defaultdict(list)
@@ -305,7 +269,7 @@ def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, list[Document]]
         seqs[session].append(seq)
     stored = {session: readable(tx, session, places) for session, places in seqs.items()}
     return {
-        message: documents(texts_of(found.texts, body_of(found.body)), blocks_of(facts))
+        message: documents(texts_of(stored[session][seq]), from_json(MessageFacts, facts).blocks)
         for message, session, seq, facts in rows
-        if (found := stored[session].get(seq)) is not None and found.texts is not None
+        if seq in stored[session]
     }

@@ -22,6 +22,7 @@ from contextstash_storage.records import (
     EditRecord,
     Event,
     EventKind,
+    MessageFacts,
     Part,
     Record,
     Request,
@@ -32,14 +33,11 @@ from contextstash_storage.records import (
     ViewDelta,
 )
 from contextstash_storage.rows import (
-    call_fields,
-    call_json,
     checksum,
     compressed,
     damaged,
     edit_of,
     from_json,
-    group_of,
     plain,
     to_bytes,
     to_json,
@@ -63,22 +61,21 @@ def _fingerprint(part: DeclaredVersion) -> str:
 
 
 class _Form(NamedTuple):
-    """How a kind of record is stored: its name, the field that has its number, its JSON, that read back, and its key,
-    if it is found by one."""
+    """How a kind of record is stored: its name, the field that has its number, how its JSON is read, and its key, if
+    it is found by one."""
 
     name: str
     number: str
-    write: Callable[[Any], str]
     read: Callable[[str], Any]
     key: Callable[[Any], str | None] = lambda _: None
 
 
 _FORMS: Mapping[type, _Form] = {
-    EditRecord: _Form("edit", "edit_id", to_json, edit_of, _edit_key),
-    Event: _Form("event", "event_id", to_json, partial(from_json, Event), lambda event: str(event.kind)),
-    Call: _Form("call", "call_id", call_json, lambda text: Call.model_validate(call_fields(text))),
-    Request: _Form("request", "number", to_json, partial(from_json, Request)),
-    DeclaredVersion: _Form("declared", "version", to_json, partial(from_json, DeclaredVersion), _fingerprint),
+    EditRecord: _Form("edit", "edit_id", edit_of, _edit_key),
+    Event: _Form("event", "event_id", partial(from_json, Event), lambda event: str(event.kind)),
+    Call: _Form("call", "call_id", partial(from_json, Call)),
+    Request: _Form("request", "number", partial(from_json, Request)),
+    DeclaredVersion: _Form("declared", "version", partial(from_json, DeclaredVersion), _fingerprint),
 }
 
 _LONG_BYTES = 1_000
@@ -87,11 +84,11 @@ _LONG_BYTES = 1_000
 
 def _put(tx: Tx, row: int, kind: type, records: Sequence[Record], key: str | None = None) -> None:
     """Store records under their numbers, or replace those of these numbers; `key` is that of a call."""
-    name, field, write, _, key_of = _FORMS[kind]
+    name, field, _, key_of = _FORMS[kind]
     rows = []
     for record in records:
         number, own = getattr(record, field), key_of(record) if key is None else key
-        stored = write(record.model_copy(update={field: 0})).encode()
+        stored = to_json(record.model_copy(update={field: 0})).encode()
         if name in ("edit", "declared") and len(stored) >= _LONG_BYTES:
             stored = compressed(stored)
         rows.append((row, name, number, None if own is None else held(own), stored, checksum(name, number, stored)))
@@ -113,7 +110,7 @@ def _read(
 ) -> list[Any]:
     """Records of a kind under their numbers, by default all, oldest or newest first. Raises DamagedError if one is
     damaged."""
-    name, field, _, read, _ = _FORMS[kind]
+    name, field, read, _ = _FORMS[kind]
     rows = tx.rows(
         f"SELECT number, record, checksum FROM log WHERE session = ? AND kind = ? AND {condition}"
         f" ORDER BY number {'DESC' if newest else ''} LIMIT ?",
@@ -382,6 +379,6 @@ def copy_record(tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVe
         # With its reply's id, so that a later report of it finds the call.
         text = "SELECT facts FROM messages WHERE session = ? AND seq = ?"
         facts = only(tx.rows(text, (row, record.request_seq + 1))) if record.purpose == "agent" else None
-        insert_call(tx, row, record, None if facts is None else group_of(facts))
+        insert_call(tx, row, record, None if facts is None else from_json(MessageFacts, facts).group)
     else:
         _put(tx, row, EditRecord if isinstance(record, EditRecord) else type(record), [record])

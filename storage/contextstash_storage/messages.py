@@ -8,12 +8,11 @@ stored.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import accumulate, groupby
-from typing import Any, NamedTuple
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
 
 from contextstash_storage.errors import DamagedError, HandleNotFoundError
 from contextstash_storage.log import read_edits, read_requests
@@ -26,7 +25,7 @@ from contextstash_storage.records import (
     Session,
     SessionNews,
 )
-from contextstash_storage.rows import body_of, checksum, compressed, damaged, fields_of, to_bytes, zstd
+from contextstash_storage.rows import body_of, checksum, compressed, damaged, parsed, to_bytes, zstd
 from contextstash_storage.sessions import read_session, row_of
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, only, text_of, time_of
 
@@ -61,189 +60,129 @@ def _without_cache_marks(value: Any) -> Any:
 
 
 MESSAGES = 64
-"""Messages of a segment. Of recorded sessions, segments of 64 take 0.61 to 0.70 of the bytes that the bodies take if
-each is compressed alone, with a constant dictionary; to read one message of a segment takes 0.16 ms. With 128, and with
-level 9, an import is 2 % smaller, but a session that grows is not, and a search takes 1.14 times as long."""
+"""Messages of a segment at most; it ends before each position that is a multiple of it. Of recorded sessions, segments
+of 64 take 0.61 to 0.70 of the bytes that the bodies take if each is compressed alone, with a constant dictionary; to
+read one message of a segment takes 0.16 ms. With 128, and with level 9, an import is 2 % smaller, but a session that
+grows is not, and a search takes 1.14 times as long."""
 
-BYTES = 256_000
-"""Bytes of bodies from which a segment is full: to read one message, the whole segment is decompressed."""
-
-
-class Stored(NamedTuple):
-    """What is stored of a message's content: the JSON of its body, and what search finds in it (see
-    documents.py), if there is something."""
-
-    body: bytes
-    texts: bytes | None = None
-
-    @property
-    def size(self) -> int:
-        return len(self.body) + len(self.texts or b"")
-
+BYTES = 512_000
+"""Bytes from which a segment is full: to read one message, the whole segment is decompressed."""
 
 Segment = tuple[int, int, bytes]
 """Of a segment: the position of its first message, how many it has, and its content."""
 
 
-def packed(row: int, first_seq: int, stored: Sequence[Stored]) -> tuple[object, ...]:
-    """The row of a segment (session's row, first position, messages, whether it is full, content)."""
-    sizes = [[len(each.body), -1 if each.texts is None else len(each.texts)] for each in stored]
-    head = json.dumps([row, first_seq, sizes], separators=(",", ":")).encode()
-    content = b"".join([head, b"\n", *(part for each in stored for part in (each.body, each.texts or b""))])
-    is_full = len(stored) >= MESSAGES or sum(each.size for each in stored) >= BYTES
-    return row, first_seq, len(stored), int(is_full), compressed(content)
+def packed(row: int, first_seq: int, stored: Sequence[bytes]) -> tuple[object, ...]:
+    """The row of a segment: session's row, first position, messages, content. The content has a line for its place,
+    and one for each message."""
+    return row, first_seq, len(stored), compressed(b"\n".join([b"%d %d" % (row, first_seq), *stored]))
 
 
-def _segments_of(row: int, first_seq: int, stored: Sequence[Stored]) -> list[tuple[object, ...]]:
-    """The rows of segments of messages that follow each other: all but the last are full."""
+def _segments_of(row: int, first_seq: int, stored: Sequence[bytes]) -> list[tuple[object, ...]]:
+    """The rows of segments of messages that follow each other."""
     found = []
     start = size = 0
     for place, each in enumerate(stored, start=1):
-        size += each.size
-        if place - start == MESSAGES or size >= BYTES or place == len(stored):
+        size += len(each)
+        if (first_seq + place) % MESSAGES == 0 or size >= BYTES or place == len(stored):
             found.append(packed(row, first_seq + start, stored[start:place]))
             start, size = place, 0
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """The content of a segment: its place, and of each message where its body begins and ends, and its texts end (0 if
-    it has none)."""
-
-    place: list[object]
-    ends: list[tuple[int, int, int]]
-    plain: bytes
-
-    def stored(self, number: int) -> Stored:
-        start, end, end_of_texts = self.ends[number]
-        return Stored(self.plain[start:end], self.plain[end:end_of_texts] if end_of_texts else None)
+@lru_cache(maxsize=16)
+def _lines(content: bytes) -> list[bytes]:
+    """The lines of a segment. The newest stay in memory: a search, and who reads message by message, come back to the
+    same ones. Raises what reading a damaged one raises."""
+    return zstd.decompress(content).split(b"\n")
 
 
-KEPT = 16
-"""Segments that stay in memory, opened: a search, and who reads message by message, come back to the same ones."""
-
-_kept: dict[bytes, _Opened] = {}
-
-
-def _read_segment(content: bytes) -> _Opened:
-    """A segment by its stored content. Raises what reading a damaged one raises."""
-    known = _kept.get(content)
-    if known is not None:
-        return known
-    plain = zstd.decompress(content)
-    start = plain.index(b"\n") + 1
-    *place, sizes = json.loads(plain[:start])
-    ends = []
-    for body, texts in sizes:
-        end = start + body
-        ends.append((start, end, 0 if texts < 0 else end + texts))
-        start = end + max(texts, 0)
-    found = _Opened(place, ends, plain)
-    if len(plain) <= 2 * BYTES:  # not a message of many megabytes
-        for other in list(_kept)[: max(0, len(_kept) + 1 - KEPT)]:
-            _kept.pop(other, None)
-        _kept[content] = found
-    return found
-
-
-def unpacked(row: int, segment: Segment, seqs: Iterable[int] | None = None) -> dict[int, Stored]:
-    """What a segment holds of the messages at these positions, or of all. Raises DamagedError, which names the
-    messages, if it is damaged."""
+def unpacked(row: int, segment: Segment) -> dict[int, bytes]:
+    """What a segment holds of its messages, by their positions. Raises DamagedError, which names the messages, if it is
+    damaged."""
     first_seq, messages, content = segment
     try:
-        opened = _read_segment(content)
-        if opened.place != [row, first_seq] or len(opened.ends) != messages:
+        # One of many megabytes does not stay in memory.
+        place, *stored = (_lines if len(content) < BYTES else _lines.__wrapped__)(content)
+        if place != b"%d %d" % (row, first_seq) or len(stored) != messages:
             raise ValueError("another place")
     except (zstd.ZstdError, ValueError, EOFError, TypeError) as error:
         last = first_seq + messages - 1
         raise damaged(f"message {first_seq}" if messages == 1 else f"messages {first_seq} to {last}") from error
-    span = range(first_seq, first_seq + messages)
-    return {seq: opened.stored(seq - first_seq) for seq in (span if seqs is None else seqs) if seq in span}
+    return dict(enumerate(stored, start=first_seq))
 
 
-def bodies_in(row: int, segments: Iterable[Segment], seqs: Iterable[int]) -> dict[int, Stored]:
+def bodies_in(row: int, segments: Iterable[Segment], seqs: Collection[int]) -> dict[int, bytes]:
     """What is stored of the messages at these positions, given the segments that they are in. Raises DamagedError if a
     segment is missing or damaged."""
-    wanted = set(seqs)
-    found: dict[int, Stored] = {}
-    for segment in segments:
-        if not isinstance(segment[0], int) or not isinstance(segment[1], int):
-            continue  # the segment is damaged, and what it holds is missing
-        here = wanted.intersection(range(segment[0], segment[0] + max(segment[1], 0)))
-        if here:
-            found.update(unpacked(row, segment, here))
-    if missing := sorted(wanted.difference(found)):
+    found: dict[int, bytes] = {}
+    for segment in _needed(segments, seqs):
+        found |= unpacked(row, segment)
+    if missing := sorted(set(seqs).difference(found)):
         raise damaged(f"message {missing[0]}")
     return found
 
 
-def store_bodies(tx: Tx, row: int, first_seq: int, stored: Sequence[Stored]) -> None:
+def _needed(segments: Iterable[Segment], seqs: Iterable[int]) -> Iterator[Segment]:
+    """The segments that hold one of the messages at these positions. The place of one may be damaged: what it holds is
+    missing then."""
+    wanted = set(seqs)
+    for segment in segments:
+        first_seq, messages, _ = segment
+        is_place = isinstance(first_seq, int) and isinstance(messages, int)
+        if is_place and not wanted.isdisjoint(range(first_seq, first_seq + min(messages, MESSAGES))):
+            yield segment
+
+
+def store_bodies(tx: Tx, row: int, first_seq: int, stored: Sequence[bytes]) -> None:
     """Store the content of new messages from this position on. Those of a few messages are a small segment, until there
-    are as many as a full one has. A full one begins at a multiple of that, so that none is left small between two."""
-    rest = -first_seq % MESSAGES
-    _insert(tx, _segments_of(row, first_seq, stored[:rest]) + _segments_of(row, first_seq + rest, stored[rest:]))
-    before, after = first_seq // MESSAGES, (first_seq + len(stored)) // MESSAGES
-    if before != after:
-        _join(tx, row, (before - 1) * MESSAGES, after * MESSAGES)
+    are as many as a full one has."""
+    _insert(tx, _segments_of(row, first_seq, stored))
+    start = first_seq - first_seq % MESSAGES
+    if start < first_seq and start + MESSAGES <= first_seq + len(stored):
+        _join(tx, row, start)
 
 
 def _insert(tx: Tx, rows: Sequence[tuple[object, ...]]) -> None:
     """Store rows of `packed`."""
-    tx.many("INSERT INTO bodies (session, first_seq, messages, is_full, content) VALUES (?, ?, ?, ?, ?)", rows)
+    tx.many("INSERT INTO bodies (session, first_seq, messages, content) VALUES (?, ?, ?, ?)", rows)
 
 
-def _join(tx: Tx, row: int, start: int, end: int) -> None:
-    """Join the small segments between two positions to full ones."""
-    rows = tx.rows(
-        "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND is_full = 0"
-        " AND first_seq >= ? AND first_seq + messages <= ? ORDER BY first_seq",
-        (row, start, end),
-    )
-    ends = accumulate((segment[1] for segment in rows), initial=0)
-    # Segments of one run follow each other: in each, as many messages stand before it in the run as its position says.
-    for _, run in groupby(zip(rows, ends, strict=False), key=lambda each: each[0][0] - each[1]):
-        small = [segment for segment, _ in run]
-        try:
-            stored = [one for segment in small for one in unpacked(row, segment).values()]
-        except DamagedError:  # it stays as it is, and recording goes on
-            continue
-        if len(stored) >= MESSAGES or sum(each.size for each in stored) >= BYTES:
-            text = "DELETE FROM bodies WHERE session = ? AND first_seq = ?"
-            tx.many(text, [(row, first) for first, _, _ in small])
-            _insert(tx, _segments_of(row, small[0][0], stored))
+def _join(tx: Tx, row: int, start: int) -> None:
+    """Join the small segments of a full one's messages."""
+    seqs = range(start, start + MESSAGES)
+    small = segments_between(tx, row, seqs[0], seqs[-1])
+    try:
+        stored = bodies_in(row, small, seqs)
+    except DamagedError:  # it stays as it is, and recording goes on
+        return
+    tx.many("DELETE FROM bodies WHERE session = ? AND first_seq = ?", [(row, first) for first, _, _ in small])
+    _insert(tx, _segments_of(row, start, [stored[seq] for seq in seqs]))
 
 
 def segments_between(tx: Tx, row: int, first: int, last: int) -> list[Segment]:
     """The segments that hold the messages `first` to `last`."""
-    # The one that the span begins in is the last one that begins before it.
     return tx.rows(
-        "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND first_seq <= ? AND first_seq >="
-        " coalesce((SELECT first_seq FROM bodies WHERE session = ? AND first_seq <= ?"
-        " ORDER BY first_seq DESC LIMIT 1), 0) ORDER BY first_seq",
-        (row, last, row, first),
+        "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND first_seq BETWEEN ? AND ?"
+        " ORDER BY first_seq",
+        (row, first - first % MESSAGES, last),
     )
 
 
 def segments_at(tx: Tx, row: int, seqs: Iterable[int]) -> list[Segment]:
     """The segments that hold the messages at these positions."""
-    runs: list[tuple[int, int]] = []
-    for seq in sorted(set(seqs)):
-        if runs and seq <= runs[-1][1] + MESSAGES:
-            runs[-1] = (runs[-1][0], seq)
-        else:
-            runs.append((seq, seq))
-    found = {segment[0]: segment for first, last in runs for segment in segments_between(tx, row, first, last)}
-    return [found[first] for first in sorted(found)]
+    numbers = enumerate(sorted({seq // MESSAGES for seq in seqs}))
+    runs = [[number for _, number in run] for _, run in groupby(numbers, key=lambda each: each[1] - each[0])]
+    spans = [(run[0] * MESSAGES, run[-1] * MESSAGES + MESSAGES - 1) for run in runs]
+    return [segment for span in spans for segment in segments_between(tx, row, *span)]
 
 
-def readable(tx: Tx, row: int, seqs: Sequence[int]) -> dict[int, Stored]:
-    """What is stored of the messages at these positions that can be read."""
-    found: dict[int, Stored] = {}
-    wanted = set(seqs)
-    for segment in segments_at(tx, row, seqs):
+def readable(tx: Tx, row: int, seqs: Collection[int]) -> dict[int, bytes]:
+    """What is stored of the messages at these positions, and near them, that can be read."""
+    found: dict[int, bytes] = {}
+    for segment in _needed(segments_at(tx, row, seqs), seqs):
         with suppress(DamagedError):
-            found.update(unpacked(row, segment, wanted))
+            found |= unpacked(row, segment)
     return found
 
 
@@ -399,7 +338,7 @@ def read_news(tx: Tx, owner: str, session_id: str, known: KnownPart) -> SessionN
     return SessionNews(session, known, newest[0] if newest else None, tuple(edits), tuple(messages), tuple(outputs))
 
 
-def message_of(session_id: str, row: Sequence[Any], stored: Stored | None) -> Message:
+def message_of(session_id: str, row: Sequence[Any], stored: bytes | None) -> Message:
     """The message of a row (seq, key, facts, created, fingerprint, checksum), with its body if that was read. Raises
     DamagedError if the row is damaged."""
     seq, key, facts, created, fingerprint, noted = row
@@ -410,6 +349,6 @@ def message_of(session_id: str, row: Sequence[Any], stored: Stored | None) -> Me
         seq=seq,
         key=None if key is None else text_of(key),
         created_at=time_of(created),
-        body=None if stored is None else body_of(stored.body),
-        **fields_of(facts),
+        body=None if stored is None else body_of(stored),
+        **parsed(facts),
     )

@@ -46,7 +46,25 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class Block(Record):
+_SHORT = {
+    "role": "r", "kind": "k", "blocks": "b", "usage": "u", "group": "g", "agent_visible": "v",
+    "type": "t", "tokens": "n", "size": "s", "call_id": "i", "tool": "o", "argument": "a", "is_error": "e",
+    "prompt_tokens": "p", "completion_tokens": "c", "reasoning_tokens": "h", "cached_tokens": "x",
+    "cache_write_tokens": "w", "cache_write_1h_tokens": "l",
+    "purpose": "f", "model": "m", "request_seq": "q", "request_edits": "d", "created_at": "z",
+}  # fmt: skip
+"""The names of fields in what is stored of each message and model call: whole ones would take a tenth of the file."""
+
+
+class ShortRecord(Record):
+    """Base of the records of which a session has many. They are read with whole names too, as exports have them."""
+
+    model_config = ConfigDict(
+        alias_generator=lambda name: _SHORT.get(name, name), validate_by_name=True, validate_by_alias=True
+    )
+
+
+class Block(ShortRecord):
     """One piece of a message. Its text is not stored here but in the message's native JSON.
 
     `call_id` and `tool` are set on tool calls and tool results, `argument` (the call's main argument,
@@ -62,7 +80,7 @@ class Block(Record):
     is_error: bool = False
 
 
-class Usage(Record):
+class Usage(ShortRecord):
     """What the provider reported for the model call that produced an assistant message, in tokens.
 
     `prompt_tokens` is the whole prompt, cached parts included; `reasoning_tokens` are those of the completion that were
@@ -106,49 +124,43 @@ class SentRequest(Record):
     appended: int
 
 
-class NewMessage(Record):
-    """A message about to be appended. `key` is the host's own unique id of it, if it has one;
-    `group` is the provider's id of the reply that this message is a part of; `outputs` carry no `seq` yet
-    (it is 0); `texts` are what search finds of it, each after the number of its block. `request` is the request that
-    `usage` reports on, if it is not the newest one."""
+class MessageFacts(ShortRecord):
+    """What is derived from a message. `group` is the provider's id of the reply that it is a part of."""
 
-    body: Native
     role: Role
     kind: Kind = "message"
     blocks: tuple[Block, ...] = ()
     usage: Usage | None = None
-    request: SentRequest | None = None
-    model: str | None = None
-    key: str | None = None
     group: str | None = None
-    outputs: tuple[Output, ...] = ()
-    texts: tuple[tuple[int, str], ...] = ()
-    created_at: datetime | None = None
     agent_visible: bool = True
-
-    @property
-    def tokens(self) -> int:
-        return sum(block.tokens for block in self.blocks)
-
-
-class Message(Record):
-    """A recorded message. `body` is None if only the derived part was asked for."""
-
-    session_id: str
-    seq: int
-    role: Role
-    kind: Kind
-    blocks: tuple[Block, ...]
-    usage: Usage | None = None
-    group: str | None = None
-    key: str | None = None
-    created_at: datetime
-    agent_visible: bool = True
-    body: Native | None = None
 
     @cached_property
     def tokens(self) -> int:
         return sum(block.tokens for block in self.blocks)
+
+
+class NewMessage(MessageFacts):
+    """A message about to be appended. `key` is the host's own unique id of it, if it has one; `outputs` carry no `seq`
+    yet (it is 0); `texts` are what search finds of it, each after the number of its block. `request` is the request
+    that `usage` reports on, if it is not the newest one."""
+
+    body: Native
+    request: SentRequest | None = None
+    model: str | None = None
+    key: str | None = None
+    outputs: tuple[Output, ...] = ()
+    texts: tuple[tuple[int, str], ...] = ()
+    created_at: datetime | None = None
+
+
+class Message(MessageFacts):
+    """A recorded message. `body` is None if only the derived part was asked for."""
+
+    session_id: str
+    seq: int
+    key: str | None = None
+    created_at: datetime
+    body: Native | None = None
 
 
 EditKind = Literal["archive", "truncate", "digest", "strip", "summary", "rewind", "restore"]

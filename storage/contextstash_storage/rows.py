@@ -1,10 +1,10 @@
-"""Records as the JSON of their rows, and back; of what is derived from a message, a list without field names. Pure."""
+"""Records as the JSON of their rows, and back. Pure."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from typing import Any, TypeVar
 from zlib import crc32
@@ -14,19 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from contextstash_storage.errors import DamagedError
-from contextstash_storage.records import (
-    EDIT,
-    Block,
-    BlockType,
-    Call,
-    Edit,
-    Kind,
-    Native,
-    NewMessage,
-    Record,
-    Role,
-)
-from contextstash_storage.transaction import microseconds, time_of
+from contextstash_storage.records import EDIT, Edit, MessageFacts, Native, NewMessage, Record
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd
@@ -47,10 +35,26 @@ def to_bytes(value: object) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
+_TAB = b"\t"
+"""Between the body and the texts of a message: no JSON of this program has one, nor a line break."""
+
+
+def stored_content(body: bytes, texts: Sequence[tuple[int, str]]) -> bytes:
+    """What is stored of a message's content: the JSON of its body and of what search finds in it, each text after the
+    number of its block. Most of such a text is in the body too, and takes hardly any room when both are compressed."""
+    return body + _TAB + to_bytes(texts) if texts else body
+
+
 def body_of(stored: bytes) -> Native:
-    """The body of `to_bytes`."""
-    body: Native = _JSON.raw_decode(stored.decode())[0]
+    """The body in `stored_content`."""
+    body: Native = _JSON.raw_decode(stored.partition(_TAB)[0].decode())[0]
     return body
+
+
+def texts_of(stored: bytes) -> list[tuple[int, str]]:
+    """The texts in `stored_content`."""
+    texts = stored.partition(_TAB)[2]
+    return [(block, text) for block, text in json.loads(texts)] if texts else []
 
 
 _LEVEL, _CHECKSUM = zstd.CompressionParameter.compression_level, zstd.CompressionParameter.checksum_flag
@@ -83,63 +87,12 @@ def damaged(what: str) -> DamagedError:
     )
 
 
-# The places in these are stored: what comes later is added at their end.
-ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
-KINDS: tuple[Kind, ...] = ("message", "host", "tool_result", "tool_result_archived", "tool_summary", "summary")
-TYPES: tuple[BlockType, ...] = ("text", "thinking", "tool_call", "tool_result", "image", "document", "opaque")
-_BLOCK = ("type", "tokens", "size", "call_id", "tool", "argument", "is_error")
-_USAGE = (
-    "prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens", "cache_write_tokens",
-    "cache_write_1h_tokens",
-)  # fmt: skip
-
-_MAX_KINDS = 16
-"""By what the place of the role is multiplied in the number of a role and kind."""
+FACTS = frozenset(MessageFacts.model_fields)
 
 
 def facts_of(message: NewMessage) -> str:
-    """What is derived from a message: [role and kind, blocks, usage, group, hidden from agent]."""
-    place = ROLES.index(message.role) * _MAX_KINDS + KINDS.index(message.kind)
-    blocks = [_listed(each, _BLOCK, TYPES.index(each.type)) for each in message.blocks]
-    usage = None if message.usage is None else _listed(message.usage, _USAGE)
-    return to_bytes(_trimmed([place, blocks, usage, message.group, not message.agent_visible])).decode()
-
-
-def _listed(record: Record, names: Sequence[str], *first: int) -> list[Any]:
-    """The values of these fields, the first of which may be given in another form."""
-    return _trimmed([*first, *(getattr(record, name) for name in names[len(first) :])])
-
-
-def _trimmed(values: list[Any]) -> list[Any]:
-    """The list without the absent values, zeros and falsehoods at its end; its first value is kept."""
-    while len(values) > 1 and not values[-1] and values[-1] != "":
-        values.pop()
-    return values
-
-
-def _filled(values: Sequence[Any]) -> list[Any]:
-    """The values of `facts_of` but the first, with those that were left out at their end."""
-    return [*values, *((), None, None, False)[len(values) :]]
-
-
-def fields_of(facts: str) -> dict[str, Any]:
-    """The fields of a message that are derived, by name. A view makes those of thousands of messages."""
-    place, *values = parsed(facts)
-    role, kind = divmod(place, _MAX_KINDS)
-    fields: dict[str, Any] = {"role": ROLES[role], "kind": KINDS[kind], "blocks": (blocks := [])}
-    for row in values[0] if values else ():
-        row[0] = TYPES[row[0]]
-        blocks.append(dict(zip(_BLOCK, row, strict=False)))
-    if len(values) > 1:
-        _, usage, group, hidden = _filled(values)
-        fields |= {"group": group, "agent_visible": not hidden}
-        fields["usage"] = None if usage is None else dict(zip(_USAGE, usage, strict=False))
-    return fields
-
-
-def blocks_of(facts: str) -> tuple[Block, ...]:
-    """The blocks of a message, by what is derived from it."""
-    return tuple(Block.model_validate(block) for block in fields_of(facts)["blocks"])
+    """The JSON of what is derived from a message."""
+    return to_json(message, FACTS)
 
 
 def parsed(text: str) -> Any:
@@ -150,21 +103,16 @@ def parsed(text: str) -> Any:
         return json.loads(text)
 
 
-def group_of(facts: str) -> str | None:
-    """The id of the reply that a message is a part of."""
-    group: str | None = _filled(parsed(facts)[1:])[2]
-    return group
-
-
 StoredRecord = TypeVar("StoredRecord", bound=Record)
 
 
-def to_json(record: Record) -> str:
-    """A record's fields as JSON, without absent and default values."""
+def to_json(record: Record, only: Set[str] | None = None) -> str:
+    """A record's fields, or `only` these, as JSON, without absent and default values."""
+    fields = None if only is None else set(only)
     try:
-        return record.model_dump_json(exclude_defaults=True)
+        return record.model_dump_json(exclude_defaults=True, by_alias=True, include=fields)
     except PydanticSerializationError:  # lone surrogates, which UTF-8 can't hold: escape them
-        return json.dumps(record.model_dump(mode="json", exclude_defaults=True))
+        return to_bytes(record.model_dump(mode="json", exclude_defaults=True, by_alias=True, include=fields)).decode()
 
 
 def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
@@ -175,24 +123,6 @@ def from_json(kind: type[StoredRecord], text: str) -> StoredRecord:
         with suppress(ValueError):
             return kind.model_validate(json.loads(text))
         raise damaged(f"a record of the kind {kind.__name__}") from None
-
-
-def call_json(call: Call) -> str:
-    """A model call as a list of the fields that each has (of its usage, without the zeros at the end), and the others.
-    A session has one for each reply: with field names they would take a twentieth of its file."""
-    fields = call.model_dump(mode="json", exclude_defaults=True)
-    usage = _trimmed([fields.pop(name, 0) for name in _USAGE])
-    created = None if call.created_at is None else microseconds(call.created_at)
-    fields.pop("created_at", None)
-    return to_bytes([fields.pop("request_seq"), fields.pop("request_edits", 0), usage, created, fields]).decode()
-
-
-def call_fields(stored: str) -> dict[str, Any]:
-    """The fields of `call_json`."""
-    seq, edits, usage, created, others = parsed(stored)
-    time = None if created is None else time_of(created)
-    used = dict(zip(_USAGE, usage, strict=False))
-    return {"request_seq": seq, "request_edits": edits, "created_at": time, **used, **others}
 
 
 def edit_of(text: str) -> Edit:

@@ -42,11 +42,9 @@ CREATE TABLE bodies (
     session INTEGER NOT NULL,
     first_seq INTEGER NOT NULL,
     messages INTEGER NOT NULL,
-    is_full INTEGER NOT NULL,
     content BLOB NOT NULL,
     UNIQUE (session, first_seq)
 );
-CREATE INDEX bodies_not_full ON bodies (session, first_seq) WHERE is_full = 0;
 
 CREATE TABLE outputs (
     output INTEGER PRIMARY KEY,

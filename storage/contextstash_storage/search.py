@@ -21,8 +21,8 @@ from contextstash_storage.ranking import (
     ranked,
     ranked_matches,
 )
-from contextstash_storage.records import SearchHit
-from contextstash_storage.rows import fields_of, parsed
+from contextstash_storage.records import MessageFacts, SearchHit
+from contextstash_storage.rows import from_json, parsed
 from contextstash_storage.sessions import DELETED_OWNER, named
 from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable, text_of, time_of
 
@@ -253,7 +253,7 @@ def _hit(tx: Tx, hit: Match, text: str) -> SearchHit:
     return SearchHit(
         session_id=session_id,
         seq=hit.seq,
-        role=fields_of(facts)["role"],
+        role=from_json(MessageFacts, facts).role,
         handles=() if handle is None else (handle,),
         tool=None if tool is None else text_of(tool),
         text="\n".join(part for part in (heading, text) if part),

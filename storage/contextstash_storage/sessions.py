@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import (
-    Counters,
-    DaySum,
-    Session,
-)
-from contextstash_storage.rows import call_fields, damaged, from_json, to_json
+from contextstash_storage.records import Call, Counters, DaySum, Session
+from contextstash_storage.rows import damaged, from_json, to_json
 from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, time_of
 
 DELETED_OWNER = "\x1fdeleted"
@@ -168,35 +164,28 @@ def session_days(tx: Tx, row: int) -> list[DaySum]:
     return _days(_calls_of(tx, [row]))
 
 
-def _calls_of(tx: Tx, rows: Iterable[int]) -> list[dict[str, Any]]:
-    """The fields of all calls of these sessions."""
+def _calls_of(tx: Tx, rows: Iterable[int]) -> Iterator[Call]:
+    """All calls of these sessions."""
     text = f"SELECT record FROM log WHERE kind = 'call' AND session IN {tx.numbers}"
-    return [call_fields(record.decode()) for (record,) in tx.rows(text, (listed(rows),))]
+    return (from_json(Call, record.decode()) for (record,) in tx.rows(text, (listed(rows),)))
 
 
 _SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
 
 
-def _days(calls: Iterable[Mapping[str, Any]]) -> list[DaySum]:
+def _days(calls: Iterable[Call]) -> list[DaySum]:
     """The agents' calls among these, by day and model."""
-    sums: dict[tuple[str, str | None], Counter[str]] = {}
+    sums: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for call in calls:
-        if call["purpose"] != "agent":
-            continue
-        day = sums.setdefault((call["created_at"].date().isoformat(), call.get("model")), Counter())
-        day.update({"calls": 1, **{name: call.get(name, 0) for name in _SUMS}})
-        if call.get("cost") is not None:
-            day.update({"cost": call["cost"], "priced": 1})
+        if call.purpose == "agent" and call.created_at is not None:
+            day = sums[call.created_at.date().isoformat(), call.model or ""]
+            day.update({"calls": 1, **{name: getattr(call, name) for name in _SUMS}})
+            if call.cost is not None:
+                day.update({"cost": call.cost, "priced": 1})  # type: ignore[dict-item]
+    counts = ("calls", "priced", *_SUMS)
     return [
-        DaySum(
-            day=day,
-            model=model,
-            calls=found["calls"],
-            cost=float(found["cost"]),
-            priced=found["priced"],
-            **{name: found[name] for name in _SUMS},
-        )
-        for (day, model), found in sorted(sums.items(), key=lambda each: (each[0][0], each[0][1] or ""))
+        DaySum(day=day, model=model or None, cost=float(found["cost"]), **{name: found[name] for name in counts})
+        for (day, model), found in sorted(sums.items())
     ]
 
 

@@ -20,7 +20,7 @@ from contextstash_storage.errors import StoreVersionError
 
 MAX_INTEGER = 2**63 - 1
 
-VERSION = 19
+VERSION = 20
 """Of the tables, in every kind of database. Databases of versions below were made before the first release."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,12 +14,9 @@ from contextstash_storage.documents import (
     documents,
     indexed,
     pieces,
-    stored_texts,
-    texts_of,
 )
-from contextstash_storage.records import Block, BlockType, NewMessage
+from contextstash_storage.records import Block, BlockType
 from tests.support.effort import examples
-from tests.support.json_values import json_objects
 
 ARGUMENTS = '{"command":"cd src\\nmake all","timeout":20}'
 
@@ -34,14 +30,6 @@ def test_each_text_is_a_document_and_a_call_is_read_as_its_values() -> None:
         Document(3, TextKind.OUTPUT, "one"),
         Document(4, TextKind.OUTPUT, ""),
     ]
-
-
-@settings(max_examples=examples(30))
-@given(json_objects, st.lists(st.text(max_size=9)))
-def test_texts_are_read_as_they_were_stored(body: dict[str, Any], others: list[str]) -> None:
-    texts = tuple(enumerate([*(value for value in body.values() if isinstance(value, str)), *others]))
-    stored = stored_texts(NewMessage(body=body, role="user", texts=texts))
-    assert texts_of(stored or b"[]", body) == list(texts)
 
 
 @settings(max_examples=examples(30))
