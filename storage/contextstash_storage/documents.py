@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import accumulate
@@ -30,10 +30,6 @@ MAX_PIECES = 2_000
 
 MAX_NAME_LENGTH = 64
 """Longer runs of letters are data, not names made of words."""
-
-_HUMP = re.compile(r"[A-Z](?<=[a-z0-9].)")
-"""The capital inside a camelCase name. Looking for it first, and for the name around it then, takes 40 % of the time of
-one pattern for the whole name, which would be tried at every word."""
 
 _WORD = re.compile(r"\w+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -150,42 +146,22 @@ def kind_mark(kind: int) -> str:
 
 def indexed(text: str) -> str:
     """The text as the index sees it, followed by the words that its camelCase names are made of."""
-    names = [name for name in dict.fromkeys(_camel_names(text)) if len(name) <= MAX_NAME_LENGTH]
+    names = [
+        word for word in dict.fromkeys(_WORD.findall(text)) if _CAMEL.search(word) and len(word) <= MAX_NAME_LENGTH
+    ]
     return storable(" ".join([text, *(_CAMEL.sub(" ", name) for name in names)]))
-
-
-def _camel_names(text: str) -> Iterator[str]:
-    """The camelCase names of a text. A search of the longest piece takes 2 ms, in which no other thread runs."""
-    start = 0
-    while hump := _HUMP.search(text, start):
-        word = _WORD.match(text, _word_start(text, hump.start(), start))
-        assert word is not None
-        yield word[0]
-        start = word.end()
-
-
-def _word_start(text: str, place: int, first: int) -> int:
-    """Where the word at a place begins, not before `first`. Letters, digits and the underscore are a word's."""
-    while place > first and (text[place - 1].isalnum() or text[place - 1] == "_"):
-        place -= 1
-    return place
 
 
 CALL_MESSAGES = 60
 """How many messages before an output are searched for its call; as many as when the output is named by its call."""
 
 _BLOCKS = 65_536
-"""More blocks than a message has that is stored; the number of a pair is made of a message's and a block's."""
+"""More blocks than a message has that is stored: the number of a place is made of a message's and a block's."""
 
 
-def own_pair(message: int, block: int) -> int:
-    """The number that a call and its output have in common: the call's message and block."""
-    return message * _BLOCKS + min(block, _BLOCKS - 1)
-
-
-def call_of_pair(pair: int) -> tuple[int, int]:
-    """The message and block of a pair's call."""
-    return divmod(pair, _BLOCKS)
+def place_of(number: int) -> tuple[int, int]:
+    """The message and block of a place's number."""
+    return divmod(number, _BLOCKS)
 
 
 class NewText(NamedTuple):
@@ -197,10 +173,13 @@ class NewText(NamedTuple):
     pieces: Sequence[Document]
 
 
-def _calls_before(tx: Tx, row: int, texts: Sequence[NewText]) -> dict[str, int]:
-    """The pairs of the calls in earlier messages that outputs among these may be of, by the ids of the calls; of calls
-    with one id the last one's."""
-    found: dict[str, int] = {}
+Calls = dict[str, tuple[int, int]]
+"""The message and block of calls, by their ids; of calls with one id the last one's."""
+
+
+def _calls_before(tx: Tx, row: int, texts: Sequence[NewText]) -> Calls:
+    """The calls in earlier messages that outputs among these may be of."""
+    found: Calls = {}
     wanted, own = set[str | None](), set[str | None]()
     for text in texts:
         wanted |= {each.call_id for each in text.blocks if each.type == "tool_result" and each.call_id} - own
@@ -217,59 +196,55 @@ def _calls_before(tx: Tx, row: int, texts: Sequence[NewText]) -> dict[str, int]:
     return found
 
 
-def _calls_of(message: int, blocks: Sequence[Block]) -> dict[str, int]:
-    """The pairs of a message's calls, by the ids of the calls."""
-    return {
-        each.call_id: own_pair(message, number)
-        for number, each in enumerate(blocks)
-        if each.type == "tool_call" and each.call_id
-    }
+def _calls_of(message: int, blocks: Sequence[Block]) -> Calls:
+    calls = ((each.call_id, number) for number, each in enumerate(blocks) if each.type == "tool_call")
+    return {call_id: (message, number) for call_id, number in calls if call_id}
 
 
 def index_messages(tx: Tx, owner: str, row: int, texts: Sequence[NewText]) -> None:
-    """Make stored messages findable."""
+    """Make stored messages findable. A call is filed under its output as soon as that is recorded: they are one hit."""
     calls = _calls_before(tx, row, texts)
-    rows = []
+    pieces, filed = [], []
     for text in texts:
-        rows += [(text.message, piece, _pair(text, piece, calls)) for piece in text.pieces]
+        pieces += [(text.message, piece) for piece in text.pieces]
         calls |= _calls_of(text.message, text.blocks)
-    numbers = tx.reserve("entries", "entry", len(rows)) if rows else []
+        outputs = ((number, each.call_id) for number, each in enumerate(text.blocks) if each.type == "tool_result")
+        filed += [(text.message, number, *calls[call_id]) for number, call_id in outputs if call_id in calls]
+    numbers = tx.reserve("entries", "entry", len(pieces)) if pieces else []
     tx.many(
-        "INSERT INTO entries (entry, message, block, piece, kind, pair, call_words) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO entries (entry, message, block, piece, kind, call, call_words) VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (number, message, piece.block, piece.piece, int(piece.kind), pair or None, piece.words)
-            for number, (message, piece, pair) in zip(numbers, rows, strict=True)
+            (number, message, piece.block, piece.piece, piece.kind.value, _call(message, piece), piece.words)
+            for number, (message, piece) in zip(numbers, pieces, strict=True)
         ],
     )
-    pieces = zip(numbers, (piece for _, piece, _ in rows), strict=True)
-    found = [IndexedPiece(number, owner, row, kind_mark(piece.kind), *piece.fields) for number, piece in pieces]
+    under_output = "UPDATE entries SET message = ?, block = ? WHERE message = ? AND block = ? AND kind = "
+    tx.many(under_output + str(TextKind.CALL.value), filed)
+    found = [
+        IndexedPiece(number, owner, row, kind_mark(piece.kind), *piece.fields)
+        for number, (_, piece) in zip(numbers, pieces, strict=True)
+    ]
     words = tx.index.insert(tx, found)
     counted = "UPDATE sessions SET entry_count = entry_count + ?, word_count = word_count + ? WHERE session = ?"
-    tx.execute(counted, (len(rows), words, row))
+    tx.execute(counted, (len(pieces), words, row))
 
 
-def _pair(text: NewText, piece: Document, calls: Mapping[str, int]) -> int:
-    """The pair that a piece is of; 0 for what was said, its own if it is a call, or an output whose call is not
-    recorded."""
-    if piece.kind is TextKind.TEXT:
-        return 0
-    own = own_pair(text.message, piece.block)
-    call_id = text.blocks[piece.block].call_id
-    if piece.kind is TextKind.CALL or call_id is None:
-        return own
-    return calls.get(call_id, own)
+def _call(message: int, piece: Document) -> int | None:
+    """The number of a call's own place."""
+    return message * _BLOCKS + min(piece.block, _BLOCKS - 1) if piece.kind is TextKind.CALL else None
 
 
-def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, list[Document]]:
-    """The documents of those of these messages that are stored and not damaged."""
+def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, tuple[MessageFacts, list[Document]]]:
+    """The facts and documents of those of these messages that are stored and not damaged."""
     named = (listed(sorted(set(messages))),)
     rows = tx.rows(f"SELECT message, session, seq, facts FROM messages WHERE message IN {tx.numbers}", named)
     seqs: defaultdict[int, list[int]] = defaultdict(list)
     for _, session, seq, _ in rows:
         seqs[session].append(seq)
     stored = {session: readable(tx, session, places) for session, places in seqs.items()}
-    return {
-        message: documents(texts_of(stored[session][seq]), from_json(MessageFacts, facts).blocks)
-        for message, session, seq, facts in rows
-        if seq in stored[session]
-    }
+    found = {}
+    for message, session, seq, text in rows:
+        if seq in stored[session]:
+            facts = from_json(MessageFacts, text)
+            found[message] = facts, documents(texts_of(stored[session][seq]), facts.blocks)
+    return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from collections.abc import Iterable
 from math import log
+from typing import NamedTuple
 
 from contextstash_storage.documents import TextKind
 
@@ -41,9 +40,6 @@ of a question are often in another message than its answer. Of 0, 0.3, 0.4 and 0
 SAME_LINES = 0.6
 """An output with this share of its lines in a better hit is left out. 0.6, 0.7 and 0.8 were tried."""
 
-RANKED_HITS = 4
-"""How many times as many hits as are wanted are found before they are weighed; 10 finds no more."""
-
 COMPARED_CHARACTERS = 20_000
 """How much of an output is compared with those of better hits; that takes about 0.2 ms."""
 
@@ -56,109 +52,96 @@ LEAST_RARITY = 1e-6
 """The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A row of the index that matches, with its score: a piece of a message's block. `pair` is what a call and its
-    output have in common, `words` how many words a call has, `call` the pair of the call that matches too."""
+class Match(NamedTuple):
+    """A row of the index that matches: a piece of a message's block, or a call that is filed under its output's place
+    and was made at the place numbered `call`, with so many words; and what is stored of the output that is there, if
+    one is."""
 
+    score: float
     message: int
     session: int
+    session_id: str
     seq: int
     block: int
     piece: int
     kind: TextKind
-    pair: int | None
-    score: float
-    words: int = 0
-    call: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PairedOutput:
-    """A stored output of a call."""
-
-    pair: int
-    message: int
-    session: int
-    seq: int
-    block: int
+    call: int | None
+    words: int
+    created: int
+    handle: str | None
     tool: str
     argument: str
     characters: int
 
 
-def ranked(matches: Sequence[Match], outputs: Sequence[PairedOutput], said_weight: float = 1.0) -> list[Match]:
-    """The hits, best first; of equals the newest. `outputs` are those of all pairs among the matches; what was said
-    counts `said_weight` times."""
-    said = _smoothed(_best([match for match in matches if match.kind is TextKind.TEXT]), said_weight)
-    calls: dict[int | None, Match] = {}
+class RankedHit(NamedTuple):
+    """A hit: the match whose piece is shown, and the number of the call's place if that matches too."""
+
+    score: float
+    match: Match
+    call: int | None = None
+
+    @property
+    def is_output(self) -> bool:
+        return self.match.handle is not None
+
+
+Best = dict[tuple[int, int], Match]
+"""The best match of each block of each message."""
+
+
+def ranked(matches: Iterable[Match], said_weight: float = 1.0) -> list[RankedHit]:
+    """The hits, best first; of equals the newest. What was said counts `said_weight` times."""
+    best: dict[TextKind, Best] = {kind: {} for kind in TextKind}
     for match in matches:
-        if match.kind is TextKind.CALL and (match.pair not in calls or match.score > calls[match.pair].score):
-            calls[match.pair] = match
-    found = _grouped(_best([match for match in matches if match.kind is TextKind.OUTPUT]), calls, outputs)
-    with_output = {output.pair for output in outputs}
-    alone = [
-        replace(match, score=PAIR_WEIGHT * match.score, call=pair)
-        for pair, match in calls.items()
-        if pair not in with_output
-    ]
-    return sorted([*said, *found, *alone], key=lambda hit: -hit.score)
+        place, known = (match.message, match.block), best[match.kind]
+        if place not in known or match.score > known[place].score:
+            known[place] = match
+    calls = best[TextKind.CALL]
+    alone = [RankedHit(PAIR_WEIGHT * each.score, each, each.call) for each in calls.values() if each.handle is None]
+    said = _smoothed(best[TextKind.TEXT].values(), said_weight)
+    return sorted([*said, *_grouped(best[TextKind.OUTPUT], calls), *alone], key=lambda hit: -hit.score)
 
 
-def _best(matches: Iterable[Match]) -> dict[tuple[int, int], Match]:
-    """The best match of each block of each message."""
-    best: dict[tuple[int, int], Match] = {}
-    for match in matches:
-        place = (match.message, match.block)
-        if place not in best or match.score > best[place].score:
-            best[place] = match
-    return best
-
-
-def _smoothed(matches: Mapping[tuple[int, int], Match], weight: float) -> list[Match]:
+def _smoothed(matches: Iterable[Match], weight: float) -> list[RankedHit]:
     """One hit for each message, with part of its neighbors' scores; the newest first."""
     best: dict[tuple[int, int], Match] = {}
-    for match in matches.values():
+    for match in matches:
         place = (match.session, match.seq)
         if place not in best or match.score > best[place].score:
             best[place] = match
     hits = []
     for (session, seq), match in sorted(best.items(), reverse=True):
         neighbors = [best[place].score for place in ((session, seq - 1), (session, seq + 1)) if place in best]
-        hits.append(replace(match, score=weight * (match.score + NEIGHBOR_WEIGHT * sum(neighbors))))
+        hits.append(RankedHit(weight * (match.score + NEIGHBOR_WEIGHT * sum(neighbors)), match))
     return hits
 
 
-def _grouped(
-    matches: Mapping[tuple[int, int], Match], calls: Mapping[int | None, Match], outputs: Sequence[PairedOutput]
-) -> list[Match]:
+def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
     """The outputs, those of equal calls together, of these the fullest first: a file read whole is of more use than a
     few of its lines. Those with less than half of the best one's score come last: they lack a telling word of the
     query. Each group has the score of its best."""
-    groups: dict[tuple[int, str, str | int], list[tuple[Match, int]]] = defaultdict(list)
-    for output in outputs:
-        match = matches.get((output.message, output.block))
-        call = calls.get(output.pair)
-        if match is None and call is None:
+    groups: dict[tuple[int, str, object], list[RankedHit]] = defaultdict(list)
+    for place in {**outputs, **calls}:
+        own, call = outputs.get(place), calls.get(place)
+        match = own or calls[place]._replace(piece=0)
+        if match.handle is None:
             continue
-        score = (match.score if match else 0.0) + (_of_call(call, output.characters) if call else 0.0)
-        piece = match.piece if match else 0
-        place = (output.message, output.session, output.seq, output.block)
-        hit = Match(*place, piece, TextKind.OUTPUT, output.pair, score, call=None if call is None else output.pair)
+        score = (own.score if own else 0.0) + (_of_call(call) if call else 0.0)
         # Calls that name nothing, such as polls of a running command, are not equal because of that.
-        called = output.argument or output.pair
-        groups[output.session, output.tool, called].append((hit, output.characters))
+        group = groups[match.session, match.tool, match.argument or place]
+        group.append(RankedHit(score, match, call.call if call else None))
     hits = []
-    for group in sorted(groups.values(), key=lambda members: -max(hit.message for hit, _ in members)):
-        best = max(hit.score for hit, _ in group)
-        group.sort(key=lambda member: (member[0].score < best / 2, -member[1], -member[0].message))
-        hits += [hit if hit.score == best else replace(hit, score=best) for hit, _ in group]
+    for group in sorted(groups.values(), key=lambda members: -max(hit.match.message for hit in members)):
+        best = max(hit.score for hit in group)
+        group.sort(key=lambda hit: (hit.score < best / 2, -hit.match.characters, -hit.match.message))
+        hits += [hit._replace(score=best) for hit in group]
     return hits
 
 
-def _of_call(call: Match, characters: int) -> float:
-    """What the score of a call adds to that of its output, which has so many characters."""
-    says_little = characters < OUTPUT_CHARACTERS
+def _of_call(call: Match) -> float:
+    """What the score of a call adds to that of its output."""
+    says_little = call.characters < OUTPUT_CHARACTERS
     return PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / max(1, call.words)) * (0.5 if says_little else 1.0)
 
 
@@ -167,45 +150,27 @@ def rarity(count: int, entries: int) -> float:
     return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
 
 
-def best_hits(
-    found: Sequence[Match],
-    texts: Iterable[str],
-    limit: int,
-    weigh: Callable[[Match], float] | None,
-    wanted: Sequence[str],
-) -> list[tuple[Match, str]]:
-    """The best of the hits by their weighed scores, with their texts, without outputs whose lines are in hits with a
-    better score, and which have no more of the terms that are looked for. The texts are read one by one, only as long
-    as a hit, or one behind it, can be among the best."""
-    scores = [hit.score if weigh is None else weigh(hit) * hit.score for hit in found]
-    best_behind = list(accumulate(reversed(scores), max, initial=0.0))[-2::-1]
-    considered = limit if weigh is None else RANKED_HITS * limit
-    terms = {term.casefold() for term in wanted}
-    shown: list[tuple[frozenset[str], set[str]]] = []
-    hits: list[tuple[Match, str]] = []
-    for hit, score, behind, text in zip(found, scores, best_behind, texts, strict=False):
-        if hit.kind is TextKind.OUTPUT and not _adds(text, terms, shown):
-            continue
-        hits.append((replace(hit, score=score), text))
-        if len(hits) == considered or sum(each.score >= behind for each, _ in hits) >= limit:
-            break
-    return sorted(hits, key=lambda each: -each[0].score)[:limit]
+class Shown:
+    """The outputs that better hits show, with the terms that are looked for."""
 
+    def __init__(self, wanted: Iterable[str]) -> None:
+        self._wanted = {term.casefold() for term in wanted}
+        self._known: list[tuple[frozenset[str], set[str]]] = []
 
-def _adds(text: str, wanted: Set[str], shown: list[tuple[frozenset[str], set[str]]]) -> bool:
-    """Whether an output shows enough that no better hit does: of those the lines and the wanted terms are `shown`, and
-    its own are added. Outputs of a command that is run again and again may differ in the one line that is looked
-    for."""
-    lines = _lines(text)
-    least = SAME_LINES * len(lines)
-    folded = text.casefold()
-    terms = {term for term in wanted if term in folded}
-    if lines and any(
-        not lines.isdisjoint(others) and len(lines & others) >= least and terms <= known for others, known in shown
-    ):
-        return False
-    shown.append((lines, terms))
-    return True
+    def adds(self, text: str) -> bool:
+        """Whether an output shows enough that no better hit does; it is remembered then. Outputs of a command that is
+        run again and again may differ in the one line that is looked for."""
+        lines = _lines(text)
+        least = SAME_LINES * len(lines)
+        folded = text.casefold()
+        terms = {term for term in self._wanted if term in folded}
+        if lines and any(
+            not lines.isdisjoint(others) and len(lines & others) >= least and terms <= known
+            for others, known in self._known
+        ):
+            return False
+        self._known.append((lines, terms))
+        return True
 
 
 def _lines(text: str) -> frozenset[str]:
@@ -223,11 +188,6 @@ def _lines(text: str) -> frozenset[str]:
 MATCHES = 400
 """How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs."""
 
-FEWER_MATCHES = 200
-"""How many are ranked for few hits: these and MATCHES_A_HIT for each. 10 hits are as good with 300 as with 400 rows."""
-
-MATCHES_A_HIT = 10
-
 MORE_MATCHES = 20_000
 """How many are ranked if too few of the first belong to the sessions that are searched."""
 
@@ -239,5 +199,6 @@ READ_TOGETHER = 10
 
 
 def ranked_matches(limit: int) -> int:
-    """How many matching rows are ranked at first for so many hits, in every store."""
-    return min(MATCHES, FEWER_MATCHES + MATCHES_A_HIT * limit)
+    """How many matching rows are ranked at first for so many hits, in every store: 10 hits are as good with 300 as with
+    400 rows."""
+    return min(MATCHES, MATCHES // 2 + 10 * limit)

@@ -92,15 +92,15 @@ CREATE TABLE notes (
 CREATE INDEX notes_by_session ON notes (session, kind);
 
 -- Pieces of texts, calls and outputs that can be found; their words are in a table of each database's own (match.py),
--- under the same numbers. `pair` is what a call and its output have in common, `call_words` how many words a call has.
+-- under the same numbers. A call is under its output's message and block once that is there: `call` is the number of its
+-- own place, `call_words` how many words it has.
 CREATE TABLE entries (
     entry INTEGER PRIMARY KEY,
     message INTEGER NOT NULL,
     block INTEGER NOT NULL,
     piece INTEGER NOT NULL,
     kind INTEGER NOT NULL,
-    pair INTEGER,
+    call INTEGER,
     call_words INTEGER NOT NULL
 );
 CREATE INDEX entries_by_message ON entries (message);
-CREATE INDEX entries_by_pair ON entries (pair) WHERE pair IS NOT NULL;

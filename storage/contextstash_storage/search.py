@@ -7,23 +7,24 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Literal, get_args
 
-from contextstash_storage.documents import Document, TextKind, call_of_pair, pieces, read_documents
+from contextstash_storage.documents import Document, TextKind, pieces, place_of, read_documents
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.ranking import (
     CALL_CHARACTERS,
     READ_TOGETHER,
     WHOLE_WEIGHT,
     Match,
-    PairedOutput,
-    best_hits,
+    RankedHit,
+    Shown,
     ranked,
     ranked_matches,
 )
-from contextstash_storage.records import MessageFacts, SearchHit
-from contextstash_storage.rows import from_json, parsed
-from contextstash_storage.sessions import DELETED_OWNER, named
+from contextstash_storage.records import SearchHit
+from contextstash_storage.rows import parsed
+from contextstash_storage.sessions import DELETED_OWNER
 from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable, text_of, time_of
 
 MAX_TERMS = 64
@@ -122,9 +123,9 @@ Weigh = Callable[[str, int], float]
 def search(
     tx: Tx, owner: str, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
 ) -> list[SearchHit]:
-    """The best hits for any of the query's terms, best first, in the order of ranking.py. A call and its output are one
-    hit, of the output; one that repeats the lines of a better hit is left out. With `weigh`, the order is that of the
-    weighed scores among the first RANKED_HITS times `limit` hits."""
+    """The best hits for any of the query's terms, best first, in the order of ranking.py; with `weigh`, in the order of
+    the weighed scores. A call and its output are one hit, of the output; one that repeats the lines of a better hit is
+    left out."""
     wanted = terms(query)
     place = _place_of(tx, owner, where)
     if not wanted or place is None or limit <= 0:
@@ -135,10 +136,13 @@ def search(
         matches = _matches(tx, found, ranks, where, place)
         if len(matches) >= ranks or found.is_complete:
             break
-    hits = _ranked(tx, matches, where, wanted)
-    names = {} if weigh is None else named(tx, {hit.session for hit in hits})
-    by_hit = None if weigh is None else lambda hit: weigh(names[hit.session], hit.seq)
-    return [_hit(tx, hit, text) for hit, text in best_hits(hits, _texts(tx, hits), limit, by_hit, wanted)]
+    hits = ranked(matches, 1.0 if where.scope == "messages" else text_weight(wanted))
+    if where.scope != "all":
+        hits = [hit for hit in hits if hit.is_output == (where.scope == "outputs")]
+    if weigh is not None:
+        weighed = [hit._replace(score=weigh(hit.match.session_id, hit.match.seq) * hit.score) for hit in hits]
+        hits = sorted(weighed, key=lambda hit: -hit.score)
+    return list(islice(_shown(tx, hits, Shown(wanted)), limit))
 
 
 _OTHERS = """
@@ -181,8 +185,11 @@ def _matches(tx: Tx, found: Found, ranks: int, where: SearchFilter, place: Place
 
 
 _ENTRIES = (
-    "SELECT entry, message, session, seq, block, piece, kind, pair, call_words, messages.created_at, owner"
-    " FROM entries JOIN messages USING (message) JOIN sessions USING (session) WHERE entry IN "
+    "SELECT entry, owner, message, messages.session, session_id, messages.seq, entries.block, piece, kind, call,"
+    " call_words, messages.created_at, handle, tool, argument, characters"
+    " FROM entries JOIN messages USING (message) JOIN sessions ON sessions.session = messages.session LEFT JOIN outputs"
+    " ON outputs.session = messages.session AND outputs.seq = messages.seq AND outputs.block = entries.block"
+    " WHERE entry IN "
 )
 
 
@@ -190,84 +197,56 @@ def _read(
     tx: Tx, entries: Sequence[int], scores: Mapping[int, float], where: SearchFilter, place: Place
 ) -> list[Match]:
     """Those of these entries that are searched, in the same order."""
-    rows = tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),))
-    found = {
-        entry: Match(message, session, seq, block, piece, TextKind(kind), pair, scores[entry], words)
-        for entry, message, session, seq, block, piece, kind, pair, words, created, owner in rows
-        if place.holds(session, owner, kind) and where.admits(created)
-    }
+    found = {}
+    for entry, owner, *values in tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),)):
+        match = Match(scores[entry], *values)
+        if place.holds(match.session, owner, match.kind) and where.admits(match.created):
+            found[entry] = match._replace(
+                kind=TextKind(match.kind), tool=text_of(match.tool or ""), argument=text_of(match.argument or "")
+            )
     return [found[entry] for entry in entries if entry in found]
 
 
-def _ranked(tx: Tx, matches: Sequence[Match], where: SearchFilter, wanted: Sequence[str]) -> list[Match]:
-    if where.scope == "messages":
-        return ranked(matches, ())
-    found = ranked(matches, _outputs(tx, matches, where), text_weight(wanted))
-    return [hit for hit in found if hit.kind is not TextKind.CALL] if where.scope == "outputs" else found
-
-
-_OUTPUTS = (
-    "SELECT DISTINCT pair, message, messages.session, messages.seq, outputs.block, tool, argument, characters,"
-    " messages.created_at FROM entries JOIN messages USING (message) JOIN outputs"
-    " ON outputs.session = messages.session AND outputs.seq = messages.seq AND outputs.block = entries.block"
-    f" WHERE kind = {TextKind.OUTPUT.value} AND pair IN "
-)
-
-
-def _outputs(tx: Tx, matches: Sequence[Match], where: SearchFilter) -> list[PairedOutput]:
-    """The outputs of all pairs among the matches."""
-    rows = tx.rows(_OUTPUTS + tx.numbers, (listed(sorted({match.pair for match in matches if match.pair})),))
-    return [
-        PairedOutput(pair, message, session, seq, block, text_of(tool), text_of(argument), characters)
-        for pair, message, session, seq, block, tool, argument, characters, created in rows
-        if where.admits(created)
-    ]
-
-
-def _texts(tx: Tx, found: Sequence[Match]) -> Iterator[str]:
-    """The text of each hit: that of its piece."""
-    for first in range(0, len(found), READ_TOGETHER):
-        some = found[first : first + READ_TOGETHER]
-        read = read_documents(tx, [hit.message for hit in some])
+def _shown(tx: Tx, hits: Sequence[RankedHit], shown: Shown) -> Iterator[SearchHit]:
+    """The hits with their texts, without outputs that add nothing to better ones. They are read as they are wanted."""
+    for first in range(0, len(hits), READ_TOGETHER):
+        some = hits[first : first + READ_TOGETHER]
+        read = read_documents(tx, [hit.match.message for hit in some])
         for hit in some:
-            document = _of_block(read, hit.message, hit.block)
-            cut = [] if document is None else pieces(document)
-            yield cut[min(hit.piece, len(cut) - 1)].text if cut else ""
+            if hit.match.message not in read:  # damaged
+                continue
+            facts, found = read[hit.match.message]
+            text = _piece(found, hit.match.block, hit.match.piece)
+            if hit.is_output and not shown.adds(text):
+                continue
+            yield SearchHit(
+                session_id=hit.match.session_id,
+                seq=hit.match.seq,
+                role=facts.role,
+                handles=() if hit.match.handle is None else (hit.match.handle,),
+                tool=hit.match.tool if hit.is_output else None,
+                text="\n".join(part for part in (_heading(tx, hit), text) if part),
+                score=hit.score,
+                created_at=time_of(hit.match.created),
+            )
 
 
-def _of_block(read: Mapping[int, Sequence[Document]], message: int, block: int) -> Document | None:
-    return next((each for each in read.get(message, ()) if each.block == block), None)
+def _piece(found: Sequence[Document], block: int, number: int) -> str:
+    """The text of a piece of a block."""
+    for document in found:
+        if document.block == block:
+            cut = pieces(document)
+            return cut[min(number, len(cut) - 1)].text
+    return ""
 
 
-def _hit(tx: Tx, hit: Match, text: str) -> SearchHit:
-    [(session_id, facts, created)] = tx.rows(
-        "SELECT session_id, facts, messages.created_at FROM messages JOIN sessions USING (session) WHERE message = ?",
-        (hit.message,),
-    )
-    outputs = tx.rows(
-        "SELECT handle, tool, argument FROM outputs WHERE session = ? AND seq = ? AND block = ?",
-        (hit.session, hit.seq, hit.block),
-    )
-    handle, tool, argument = outputs[0] if outputs else (None, None, None)
-    heading = _heading(tx, hit, text_of(tool or ""), text_of(argument or ""))
-    return SearchHit(
-        session_id=session_id,
-        seq=hit.seq,
-        role=from_json(MessageFacts, facts).role,
-        handles=() if handle is None else (handle,),
-        tool=None if tool is None else text_of(tool),
-        text="\n".join(part for part in (heading, text) if part),
-        score=hit.score,
-        created_at=time_of(created),
-    )
-
-
-def _heading(tx: Tx, hit: Match, tool: str, argument: str) -> str:
+def _heading(tx: Tx, hit: RankedHit) -> str:
     """The call that an output is of, whole if it matches."""
-    if hit.kind is not TextKind.OUTPUT:
+    if not hit.is_output:
         return ""
-    document = None
     if hit.call is not None:
-        message, block = call_of_pair(hit.call)
-        document = _of_block(read_documents(tx, [message]), message, block)
-    return f"{tool} {argument}".strip() if document is None else document.text[:CALL_CHARACTERS]
+        message, block = place_of(hit.call)
+        _, found = read_documents(tx, [message]).get(message, (None, []))
+        if (document := next((each for each in found if each.block == block), None)) is not None:
+            return document.text[:CALL_CHARACTERS]
+    return f"{hit.match.tool} {hit.match.argument}".strip()

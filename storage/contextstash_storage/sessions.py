@@ -187,8 +187,3 @@ def _days(calls: Iterable[Call]) -> list[DaySum]:
         DaySum(day=day, model=model or None, cost=float(found["cost"]), **{name: found[name] for name in counts})
         for (day, model), found in sorted(sums.items())
     ]
-
-
-def named(tx: Tx, sessions: Iterable[int]) -> dict[int, str]:
-    """The ids of sessions by their rows."""
-    return dict(tx.rows(f"SELECT session, session_id FROM sessions WHERE session IN {tx.numbers}", (listed(sessions),)))

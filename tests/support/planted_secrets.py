@@ -163,7 +163,7 @@ def indexed_texts(database: Path) -> str:
     """Every text that the index was given, and the words that it holds."""
     db = sqlite3.connect(database)
     messages = [message for (message,) in db.execute("SELECT message FROM messages")]
-    texts = [d.text for each in read_documents(SqliteTx(db), messages).values() for d in each]
+    texts = [each.text for _, found in read_documents(SqliteTx(db), messages).values() for each in found]
     db.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'words', 'row')")
     texts += [word for (word,) in db.execute("SELECT term FROM temp.terms")]
     texts += [argument for (argument,) in db.execute("SELECT coalesce(argument, '') FROM outputs")]
