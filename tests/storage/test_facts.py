@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash_storage.records import Block, BlockType, Kind, MessageFacts, NewMessage, Role, Usage
+from contextstash_storage.records import Block, BlockType, Kind, MessageFacts, NewMessage, Record, Role, Usage
 from contextstash_storage.rows import facts_of, from_json
 
-# Partial functions: of a record itself, hypothesis would give the fields by their short names too.
+
+def plainly(kind: type[Record]) -> Callable[..., Record]:
+    """Makes a record: of the class itself, hypothesis would give the fields by their short names too."""
+    return lambda **fields: kind(**fields)
+
+
 texts = st.none() | st.text(max_size=5)
 counts = st.integers(0, 10**6)
 blocks = st.builds(
-    partial(Block),
+    plainly(Block),
     type=st.sampled_from(get_args(BlockType)),
     tokens=counts,
     size=counts,
@@ -25,12 +30,12 @@ blocks = st.builds(
     is_error=st.booleans(),
 )
 messages = st.builds(
-    partial(NewMessage),
+    plainly(NewMessage),
     body=st.just({}),
     role=st.sampled_from(get_args(Role)),
     kind=st.sampled_from(get_args(Kind)),
     blocks=st.lists(blocks, max_size=4).map(tuple),
-    usage=st.none() | st.builds(partial(Usage), prompt_tokens=counts, cached_tokens=counts, cache_write_tokens=counts),
+    usage=st.none() | st.builds(plainly(Usage), prompt_tokens=counts, cached_tokens=counts, cache_write_tokens=counts),
     group=texts,
     agent_visible=st.booleans(),
 )
