@@ -241,11 +241,11 @@ class Stash(Access):
 
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
         """The model calls of a session behind number `after`, in order."""
-        return await self.store.read_calls(session_id, after=after, limit=limit)
+        return await self.store.read_log(session_id, Call, after=after, limit=limit)
 
     async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         """The events of a session behind number `after`, in order."""
-        return await self.store.read_events(session_id, after=after, limit=limit)
+        return await self.store.read_log(session_id, Event, after=after, limit=limit)
 
     async def complete_session_id(self, prefix: str) -> list[str]:
         """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from contextstash_storage.documents import Document, NewText, documents, index_messages, indexed_pieces
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
-from contextstash_storage.log import book_usage, insert_call, insert_edits, number_edits, reports_again
+from contextstash_storage.log import append_log, book_usage, insert_edits, number_edits, reports_again
 from contextstash_storage.messages import fingerprint, read_fingerprints, store_bodies, store_outputs
 from contextstash_storage.notes import get_batch, put_batch, put_cursor
 from contextstash_storage.records import (
@@ -333,7 +333,7 @@ def _store_call(tx: Tx, row: int, session: Session, counters: Counters, message:
     if sent is not None:
         book_usage(tx, row, sent.number, message.usage)
     start = _reply_start(tx, row, message.group, seq) if sent is None else 0
-    insert_call(tx, row, _call(message, session, counters, start, sent), message.group)
+    append_log(tx, row, _call(message, session, counters, start, sent), message.group)
 
 
 def _call(message: NewMessage, session: Session, counters: Counters, start: int, sent: SentRequest | None) -> Call:

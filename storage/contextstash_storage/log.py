@@ -21,7 +21,6 @@ from contextstash_storage.records import (
     Edit,
     EditRecord,
     Event,
-    EventKind,
     MessageFacts,
     Part,
     Record,
@@ -129,13 +128,31 @@ def check(tx: Tx, row: int) -> None:
         _read(tx, row, kind)
 
 
-def _append(tx: Tx, row: int, record: Logged, key: str | None = None) -> int:
-    """Store a record under the next number of its kind, which is returned, with the current time if it has none."""
+def append_log(tx: Tx, row: int, record: Logged, reply: str | None = None) -> int:
+    """Store a record under the next number of its kind, which is returned, with the current time if it has none.
+    `reply` is the provider's id of the reply of an agent's model call."""
     kind = _FORMS[type(record)]
     text = "SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?"
     number = 1 + int(only(tx.rows(text, (row, kind.name))))
-    _put(tx, row, type(record), [_stamped(record.model_copy(update={kind.number: number}))], key)
+    _put(tx, row, type(record), [_stamped(record.model_copy(update={kind.number: number}))], reply)
     return number
+
+
+def read_log(
+    tx: Tx,
+    row: int,
+    kind: type[Logged],
+    *,
+    keys: Sequence[str] | None = None,
+    after: int = 0,
+    limit: int = 100,
+    newest: bool = False,
+) -> list[Logged]:
+    """The records of a kind behind the one numbered `after`, oldest or newest first; of events, those of some kinds if
+    they are given as `keys`."""
+    if keys is None:
+        return _read(tx, row, kind, "number > ?", after, limit=limit, newest=newest)
+    return _read(tx, row, kind, f"number > ? AND key IN {tx.texts}", after, listed(keys), limit=limit, newest=newest)
 
 
 def _stamped(record: Logged) -> Logged:
@@ -181,7 +198,7 @@ def change_counters(
 ) -> Session:
     """Replace the counters with the result of `change` (pure), which reads them in the same transaction."""
     if event is not None:
-        insert_event(tx, row, event)
+        append_log(tx, row, event)
     return store_counters(tx, row, session, change(session.counters))
 
 
@@ -258,28 +275,7 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
     return found
 
 
-# Events and calls
-
-
-def insert_event(tx: Tx, row: int, event: Event) -> None:
-    """Store an event, with the current time if it has none."""
-    _append(tx, row, event)
-
-
-def read_events(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Event]:
-    """Events after the one numbered `after`, oldest first."""
-    return _read(tx, row, Event, "number > ?", after, limit=limit)
-
-
-def last_events(tx: Tx, row: int, kinds: Sequence[EventKind], limit: int) -> list[Event]:
-    """The newest events of these kinds, newest first."""
-    return _read(tx, row, Event, f"key IN {tx.texts}", listed(kinds), limit=limit, newest=True)
-
-
-def insert_call(tx: Tx, row: int, call: Call, reply: str | None = None) -> None:
-    """Store a model call, with the current time if it has none; `reply` is the provider's id of its reply, if it is an
-    agent's."""
-    _append(tx, row, call, reply)
+# Calls and requests
 
 
 def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
@@ -287,14 +283,6 @@ def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
     found = [] if reply is None else _read(tx, row, Call, "key = ?", held(reply))
     _put(tx, row, Call, [call.model_copy(update=usage.model_dump()) for call in found], reply)
     return bool(found)
-
-
-def read_calls(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Call]:
-    """Calls after the one numbered `after`, oldest first."""
-    return _read(tx, row, Call, "number > ?", after, limit=limit)
-
-
-# Requests
 
 
 def append_request(tx: Tx, row: int, session: Session, request: Request) -> Request:
@@ -324,23 +312,13 @@ def book_late_usage(
 ) -> Session:
     """Add usage that was reported late to a request, and store its call and the changed counters."""
     book_usage(tx, row, number, usage)
-    insert_call(tx, row, call)
+    append_log(tx, row, call)
     return change_counters(tx, row, session, change)
 
 
 def get_request(tx: Tx, row: int, number: int) -> Request | None:
     """The request of this number; None if there is none."""
     return next(iter(_read(tx, row, Request, "number = ?", number)), None)
-
-
-def read_requests(tx: Tx, row: int, *, last: int = 1) -> list[Request]:
-    """The newest requests, newest first."""
-    return _read(tx, row, Request, limit=last, newest=True)
-
-
-def list_requests(tx: Tx, row: int, *, after: int = 0, limit: int = 100) -> list[Request]:
-    """The requests behind this number, oldest first."""
-    return _read(tx, row, Request, "number > ?", after, limit=limit)
 
 
 # Declared parts
@@ -361,7 +339,7 @@ def declare(
 
 def _version(tx: Tx, row: int, part: DeclaredVersion) -> int:
     known = _read(tx, row, DeclaredVersion, "key = ?", _fingerprint(part))
-    return int(known[0].version) if known else _append(tx, row, part)
+    return int(known[0].version) if known else append_log(tx, row, part)
 
 
 def read_declared(tx: Tx, row: int, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
@@ -374,11 +352,11 @@ def read_declared(tx: Tx, row: int, versions: Sequence[int] | None = None) -> li
 def copy_record(tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVersion | Request) -> None:
     """Store a record of another store under its own number."""
     if isinstance(record, Event):
-        insert_event(tx, row, record)
+        append_log(tx, row, record)
     elif isinstance(record, Call):
         # With its reply's id, so that a later report of it finds the call.
         text = "SELECT facts FROM messages WHERE session = ? AND seq = ?"
         facts = only(tx.rows(text, (row, record.request_seq + 1))) if record.purpose == "agent" else None
-        insert_call(tx, row, record, None if facts is None else from_json(MessageFacts, facts).group)
+        append_log(tx, row, record, None if facts is None else from_json(MessageFacts, facts).group)
     else:
         _put(tx, row, EditRecord if isinstance(record, EditRecord) else type(record), [record])

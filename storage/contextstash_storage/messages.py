@@ -15,13 +15,14 @@ from itertools import groupby
 from typing import Any
 
 from contextstash_storage.errors import DamagedError, HandleNotFoundError
-from contextstash_storage.log import read_edits, read_requests
+from contextstash_storage.log import read_edits, read_log
 from contextstash_storage.records import (
     HANDLE,
     KnownPart,
     Message,
     Native,
     Output,
+    Request,
     Session,
     SessionNews,
 )
@@ -330,7 +331,7 @@ def read_news(tx: Tx, owner: str, session_id: str, known: KnownPart) -> SessionN
     outputs: what each turn of an agent loop needs, as of one moment. Raises SessionNotFoundError."""
     row, session = read_session(tx, owner, session_id)
     counters = session.counters
-    newest = read_requests(tx, row) if counters.requests else []
+    newest = read_log(tx, row, Request, newest=True, limit=1) if counters.requests else []
     edits = read_edits(tx, row, after=known.edits) if counters.edits > known.edits else []
     span = known.span(counters)
     messages = [] if span is None else messages_between(tx, row, session, *span)

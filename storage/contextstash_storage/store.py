@@ -254,18 +254,13 @@ class SessionStore:
 
     search = _of_owner(search)
 
-    append_event = _of_session(log.insert_event, writes=True)
-    read_events = _of_session(log.read_events)
-    last_events = _of_session(log.last_events)
-    append_call = _of_session(log.insert_call, writes=True)
-    read_calls = _of_session(log.read_calls)
+    append_log = _of_session(log.append_log, writes=True)
+    read_log = _of_session(log.read_log)
 
     declare = _changing(log.declare)
     read_declared = _of_session(log.read_declared)
 
     append_request = _changing(log.append_request)
-    read_requests = _of_session(log.read_requests)
-    list_requests = _of_session(log.list_requests)
     get_request = _of_session(log.get_request)
 
     book_late_usage = _changing(log.book_late_usage)

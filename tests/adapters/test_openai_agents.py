@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash import open_stash
+from contextstash_storage.records import Request
 from tests.support import adapter_runs
 from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW
 from tests.support.strict_provider import StrictProvider, strict_provider
@@ -56,7 +57,7 @@ async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path, kind
             config = RunConfig(call_model_input_filter=run.filter)
             reader = agent(client, kind, *run.tools())
             done = await Runner.run(reader, QUESTION, max_turns=TURNS + 2, hooks=run, run_config=config)
-            requests = await stash.use_cases.store.read_requests("job", last=3)
+            requests = await stash.use_cases.store.read_log("job", Request, newest=True)
             recorded = await stash.use_cases.read_messages("job", limit=500)
     assert done.final_output == "done"
     assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], TURNS + 1)

@@ -118,7 +118,7 @@ def recorded(home: CommandLine) -> tuple[list[Event], list[str | None]]:
 
     async def read() -> tuple[list[Event], list[str | None]]:
         async with await open_sqlite(home.database) as store:
-            events = await store.read_events(SESSION)
+            events = await store.read_log(SESSION, Event)
             messages = await store.read_messages(SESSION, bodies=False)
             return [event for event in events if event.kind == "compaction"], [message.key for message in messages]
 

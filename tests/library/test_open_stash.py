@@ -15,6 +15,7 @@ import pytest
 import contextstash
 from contextstash import open_stash, open_stash_sync
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Request
 from tests.support.effort import examples
 from tests.support.log_parts import part_of_a_log
 from tests.support.plain_loops import MODELS, run_loop
@@ -120,7 +121,7 @@ async def test_a_reply_belongs_to_its_request(tmp_path: Path) -> None:
         request = await session.request([{"role": "user", "content": "hi"}], system="Be brief.")
         usage = {"input_tokens": 4_321, "output_tokens": 3}
         said = await session.reply({"role": "assistant", "content": "hello", "usage": usage})
-        [kept] = await stash.use_cases.store.read_requests("job")
+        [kept] = await stash.use_cases.store.read_log("job", Request, newest=True)
     assert request.request_id == f"req_{kept.number}"
     assert kept.usage is not None
     assert kept.usage.prompt_tokens == 4_321

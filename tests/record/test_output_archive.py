@@ -13,6 +13,7 @@ from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.stash import Stash
 from contextstash_storage import records
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.records import Event
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.sized_sessions import user
 from tests.support.stashes import SESSION, stash_at, whole_output
@@ -75,7 +76,7 @@ async def test_outputs_are_archived_in_a_child_session_of_their_own(tmp_path: Pa
         of_none = await stash.read_session("outputs")
         assert (beside.parent_session_id, of_none.parent_session_id) == (SESSION, None)
         assert {beside.agent, of_none.agent} == {OUTPUTS_AGENT}
-        assert await stash.store.read_events("outputs") == []
+        assert await stash.store.read_log("outputs", Event) == []
 
 
 async def test_two_concurrent_calls_archive_one_output(tmp_path: Path) -> None:

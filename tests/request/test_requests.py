@@ -12,7 +12,7 @@ import pytest
 from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Native, Part
+from contextstash_storage.records import Native, Part, Request
 from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
 
@@ -160,7 +160,7 @@ async def test_a_turn_is_one_call_with_the_whole_list(tmp_path: Path) -> None:
             assert context.next_seq == len(talk)
             usage = {"input_tokens": true, "output_tokens": 30}
             talk += [calls(f"toolu_{number}"), results([f"toolu_{number}"], 300)]
-        requests = await stash.store.read_requests(SESSION, last=50)
+        requests = await stash.store.read_log(SESSION, Request, newest=True, limit=50)
         assert [request.number for request in requests] == list(range(12, 0, -1))
         assert all(request.usage is not None for request in requests[1:])
         assert await history(stash) == talk[: len(await history(stash))]
@@ -190,7 +190,7 @@ async def test_usage_can_name_its_request_and_come_late(tmp_path: Path) -> None:
         usage = {"input_tokens": 700, "output_tokens": 3}
         await stash.get_context(SESSION, usage=usage, request_id=first.request_id)
         await stash.get_context(SESSION, usage=usage, request_id=first.request_id)
-        [*_, newest, oldest] = await stash.store.read_requests(SESSION, last=10)
+        [*_, newest, oldest] = await stash.store.read_log(SESSION, Request, newest=True, limit=10)
         assert newest.usage is None
         assert oldest.usage is not None
         assert oldest.usage.prompt_tokens == 700
@@ -205,7 +205,7 @@ async def test_reading_the_context_records_nothing(tmp_path: Path, preset_with: 
         context = await stash.read_context(SESSION, budget=3_000)
         assert context.fits
         assert context.request_id is None
-        assert await stash.store.read_requests(SESSION, last=10) == []
+        assert await stash.store.read_log(SESSION, Request, newest=True, limit=10) == []
         assert (await stash.estimate_context(SESSION)).tokens > 60_000
 
 

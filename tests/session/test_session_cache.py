@@ -14,7 +14,7 @@ from contextstash.session.access import MAX_VIEWS, Access
 from contextstash.session.open_session import Scope
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Native
+from contextstash_storage.records import Native, Request
 from tests.support.effort import examples
 from tests.support.sized_sessions import called
 from tests.support.stashes import SESSION, all_handles, history, stash_at, view
@@ -100,7 +100,9 @@ async def check_kept(stash: Stash, scope: Scope) -> None:
     """What is kept in memory, advanced by the news, equals what is read again; so do the messages to send."""
     store = stash.store
     news = await stash.news(SESSION)
-    assert ([] if news.request is None else [news.request]) == await store.read_requests(SESSION)
+    assert ([] if news.request is None else [news.request]) == await store.read_log(
+        SESSION, Request, newest=True, limit=1
+    )
     kept = await stash.snapshot_of(news.session, scope, news)
     again = await Access(store).snapshot(SESSION, scope)
     assert kept.session == again.session

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Native
+from contextstash_storage.records import Native, Request
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
@@ -41,7 +41,7 @@ async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
         },
         "events": [event.model_copy(update={"event_id": 0}) for event in await stash.read_events(session_id)],
         "declared": await stash.store.read_declared(session_id),
-        "requests": await stash.store.read_requests(session_id, last=100),
+        "requests": await stash.store.read_log(session_id, Request, newest=True, limit=100),
         "calls": [call.model_copy(update={"call_id": 0}) for call in await stash.read_calls(session_id)],
     }
 
@@ -220,9 +220,9 @@ async def test_every_declared_version_and_the_figures_of_requests_are_copied(tmp
         versions = await there.store.read_declared(SESSION)
         assert [version.content for version in versions if version.part == "system"] == ["Be brief.", "Be long."]
         assert versions == await here.store.read_declared(SESSION)
-        requests = await there.store.read_requests(SESSION, last=10)
+        requests = await there.store.read_log(SESSION, Request, newest=True, limit=10)
         assert [request.number for request in requests] == [2, 1]
-        assert requests == await here.store.read_requests(SESSION, last=10)
+        assert requests == await here.store.read_log(SESSION, Request, newest=True, limit=10)
         assert (await there.get_context(SESSION)).system == "Be long."
         with pytest.raises(BadInputError, match="1 of 2 requests"):
             await there.import_session(

@@ -34,8 +34,8 @@ async def test_sessions_are_listed_by_the_time_of_their_last_message_a_page_at_a
 async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SessionStore) -> None:
     for day, model, cost in ((1, "x", 0.5), (1, "x", None), (1, "y", None), (2, "x", 1.0)):
         call = Call(purpose="agent", model=model, request_seq=0, prompt_tokens=10, cost=cost, created_at=at(day))
-        await store.append_call(SESSION, call)
-    await store.append_call(SESSION, Call(purpose="summary", request_seq=0, prompt_tokens=7, created_at=at(3)))
+        await store.append_log(SESSION, call)
+    await store.append_log(SESSION, Call(purpose="summary", request_seq=0, prompt_tokens=7, created_at=at(3)))
     found = [
         (each.day, each.model, each.calls, each.prompt_tokens, each.priced)
         for each in await store.session_days(SESSION)
@@ -43,13 +43,13 @@ async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SessionS
     assert found == [("2026-01-01", "x", 2, 20, 1), ("2026-01-01", "y", 1, 10, 0), ("2026-01-02", "x", 1, 10, 1)]
     assert await store.owner_days() == await store.session_days(SESSION)
     await new_session(store, "aside", agent="other")
-    await store.append_call("aside", Call(purpose="agent", request_seq=0, prompt_tokens=1))
+    await store.append_log("aside", Call(purpose="agent", request_seq=0, prompt_tokens=1))
     assert await store.owner_days(without_agent="other") == await store.session_days(SESSION)
 
 
 async def test_another_owner_has_no_part_in_the_sums(store: SessionStore) -> None:
     await record(store, calls("a"), answers("a"))
-    await store.append_call(SESSION, Call(purpose="agent", request_seq=0, prompt_tokens=7))
+    await store.append_log(SESSION, Call(purpose="agent", request_seq=0, prompt_tokens=7))
     other = store.for_owner("another")
     assert (await other.session_count(), await other.owner_days()) == (0, [])
     assert (await store.session_count(), len(await store.owner_days())) == (1, 1)

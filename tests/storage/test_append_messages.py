@@ -17,6 +17,7 @@ from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import (
     ArchiveEdit,
     Block,
+    Call,
     Counters,
     Cursor,
     Message,
@@ -172,7 +173,7 @@ async def test_an_output_in_two_sessions_is_found_in_the_one_named_else_in_the_n
 
 async def test_a_reply_that_reports_usage_is_a_model_call(store: SessionStore) -> None:
     await record(store, says("hi"), says("hello", role="assistant", usage=USAGE, model="gpt-5"))
-    [call] = await store.read_calls(SESSION)
+    [call] = await store.read_log(SESSION, Call)
     assert (call.purpose, call.model, call.request_seq, call.prompt_tokens, call.cached_tokens) == (
         "agent",
         "gpt-5",
@@ -186,7 +187,7 @@ async def test_a_reply_in_several_messages_is_one_model_call_with_its_last_repor
     part: dict[str, Any] = {"role": "assistant", "group": "msg_1"}
     await record(store, says("hi"), says("thinking…", **part), says("one", usage=USAGE, **part))
     await record(store, says("two", usage=USAGE.model_copy(update={"completion_tokens": 90}), **part))
-    [call] = await store.read_calls(SESSION)
+    [call] = await store.read_log(SESSION, Call)
     assert (call.request_seq, call.completion_tokens) == (0, 90)
 
 

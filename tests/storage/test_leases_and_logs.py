@@ -74,13 +74,13 @@ async def test_the_newest_events_of_some_kinds_come_newest_first(store: SessionS
     kinds: tuple[EventKind, ...] = ("prune", "handoff", "compaction", "handoff", "prune")
     for number, kind in enumerate(kinds):
         event = Event(kind=kind, tokens_before=number, tokens_after=0, reason="r", seq=number, parts={"user": 3})
-        await store.append_event(SESSION, event)
-    found = await store.last_events(SESSION, ("prune", "compaction"), 2)
+        await store.append_log(SESSION, event)
+    found = await store.read_log(SESSION, Event, keys=("prune", "compaction"), newest=True, limit=2)
     assert [(event.kind, event.seq, event.parts) for event in found] == [
         ("prune", 4, {"user": 3}),
         ("compaction", 2, {"user": 3}),
     ]
-    assert [event.seq for event in await store.read_events(SESSION)] == [0, 1, 2, 3, 4]
+    assert [event.seq for event in await store.read_log(SESSION, Event)] == [0, 1, 2, 3, 4]
 
 
 async def test_a_cached_summary_is_kept_as_long_as_its_session(store: SessionStore) -> None:
@@ -107,7 +107,7 @@ async def test_counters_are_changed_in_one_step_with_what_they_were(store: Sessi
     session = await store.change_counters(SESSION, doubled, event=event)
     assert session.counters.reported == 2 * session.counters.view_tokens
     assert (await store.get_session(SESSION)).counters == session.counters
-    assert [event.kind for event in await store.read_events(SESSION)] == ["recovery"]
+    assert [event.kind for event in await store.read_log(SESSION, Event)] == ["recovery"]
 
 
 async def test_messages_at_some_positions_come_in_order_with_their_bodies(store: SessionStore) -> None:
@@ -134,6 +134,6 @@ async def test_our_own_edits_are_tallied_until_the_client_compacts(store: Sessio
 async def test_a_call_is_stored_with_the_edits_its_request_was_made_with(store: SessionStore) -> None:
     await new_session(store)
     call = Call(purpose="summary", request_first_seq=2, request_seq=9, request_edits=4, prompt_tokens=7, error="529")
-    await store.append_call(SESSION, call)
-    [found] = await store.read_calls(SESSION)
+    await store.append_log(SESSION, call)
+    [found] = await store.read_log(SESSION, Call)
     assert found.model_copy(update={"call_id": 0, "created_at": None}) == call

@@ -71,7 +71,7 @@ async def test_a_session_is_copied_in_pieces_with_all_that_it_is_made_of(store: 
     assert await store.copy_session(session(), items())
     assert await bodies(store, "copied") == [message.body for message in messages]
     assert [output.seq for output in await store.read_outputs("copied")] == [10]
-    assert len(await store.read_events("copied")) == len(await store.read_calls("copied")) == 1
+    assert len(await store.read_log("copied", Event)) == len(await store.read_log("copied", Call)) == 1
     assert {hit.seq for hit in await store.search("ask", SearchFilter(session_ids=["copied"]))} == {0, 2, 4, 6, 8}
 
 

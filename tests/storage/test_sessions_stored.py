@@ -55,8 +55,8 @@ async def fill(store: SessionStore, session_id: str) -> None:
         cursor=Cursor(source=session_id),
     )
     await store.append_edits(session_id, [archiving(1)], expected=0)
-    await store.append_event(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
-    await store.append_call(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
+    await store.append_log(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
+    await store.append_log(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
 
 
 NAMES = ("messages", "bodies", "outputs", "log", "entries", "words")

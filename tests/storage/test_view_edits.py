@@ -48,7 +48,7 @@ async def test_edits_planned_on_another_view_are_refused_whole(store: SessionSto
     with pytest.raises(EditConflictError, match="plan again"):
         await store.append_edits(SESSION, [summary(0, 3)], expected=0, event=event)
     assert len(await store.read_edits(SESSION)) == 1
-    assert len(await store.read_events(SESSION)) == 1
+    assert len(await store.read_log(SESSION, Event)) == 1
     assert before.counters.edits == 0
 
 
@@ -86,7 +86,7 @@ async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: 
 async def test_events_are_read_a_page_at_a_time(store: SessionStore) -> None:
     for tokens in range(5):
         event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason="grew")
-        await store.append_event(SESSION, event)
-    first = await store.read_events(SESSION, limit=2)
-    rest = await store.read_events(SESSION, after=first[-1].event_id)
+        await store.append_log(SESSION, event)
+    first = await store.read_log(SESSION, Event, limit=2)
+    rest = await store.read_log(SESSION, Event, after=first[-1].event_id)
     assert [event.tokens_before for event in first + rest] == [0, 1, 2, 3, 4]

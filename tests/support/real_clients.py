@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.clients.client import PLUGINS
+from contextstash_storage.records import Event
 from contextstash_storage.sqlite.store import open_sqlite
 
 SECONDS = 900
@@ -85,6 +86,6 @@ async def recorded(home: Path, session_id: str | None = None) -> tuple[list[str]
     async with await open_sqlite(home / "sessions.db") as store:
         if session_id is None:
             [session_id] = [each.session_id for each in await store.list_sessions()]
-        events = await store.read_events(session_id)
+        events = await store.read_log(session_id, Event)
         messages = await store.read_messages(session_id, bodies=False)
         return [event.kind for event in events], [message.key or "" for message in messages]

@@ -47,7 +47,7 @@ def cost_of_calls(calls: DaySum) -> float | None:
 async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
     """A session's calls, oldest first, each with its cost if the price is known."""
     await access.read_session(session_id)
-    calls = await access.store.read_calls(session_id, after=after, limit=limit)
+    calls = await access.store.read_log(session_id, Call, after=after, limit=limit)
     return CallList(session_id=session_id, calls=[_with_cost(call) for call in calls])
 
 

@@ -110,7 +110,7 @@ async def _of_calls(access: Access, session: Session, since: date | None) -> Fig
     days = [each for each in await access.store.session_days(session.session_id) if _in(each.day, since)]
     if not days:
         return {}
-    calls = _since(await access.store.read_calls(session.session_id, limit=MAX_CALLS), since)
+    calls = _since(await access.store.read_log(session.session_id, Call, limit=MAX_CALLS), since)
     saved, gained = _effect(await _edits_of(access, session), calls)
     spent = 0.0 if session.source is not None else _spent(calls)
     costs = [cost_of_calls(day) for day in days]
@@ -136,7 +136,7 @@ async def _of_requests(access: Access, session: Session, state: ProxiedSession, 
     """A session that goes through the proxy, by what the proxy counted."""
     if not state.requests and not state.sent:
         return {}
-    calls = await access.store.read_calls(session.session_id, limit=MAX_CALLS)
+    calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
     figures: dict[str, float] = {
         "sessions": 1,
         "requests": state.requests,
@@ -201,7 +201,7 @@ async def _edits_of(access: Access, session: Session) -> list[Event]:
     """The events of our edits, in order; none if the client sends its own history."""
     if session.source is not None:
         return []
-    events = await access.store.last_events(session.session_id, SHRINKING, MAX_EVENTS)
+    events = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_EVENTS)
     return [event for event in reversed(events) if event.strategy not in OF_CLIENTS_WINDOW]
 
 

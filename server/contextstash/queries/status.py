@@ -24,7 +24,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
     proxied = await access.store.get_proxied(session.session_id)
-    events = await access.store.last_events(session.session_id, SHRINKING, CHANGES_SHOWN)
+    events = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=CHANGES_SHOWN)
     cut = sum(isinstance(edit, TruncateEdit) for edit in overlay.replaced.values())
     return ContextStatus(
         session_id=session.session_id,

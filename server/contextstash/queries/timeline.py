@@ -31,7 +31,7 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     estimate = await estimate_session(access, session)
     width = max(1, -(-total // points))
     runs = await _by_run(access, session, width)
-    events = (await access.store.last_events(session_id, SHRINKING, MAX_CHANGES))[::-1]
+    events = (await access.store.read_log(session_id, Event, keys=SHRINKING, newest=True, limit=MAX_CHANGES))[::-1]
     beside = {name: estimate.breakdown[name] for name in BESIDE if name in estimate.breakdown}
     shown = [
         TimelinePoint(

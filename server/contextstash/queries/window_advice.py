@@ -116,7 +116,7 @@ async def advise(access: Access, sessions: Iterable[Session]) -> WindowAdvice:
     reported usage or with a model of unknown price are left out and counted."""
     found = []
     for session in sessions:
-        calls = await access.store.read_calls(session.session_id, limit=MAX_CALLS)
+        calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
         found.append(await asyncio.to_thread(_conversation, calls))
     known = [each for each in found if each is not None]
     return await asyncio.to_thread(_advice, known, len(found) - len(known))

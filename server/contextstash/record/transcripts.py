@@ -315,14 +315,14 @@ async def log_compaction(access: Access, session: Session, appended: Appended) -
     event = await client_compaction(access, now, before, after)
     if is_window_key(summary.key):
         changes |= OURS
-    await access.store.append_event(now.session_id, event.model_copy(update=changes))
+    await access.store.append_log(now.session_id, event.model_copy(update=changes))
 
 
 async def log_own_compaction(access: Access, session_id: str, before: int, after: int) -> None:
     """Log a compaction by us in the client's window of a session that the proxy records, from so many tokens to so
     many. The window itself is recorded with its first request."""
     event = await client_compaction(access, await access.store.get_session(session_id), before, after)
-    await access.store.append_event(session_id, event.model_copy(update=OURS))
+    await access.store.append_log(session_id, event.model_copy(update=OURS))
 
 
 async def client_compaction(access: Access, session: Session, before: int, after: int) -> Event:

@@ -90,7 +90,7 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
         session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since)
     )
     call = _call(session, usage, seq - 1, session.counters.edits)
-    await access.store.append_call(session_id, call.model_copy(update={"created_at": reply.created_at}))
+    await access.store.append_log(session_id, call.model_copy(update={"created_at": reply.created_at}))
     return anchored
 
 

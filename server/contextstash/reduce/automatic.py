@@ -24,7 +24,7 @@ from contextstash.view.ladder import PruneOptions
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import Due, WindowBudget, due, results_due, since_summary, worth_trying
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import Session
+from contextstash_storage.records import Event, Session
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,9 @@ class AutoReducer:
         by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
         if by_count or results_due(counters, settings):
             return True
-        last = await self._access.store.last_events(session.session_id, ("compaction", "recovery"), 1)
+        last = await self._access.store.read_log(
+            session.session_id, Event, keys=("compaction", "recovery"), newest=True, limit=1
+        )
         return worth_trying(last[0] if last else None, tokens, counters.messages, budget.usable)
 
     def _is_slow(self, session: Session, settings: ContextSettings) -> bool:

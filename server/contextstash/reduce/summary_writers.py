@@ -176,5 +176,5 @@ async def log_calls(
             duration_ms=call.duration_ms,
             error=call.error,
         )
-        await access.store.append_call(snapshot.session_id, logged)
+        await access.store.append_log(snapshot.session_id, logged)
     return None if None in costs else sum(cost for cost in costs if cost is not None)

@@ -163,7 +163,7 @@ async def note_given_window(access: Access, session_id: str, window: ClientWindo
         reason=INSIDE,
         seq=session.counters.messages,
     )
-    await access.store.append_event(session_id, event)
+    await access.store.append_log(session_id, event)
 
 
 async def _with_newest_cut(access: Access, session_id: str, calls: Collection[str], aim: int) -> SessionSnapshot:

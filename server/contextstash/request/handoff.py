@@ -232,7 +232,7 @@ async def hand_off_once(
         if part.number > 1:
             await _await_part(access, session_id, _reason(to, part.number - 1, part.of), seq)
         event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=seq)
-        await access.store.append_event(session_id, event)
+        await access.store.append_log(session_id, event)
     return text
 
 
@@ -244,7 +244,7 @@ async def _await_part(access: Access, session_id: str, reason: str, seq: int) ->
     """Wait until the part before was returned: the client runs its hooks at once, and shows what they add in the order
     in which they end."""
     for _ in range(int(PART_SECONDS / LOOK_SECONDS)):
-        events = await access.store.last_events(session_id, ("handoff",), MAX_PARTS)
+        events = await access.store.read_log(session_id, Event, keys=("handoff",), newest=True, limit=MAX_PARTS)
         if any(event.reason == reason and event.seq == seq for event in events):
             await asyncio.sleep(END_SECONDS)
             return
@@ -253,7 +253,7 @@ async def _await_part(access: Access, session_id: str, reason: str, seq: int) ->
 
 async def _has_had_it(access: Access, session_id: str, reason: str, *, same: bool) -> bool:
     """Whether this window has had its hand-off."""
-    events = await access.store.last_events(session_id, ("handoff",), MAX_PARTS)
+    events = await access.store.read_log(session_id, Event, keys=("handoff",), newest=True, limit=MAX_PARTS)
     given = (reason, INSIDE) if same else (reason,)  # what a session's own window holds, a cleared one does not
     last = next((event for event in events if event.reason in given), None)
     if last is None:

@@ -24,7 +24,7 @@ from contextstash.view.session_snapshot import event_without_edits
 from contextstash.view.view import Entry, total_tokens
 from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Session, TruncateEdit
+from contextstash_storage.records import Event, Session, TruncateEdit
 
 LOWER_THE_REPLY = (
     "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
@@ -61,7 +61,7 @@ async def recover_context(
     session = await access.read_session(session_id)
     if overflow.reply_fills_window:
         return await _refused(access, session, overflow, LOWER_THE_REPLY)
-    last = await access.store.last_events(session.session_id, ("recovery",), 1)
+    last = await access.store.read_log(session.session_id, Event, keys=("recovery",), newest=True, limit=1)
     is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
     if last and last[0].seq == session.counters.messages and is_same:
         return await _refused(access, session, overflow, RECOVERED_ALREADY)
@@ -75,7 +75,7 @@ async def recover_context(
     reason = _reason(context, before, after)
     event = event_without_edits(session, "recovery", before.tokens, reason)
     event = event.model_copy(update={"tokens_after": after.tokens, "parts": after.breakdown})
-    await access.store.append_event(session.session_id, event)
+    await access.store.append_log(session.session_id, event)
     return RecoverResult.of(
         overflow,
         session_id=session.session_id,

@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import json
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -72,6 +72,14 @@ FORMER_EVENTS = ("level", "oscillation", "reasoning_dropped")
 """Kinds of events in exports of commit 81800828, which are not logged any more. Fields that records had there and have
 no more are passed over."""
 
+LOGGED: Sequence[tuple[str, type[Event | Call | DeclaredVersion | Request], str]] = (
+    ("event", Event, "event_id"),
+    ("call", Call, "call_id"),
+    ("declared_part", DeclaredVersion, "version"),
+    ("request", Request, "number"),
+)
+"""The records of a session's log that follow its edits: their key, and the field that has their number."""
+
 LOGGED_AT_ONCE = 1_000
 
 RECORD_LEVELS = 2
@@ -122,15 +130,12 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
             yield {"seq": message.seq, "message": _message_record(message, outputs.get(message.seq, []))}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
-    async for event in _logged(access.store.read_events, name, "event_id"):
-        yield {"event": event.model_dump(mode="json", exclude_none=True, exclude={"event_id"})}
-    async for call in _logged(access.store.read_calls, name, "call_id"):
-        yield {"call": call.model_dump(mode="json", exclude_none=True, exclude={"call_id"})}
-    for part in await access.store.read_declared(name):
-        yield {"declared_part": part.model_dump(mode="json", exclude_none=True)}
-    async for request in _logged(access.store.list_requests, name, "number"):
-        if request.number <= session.counters.requests:
-            yield {"request": request.model_dump(mode="json", exclude_none=True)}
+    for part, kind, number in LOGGED:
+        after = 0
+        while page := await access.store.read_log(name, kind, after=after, limit=LOGGED_AT_ONCE):
+            for record in page:
+                yield {part: record.model_dump(mode="json", exclude_none=True)}
+            after = getattr(page[-1], number)
 
 
 def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
@@ -138,14 +143,6 @@ def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
     if outputs:
         fields["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in outputs]
     return {**fields, "body": message.body}
-
-
-async def _logged(read: Any, session_id: str, number: str) -> AsyncIterator[Any]:
-    after = 0
-    while page := await read(session_id, after=after, limit=LOGGED_AT_ONCE):
-        for each in page:
-            yield each
-        after = getattr(page[-1], number)
 
 
 def is_session(record: object) -> bool:

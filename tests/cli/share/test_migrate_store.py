@@ -71,8 +71,8 @@ async def fill(store: SessionStore) -> None:
             )
             await record(mine, says("keyed", key=f"k\x00{name}"), session_id=name)
             await mine.append_edits(name, [archiving(13), summarizing(0, 3), RestoreEdit(undoes=(1,))], expected=0)
-            await mine.append_event(name, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
-            await mine.append_call(name, Call(purpose="summary", request_seq=1, prompt_tokens=2))
+            await mine.append_log(name, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
+            await mine.append_log(name, Call(purpose="summary", request_seq=1, prompt_tokens=2))
             part = DeclaredVersion(part="tools", content=[{"name": "Bash"}], tokens=9)
             await mine.declare(
                 name, [part], lambda declared, versions: declared.model_copy(update={"tools": versions[0]})
@@ -89,8 +89,8 @@ async def contents(store: SessionStore) -> list[object]:
         for session in await mine.list_sessions():
             name = session.session_id
             found += [owner, session, await mine.read_messages(name), await mine.read_edits(name)]
-            found += [await mine.read_outputs(name), await mine.read_declared(name), await mine.list_requests(name)]
-            found += [await mine.read_notes(name), [call.prompt_tokens for call in await mine.read_calls(name)]]
+            found += [await mine.read_outputs(name), await mine.read_declared(name), await mine.read_log(name, Request)]
+            found += [await mine.read_notes(name), [call.prompt_tokens for call in await mine.read_log(name, Call)]]
             found += [[hit.seq for hit in await mine.search("long output", SearchFilter([name]))]]
     return found
 

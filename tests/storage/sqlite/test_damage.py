@@ -114,7 +114,7 @@ async def test_a_damaged_segment_names_its_messages_and_leaves_the_others_readab
 async def test_what_is_damaged_beside_the_messages_is_said_too(path: Path, table: str, what: str) -> None:
     await filled(path)
     store = await open_sqlite(path)
-    await store.append_event(SESSION, Event(kind="prune", tokens_before=9, tokens_after=3, reason="old"))
+    await store.append_log(SESSION, Event(kind="prune", tokens_before=9, tokens_after=3, reason="old"))
     await store.put_proxied(SESSION, ProxiedSession(requests=1))
     await store.close()
     with closing(sqlite3.connect(path)) as db, db:
@@ -122,7 +122,7 @@ async def test_what_is_damaged_beside_the_messages_is_said_too(path: Path, table
     assert [name for name, _ in look_at(path).damaged] == [SESSION]
     store = await open_sqlite(path)
     with pytest.raises(StoreError, match="damaged"):
-        await (store.read_events(SESSION) if table == "log" else store.get_proxied(SESSION))
+        await (store.read_log(SESSION, Event) if table == "log" else store.get_proxied(SESSION))
     assert await bodies(store)
     await store.close()
 

@@ -62,8 +62,8 @@ async def fill(store: SessionStore, session_id: str) -> None:
     await record(store, *secret_messages(), session_id=session_id, cursor=cursor)
     edits = [archiving(place, text=f"{SECRET} edit {place}") for place in range(30)]
     await store.append_edits(session_id, edits, expected=0)
-    await store.append_event(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
-    await store.append_call(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
+    await store.append_log(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
+    await store.append_log(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
     await store.put_cached_summary(session_id, SECRET, CachedSummary(text=SECRET * 3, strategy="extractive"))
 
 
