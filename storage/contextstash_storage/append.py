@@ -33,13 +33,6 @@ from contextstash_storage.rows import FACTS, checksum, facts_of, from_json, stor
 from contextstash_storage.sessions import read_session, store_counters
 from contextstash_storage.transaction import Tx, held, listed, microseconds, now, time_of
 
-ASIDE_CHARACTERS = 200_000
-"""From this size on a batch is prepared in a thread, so that the event loop is free. Preparing takes about 20 ms for
-each million characters (2 cores)."""
-
-ASIDE_MESSAGES = 100
-"""The same by the number of messages; each takes about 50 µs."""
-
 MESSAGE_SIZE = 200
 """The size of a message without text: 600 of them fill a transaction, which take 60 ms."""
 
@@ -72,14 +65,8 @@ class Prepared:
         return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + len(self.stored) // STORED_BYTES
 
 
-def is_large(messages: Sequence[NewMessage]) -> bool:
-    """Whether preparing these takes so long that it is done in a thread."""
-    size = sum(block.size for message in messages for block in message.blocks)
-    return len(messages) > ASIDE_MESSAGES or size > ASIDE_CHARACTERS
-
-
 def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
-    """Do the work that needs no database."""
+    """Do the work that needs no database: about 50 µs for a message, and 20 ms for each million characters."""
     return [_prepared(message, may_end) for message, may_end in zip(messages, _ends(messages), strict=True)]
 
 
@@ -153,7 +140,7 @@ class Progress:
     appended: Appended | None = None
 
 
-def append_piece(tx: Tx, batch: Batch, progress: Progress, most: int) -> Progress:
+def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progress:
     """Store the next piece of a batch, of about the size `most`; returns how far it has got."""
     row, session = read_session(tx, batch.owner, batch.session_id, locked=True)
     into = (row, session.created_at)

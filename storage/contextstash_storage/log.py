@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
@@ -44,7 +44,7 @@ from contextstash_storage.rows import (
 from contextstash_storage.sessions import store_counters
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now, only
 
-Logged = TypeVar("Logged", Event, Call, Request, DeclaredVersion)
+Logged = TypeVar("Logged", bound=Event | Call | Request | DeclaredVersion)
 
 _RESTORES = "restores"
 """The key of edits that undo others."""
@@ -134,7 +134,7 @@ def append_log(tx: Tx, row: int, record: Logged, reply: str | None = None) -> in
     kind = _FORMS[type(record)]
     text = "SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?"
     number = 1 + int(only(tx.rows(text, (row, kind.name))))
-    _put(tx, row, type(record), [_stamped(record.model_copy(update={kind.number: number}))], reply)
+    _put(tx, row, type(record), [_stamped(record, **{kind.number: number})], reply)
     return number
 
 
@@ -155,8 +155,9 @@ def read_log(
     return _read(tx, row, kind, f"number > ? AND key IN {tx.texts}", after, listed(keys), limit=limit, newest=newest)
 
 
-def _stamped(record: Logged) -> Logged:
-    return record if record.created_at else record.model_copy(update={"created_at": now()})
+def _stamped(record: Logged, **fields: int) -> Logged:
+    """The record under its number, with the current time if it has none."""
+    return cast(Logged, record.model_copy(update={**fields, "created_at": record.created_at or now()}))
 
 
 # Edits
@@ -288,7 +289,7 @@ def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
 def append_request(tx: Tx, row: int, session: Session, request: Request) -> Request:
     """Store a request under the next number, and make it the one that the next reported usage belongs to."""
     number = session.counters.requests + 1
-    placed = _stamped(request.model_copy(update={"number": number}))
+    placed = _stamped(request, number=number)
     _put(tx, row, Request, [placed])
     store_counters(tx, row, session, session.counters.model_copy(update={"requests": number, "request": placed.sent}))
     return placed

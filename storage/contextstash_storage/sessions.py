@@ -181,7 +181,7 @@ def _days(calls: Iterable[Call]) -> list[DaySum]:
             day = sums[call.created_at.date().isoformat(), call.model or ""]
             day.update({"calls": 1, **{name: getattr(call, name) for name in _SUMS}})
             if call.cost is not None:
-                day.update({"cost": call.cost, "priced": 1})  # type: ignore[dict-item]
+                day.update({"cost": call.cost, "priced": 1})
     counts = ("calls", "priced", *_SUMS)
     return [
         DaySum(day=day, model=model or None, cost=float(found["cost"]), **{name: found[name] for name in counts})

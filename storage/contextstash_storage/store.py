@@ -6,18 +6,16 @@ import asyncio
 import copy
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
 from contextstash_storage import hidden_sessions, log, messages, notes, sessions
-from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, is_large, prepare
+from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, prepare
 from contextstash_storage.errors import (
     BadInputError,
     EditConflictError,
     SessionNotFoundError,
-    StoreBusyError,
     StoreError,
-    StoreFullError,
 )
 from contextstash_storage.hidden_sessions import Deletions, Staged
 from contextstash_storage.messages import fingerprint
@@ -201,24 +199,18 @@ class SessionStore:
 
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
-        prepared = await asyncio.to_thread(prepare, messages) if is_large(messages) else prepare(messages)
-        batch = Batch(self.owner, session_id, prepared, count, **placed)
+        batch = Batch(self.owner, session_id, await asyncio.to_thread(prepare, messages), count, **placed)
         # Committed together with others that begin at the same time.
-        progress = await self.database.write_together(lambda tx: append_piece(tx, batch, Progress(), PIECE_SIZE))
+        progress = await self.database.write_together(partial(append_piece, batch, Progress(), PIECE_SIZE))
         while progress.appended is None:
             try:
                 await asyncio.sleep(BETWEEN_PIECES_SECONDS)
-                progress = await self._piece(batch, progress)
+                progress = await self.database.write(partial(append_piece, batch, progress, PIECE_SIZE))
             except EditConflictError:
                 raise
-            except SessionNotFoundError as error:
-                raise SessionNotFoundError(_deleted(batch, progress)) from error
-            except (StoreError, BadInputError) as error:
+            except (SessionNotFoundError, StoreError, BadInputError) as error:
                 raise type(error)(_partly_stored(batch, progress, error)) from error
         return progress.appended
-
-    async def _piece(self, batch: Batch, progress: Progress) -> Progress:
-        return await self.database.write(lambda tx: append_piece(tx, batch, progress, PIECE_SIZE))
 
     read_fingerprints = _of_session(messages.read_fingerprints)
     find_key = _of_session(messages.find_key)
@@ -290,27 +282,14 @@ class SessionStore:
 def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
     """What an error says that ends a batch between two pieces."""
     assert progress.left is not None
-    next_seq = progress.left.messages
-    if batch.is_identified:
+    if isinstance(error, SessionNotFoundError):
+        advice = (
+            "The messages went with the session. To keep the conversation, record it again from its first message,"
+            " preferably under a new session_id."
+        )
+    elif batch.is_identified:
         advice = "Send the same batch again in the same way: what is stored is not stored twice."
     else:
+        next_seq = progress.left.messages
         advice = f"Record the messages from number {progress.done} of the batch on with first_seq={next_seq}."
-    stored = f"{progress.done} of {len(batch.messages)} messages were recorded"
-    return f"{stored}, then {_cause(error)}. next_seq is {next_seq}. {advice}"
-
-
-def _deleted(batch: Batch, progress: Progress) -> str:
-    """What the error says if the session was deleted between two pieces."""
-    return (
-        f"{progress.done} of {len(batch.messages)} messages were recorded, then the session '{batch.session_id}' was"
-        " deleted by another process, and these messages with it. The rest was not stored. To keep the conversation,"
-        " record it again from its first message, preferably under a new session_id."
-    )
-
-
-def _cause(error: Exception) -> str:
-    if isinstance(error, StoreBusyError):
-        return "the database was locked by another process for too long"
-    if isinstance(error, StoreFullError):
-        return "the disk was full"
-    return f"this happened: {str(error).rstrip('.')}"
+    return f"{progress.done} of {len(batch.messages)} messages were recorded, then this happened: {error} {advice}"

@@ -119,7 +119,7 @@ async def test_a_batch_that_fails_in_the_middle_says_how_much_is_recorded_and_ho
     await stored_after(store, 2)
     with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError, match="of 40 messages were recorded, then the database was locked") as told:
+        with pytest.raises(StoreBusyError, match=r"of 40 messages were recorded, .* locked by another process") as told:
             await long
         other.execute("ROLLBACK")
     stored = (await store.get_session(SESSION)).counters.messages
@@ -148,7 +148,7 @@ async def test_a_batch_ends_if_its_session_is_deleted_even_if_one_of_that_id_is_
     await other.database.write(swap)
     if made_again:
         await record(other, *begins)
-    with pytest.raises(SessionNotFoundError, match=r"of 40 messages .* deleted by another process") as told:
+    with pytest.raises(SessionNotFoundError, match=r"of 40 messages were recorded, .* went with the session") as told:
         await long
     assert "first_seq" not in str(told.value)
     if made_again:
