@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import json
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,6 @@ from contextstash_storage.records import (
     Call,
     Copied,
     DeclaredVersion,
-    EditRecord,
     Event,
     Message,
     NewMessage,
@@ -55,13 +54,27 @@ HEADER = "contextstash_session"
 END = "end"
 """The key of the last record of a session, which says how many of each part there are before it."""
 
+LOGGED: Mapping[str, type[Event | Call | DeclaredVersion | Request]] = {
+    "event": Event,
+    "call": Call,
+    "declared_part": DeclaredVersion,
+    "request": Request,
+}
+"""The records of a session's log that follow its edits, by their key."""
+
+NUMBERS = {
+    "edit": "edit_id",
+    "event": "event_id",
+    "call": "call_id",
+    "declared_part": "version",
+    "request": "number",
+}
+"""The fields that have their numbers."""
+
 PARTS: Mapping[str, TypeAdapter[Any]] = {
     "message": TypeAdapter(NewMessage),
     "edit": EDIT,
-    "event": TypeAdapter(Event),
-    "call": TypeAdapter(Call),
-    "declared_part": TypeAdapter(DeclaredVersion),
-    "request": TypeAdapter(Request),
+    **{part: TypeAdapter(kind) for part, kind in LOGGED.items()},
 }
 """The records between the first and the last one, by their key."""
 
@@ -71,14 +84,6 @@ MOVED: Mapping[str, TypeAdapter[Any]] = {**PARTS, "note": TypeAdapter(Note)}
 FORMER_EVENTS = ("level", "oscillation", "reasoning_dropped")
 """Kinds of events in exports of commit 81800828, which are not logged any more. Fields that records had there and have
 no more are passed over."""
-
-LOGGED: Sequence[tuple[str, type[Event | Call | DeclaredVersion | Request], str]] = (
-    ("event", Event, "event_id"),
-    ("call", Call, "call_id"),
-    ("declared_part", DeclaredVersion, "version"),
-    ("request", Request, "number"),
-)
-"""The records of a session's log that follow its edits: their key, and the field that has their number."""
 
 LOGGED_AT_ONCE = 1_000
 
@@ -130,12 +135,12 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
             yield {"seq": message.seq, "message": _message_record(message, outputs.get(message.seq, []))}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
-    for part, kind, number in LOGGED:
+    for part, kind in LOGGED.items():
         after = 0
         while page := await access.store.read_log(name, kind, after=after, limit=LOGGED_AT_ONCE):
             for record in page:
                 yield {part: record.model_dump(mode="json", exclude_none=True)}
-            after = getattr(page[-1], number)
+            after = getattr(page[-1], NUMBERS[part])
 
 
 def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
@@ -225,37 +230,28 @@ class _Lines:
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
         counts = dict.fromkeys(self._parts, 0)
-        keys: set[str] = set()
         while (record := self._next()) is not None and not is_session(record) and END not in record:
             try:
                 [name] = self._parts.keys() & record.keys()
-                if name == "event" and record[name]["kind"] in FORMER_EVENTS:
-                    counts[name] += 1
-                    continue
-                if name == "message":
-                    item: Copied = _message(record[name], fmt, calls, settings)
-                else:
-                    item = self._parts[name].validate_python(record[name], extra="ignore")
+                fields = record[name]
+                item = _message(fields, fmt, calls, settings) if name == "message" else self._read(name, fields)
+                place = record.get("seq") if name == "message" else fields.get(NUMBERS.get(name))
             except (ValidationError, ContextstashError, KeyError, ValueError, TypeError, AttributeError) as error:
                 raise self._wrong() from error
-            self._check_place(item, record.get("seq"), counts[name], keys)
+            expected = counts[name] + (name != "message")
+            if place not in (None, expected):
+                raise self._wrong(f"holds {name} {place}, not {expected}: a line is missing, doubled or moved.")
             counts[name] += 1
-            yield item
+            if item is not None:
+                yield item
         self._end(session, record, counts)
 
-    def _check_place(self, item: Copied, seq: object, count: int, keys: set[str]) -> None:
-        """Check that a message or an edit is the next one after `count` others, and that `keys` lack the message's."""
-        if isinstance(item, NewMessage):
-            if item.key is not None and item.key in keys:
-                raise self._wrong("holds a message for the second time.")
-            keys.update(() if item.key is None else (item.key,))
-            found, expected = f"message {seq}", f"message {count}"
-        elif isinstance(item, EditRecord):
-            found, expected = f"edit {item.edit_id}", f"edit {count + 1}"
-        else:
-            return
-        if found != expected:
-            raise self._wrong(f"holds {found}, but {expected} is expected: a line is missing, doubled or moved.")
+    def _read(self, name: str, fields: Any) -> Copied | None:
+        """A record beside the messages; None for an event of a kind that is not logged any more."""
+        if name == "event" and fields["kind"] in FORMER_EVENTS:
+            return None
+        item: Copied = self._parts[name].validate_python(fields, extra="ignore")
+        return item
 
     def _end(self, session: Session, record: Mapping[str, Any] | None, counts: Mapping[str, int]) -> None:
         """Check that the session is complete, and read on to the next one. `record` is what stands after its parts."""

@@ -4,6 +4,7 @@ thread at a time, and runs whole transactions, again if that is safe."""
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -92,20 +93,20 @@ def _spoken(text: str) -> bytes:
 
 
 class PostgresDatabase:
-    """The connections of one store."""
+    """The connections of one store: one for each of its threads."""
 
     def __init__(self, address: Address, retry_seconds: float) -> None:
         self.address = address
         self._retry_seconds = retry_seconds
-        self._idle: list[psycopg.Connection[Any]] = []
-        self._free = asyncio.Semaphore(CONNECTIONS)
         self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="postgres")
+        self._own = threading.local()
+        self._opened: list[psycopg.Connection[Any]] = []
         self._closed = False
 
     async def check(self) -> None:
         """Raise StoreError if the server cannot be reached."""
         try:
-            self._idle.append(await self._in_thread(self._connected))
+            await self._in_thread(self._connection)
         except (psycopg.Error, ValueError) as error:
             raise _opening_error(self.address, error) from error
 
@@ -113,8 +114,8 @@ class PostgresDatabase:
         """Close the connections, after what runs on them; closing again does nothing."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown)
-        while self._idle:
-            await asyncio.to_thread(self._idle.pop().close)
+        while self._opened:
+            await asyncio.to_thread(self._opened.pop().close)
 
     async def forget(self, *_: object) -> bool:
         """Nothing: PostgreSQL overwrites removed rows when it vacuums their tables."""
@@ -147,45 +148,40 @@ class PostgresDatabase:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        """What `work` returns, run when a connection is free. Once started it runs to its end, even if the caller is
-        cancelled. Raises StoreBusyError if all are in use for too long."""
-        try:
-            await asyncio.wait_for(self._free.acquire(), self._retry_seconds)
-        except TimeoutError as error:
-            raise StoreBusyError(
-                f"All {CONNECTIONS} connections of this process to the database were in use for"
-                f" {self._retry_seconds:g} s; nothing was written. Try again in a moment."
-            ) from error
-        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        running.add_done_callback(lambda _: self._free.release())
-        return await asyncio.shield(running)
+        """What `work` returns, run when a thread is free. Once started it runs to its end, even if the caller is
+        cancelled."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _transaction(self, work: TxWork[Result], mode: str) -> Result:
-        db = self._idle.pop() if self._idle else self._connected()
+        db = self._connection()
+        # Compiling a statement takes longer than ours do. One way to the server for all of it.
+        limits = {"jit": "off", "lock_timeout": round(1_000 * self._retry_seconds)}
+        limits["statement_timeout"] = round(1_000 * COMMAND_SECONDS)
+        begin = "; ".join([f"BEGIN ISOLATION LEVEL {mode}", *(f"SET LOCAL {n} = {v}" for n, v in limits.items())])
+        db.execute(begin.encode())
         try:
-            # Compiling a statement takes longer than ours do. One way to the server for all of it.
-            limits = {"jit": "off", "lock_timeout": round(1_000 * self._retry_seconds)}
-            limits["statement_timeout"] = round(1_000 * COMMAND_SECONDS)
-            begin = "; ".join([f"BEGIN ISOLATION LEVEL {mode}", *(f"SET LOCAL {n} = {v}" for n, v in limits.items())])
-            db.execute(begin.encode())
-            try:
-                result = work(PostgresTx(db))
-            except BaseException:
-                with suppress(psycopg.Error):
-                    db.execute("ROLLBACK")
-                raise
-            _commit(db)
-            return result
-        finally:
-            if db.closed or db.broken:
-                db.close()
-            else:
-                self._idle.append(db)
+            result = work(PostgresTx(db))
+        except BaseException:
+            with suppress(psycopg.Error):
+                db.execute("ROLLBACK")
+            raise
+        _commit(db)
+        return result
 
-    def _connected(self) -> psycopg.Connection[Any]:
+    def _connection(self) -> psycopg.Connection[Any]:
+        """The connection of the thread that runs this."""
+        db: psycopg.Connection[Any] | None = getattr(self._own, "db", None)
+        if db is not None and not db.closed and not db.broken:
+            return db
+        if db is not None:
+            db.close()
+            self._opened.remove(db)
+            self._own.db = None
         db = psycopg.connect(self.address.url, autocommit=True, application_name="contextstash", connect_timeout=10)
         if not self.address.prepares:
             db.prepare_threshold = None
+        self._opened.append(db)
+        self._own.db = db
         return db
 
 
@@ -233,11 +229,6 @@ def store_error(error: BaseException) -> StoreError | BadInputError:
         return StoreBusyError(
             "The session, or the database, is locked by another process for too long; nothing was written. Try again in"
             " a moment."
-        )
-    if isinstance(error, errors.QueryCanceled):
-        return StoreBusyError(
-            f"The database did not finish a statement within {COMMAND_SECONDS:g} s: it is overloaded. Nothing was"
-            " written. Try again in a moment."
         )
     if _is_unreachable(error):
         return StoreBusyError(
