@@ -190,11 +190,6 @@ async def test_an_export_cut_at_any_line_end_is_refused_and_the_whole_one_import
         await hold_refused(folder, lines[:cut], lines, "Nothing of that session was stored")
 
 
-async def test_an_export_cut_among_its_messages_says_how_many_are_there(tmp_path: Path) -> None:
-    lines = await lines_of_a_session(tmp_path)
-    await hold_refused(tmp_path, lines[:3], lines, "2 of 4 messages, 0 of 2 edits")
-
-
 @pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
 async def test_a_missing_doubled_or_moved_line_is_named(tmp_path: Path, place: int) -> None:
     lines = await lines_of_a_session(tmp_path)

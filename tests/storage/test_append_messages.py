@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import (
@@ -27,7 +24,6 @@ from contextstash_storage.records import (
     ViewDelta,
     WeighedEdits,
 )
-from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
 from tests.support.json_values import json_objects
@@ -232,16 +228,3 @@ async def test_a_key_that_is_no_text_is_known_again(store: SessionStore, key: st
     for _ in range(2):
         await record(store, says("hi", key=key))
     assert [message.key for message in await store.read_messages(SESSION)] == [key]
-
-
-async def test_a_reply_in_several_parts_does_not_split_the_search_index(store: SqliteStore, path: Path) -> None:
-    """FTS5 writes what it has collected at each savepoint, and SQLite surrounds some statements with one."""
-    parts = [
-        says(f"part {part} of reply {reply}", role="assistant", usage=USAGE, group=f"reply-{reply}")
-        for reply in range(12)
-        for part in range(3)
-    ]
-    await record(store, *parts)
-    with closing(sqlite3.connect(path)) as db:
-        [segments] = db.execute("SELECT count(DISTINCT segid) FROM words_idx").fetchone()
-    assert segments == 1

@@ -18,7 +18,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
+from contextstash_storage.errors import StoreBusyError, StoreError
 from contextstash_storage.sqlite.store import SqliteStore, close, connect, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import VERSION, Tx, only
@@ -85,14 +85,6 @@ async def test_processes_share_one_new_file_and_one_session(path: Path) -> None:
     check_integrity(path)
 
 
-async def test_stores_opened_at_once_on_a_new_file_all_work(path: Path) -> None:
-    stores = await asyncio.gather(*(open_sqlite(path) for _ in range(6)))
-    for place, store in enumerate(stores):
-        await new_session(store, str(place))
-    assert len(await stores[0].list_sessions()) == 6
-    await asyncio.gather(*(store.close() for store in stores))
-
-
 @pytest.mark.parametrize("steps", range(0, 12, 2))
 async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(store: SessionStore, steps: int) -> None:
     task = asyncio.create_task(record(store, *conversation(10)))
@@ -154,21 +146,6 @@ async def test_a_database_held_by_another_process_is_an_error_with_words_and_los
     await store.close()
 
 
-async def test_a_full_disk_is_an_error_with_words_and_loses_nothing(store: SqliteStore) -> None:
-    await record(store, says("before"))
-
-    def leave_no_room(db: sqlite3.Connection) -> None:
-        [pages] = db.execute("PRAGMA page_count").fetchone()
-        db.execute(f"PRAGMA max_page_count = {pages}")
-
-    await store.database.writer.run(leave_no_room)
-    with pytest.raises(StoreFullError, match="Make room"):
-        await record(store, says(random.Random(1).randbytes(200_000).hex()))
-    assert [body["content"] for body in await bodies(store)] == ["before"]
-    await store.database.writer.run(lambda db: db.execute("PRAGMA max_page_count = 1000000").fetchall())
-    assert len((await record(store, says("after"))).messages) == 1
-
-
 def test_a_full_disk_of_the_system_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
     script = (
         "import asyncio, random, resource, sys\n"
@@ -197,16 +174,6 @@ def test_a_full_disk_of_the_system_is_an_error_with_words_and_loses_nothing(path
 async def _stored(path: Path) -> list[str]:
     async with stash_at(path) as stash:
         return [line.message["content"] for line in (await stash.read_messages("s")).messages]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="permissions of a folder")
-def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "contextstash", "sessions", "--db", "/proc/self/x.db"], capture_output=True, text=True
-    )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "--db" in done.stderr
 
 
 async def test_messages_keep_their_order_if_the_clock_goes_back(path: Path) -> None:

@@ -15,11 +15,16 @@ def test_a_handle_has_80_bits(kind: str) -> None:
     assert len(handle) == len("out_") + 80 // 5
 
 
-@pytest.mark.parametrize("text", ["out_abcdefgh234567zz", "sum_abcdefgh234567zz-2"])
-def test_a_handle_is_recognized_also_with_a_number(text: str) -> None:
-    assert HANDLE.fullmatch(text)
-
-
-@pytest.mark.parametrize("text", ["out_abcdefgh", "out_abcdefgh2", "out_abcdefgh-12", "a/out_abcdefgh234567zz"])
-def test_other_names_are_no_handles(text: str) -> None:
-    assert not HANDLE.fullmatch(text)
+@pytest.mark.parametrize(
+    ("text", "is_handle"),
+    [
+        ("out_abcdefgh234567zz", True),
+        ("sum_abcdefgh234567zz-2", True),
+        ("out_abcdefgh", False),
+        ("out_abcdefgh2", False),
+        ("out_abcdefgh-12", False),
+        ("a/out_abcdefgh234567zz", False),
+    ],
+)
+def test_a_handle_is_recognized_by_its_form(text: str, is_handle: bool) -> None:
+    assert bool(HANDLE.fullmatch(text)) == is_handle

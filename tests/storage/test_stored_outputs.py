@@ -27,9 +27,3 @@ async def test_any_output_comes_back_equal(store: SessionStore, changed: dict[st
     await record(store, message)
     assert await store.read_outputs(SESSION) == [output]
     assert await store.find_output("out_a") == (SESSION, output)
-
-
-@pytest.mark.parametrize("text", ["", "AB" * 32, "no hash", HASH + "00"])
-def test_what_is_no_hash_is_no_output(text: str) -> None:
-    with pytest.raises(ValueError, match="sha256"):
-        Output(handle="out_a", seq=0, block=0, tool="Read", tokens=5, characters=7, lines=2, sha256=text)

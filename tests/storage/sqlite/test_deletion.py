@@ -231,23 +231,6 @@ async def test_a_deletion_that_is_cancelled_goes_on_unseen(store: SqliteStore, p
     assert marks(path) == {}
 
 
-async def test_a_session_of_the_same_name_can_be_made_while_the_old_one_is_being_removed(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(hidden_sessions, "PIECE_SECONDS", 0.0)
-    store = await open_sqlite(path)
-    await fill(store, "secret")
-    deleting = asyncio.create_task(store.delete_session("secret"))
-    await until(lambda: hidden_rows(path) == 1)
-    with pytest.raises(SessionNotFoundError):
-        await bodies(store, "secret")
-    await fill(store, "secret")
-    assert await deleting
-    assert len(await bodies(store, "secret")) == len(secret_messages())
-    assert look_at(path).check == "ok"
-    await store.close()
-
-
 @pytest.mark.parametrize("pieces", [1, 5, 20])
 async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int

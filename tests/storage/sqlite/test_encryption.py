@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -200,18 +200,6 @@ convert(Path(sys.argv[1]), bytes(range(32)), encrypt=sys.argv[2] == "encrypt")
 """
 
 
-HELD_UP = """
-from contextstash_storage.sqlite import database_file
-sync = database_file._sync
-def held_up(path):
-    print("written", flush=True)
-    sys.stdin.readline()
-    sync(path)
-database_file._sync = held_up
-"""
-"""Waits when the new file is written."""
-
-
 def killed_after(command: list[str], seconds: float) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
@@ -280,29 +268,22 @@ async def test_what_is_left_of_a_conversion_is_removed_by_its_own_database_alone
     assert others.read_bytes() == b"a"
 
 
-async def test_a_database_is_converted_by_the_name_of_a_link_too(path: Path) -> None:
-    whole = await plain(path)
-    link = path.with_name("link.db")
-    link.symlink_to(path)
-    assert convert(link, KEY, encrypt=True)
-    assert link.is_symlink()
-    assert path.read_bytes()[:16] == MARK
-    assert await contents(path, our_key) == whole
-
-
-async def test_a_database_that_is_converted_is_not_said_to_be_as_it_was(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_disk_without_room_leaves_the_database_as_it_was_or_converted_and_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
 ) -> None:
     whole = await plain(path)
 
-    def full(folder: Path) -> None:
-        if folder.is_dir():
+    def full(written: Path) -> None:
+        if written.is_dir() or not is_replaced:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("contextstash_storage.sqlite.database_file._sync", full)
-    assert convert(path, KEY, encrypt=True)
+    with nullcontext() if is_replaced else pytest.raises(StoreError, match="could not be converted and is as it was"):
+        assert convert(path, KEY, encrypt=True)
     assert await contents(path, our_key) == whole
-    assert list(path.parent.glob("*.converting")) == []
+    assert (path.read_bytes()[:16] == MARK) == is_replaced
+    assert sorted(each.name for each in path.parent.iterdir()) == [path.name]
 
 
 async def test_each_file_that_cannot_be_opened_says_what_to_do(path: Path, tmp_path: Path) -> None:
@@ -340,40 +321,3 @@ async def test_a_database_with_a_second_name_is_left_as_it_is(path: Path) -> Non
     with pytest.raises(StoreError, match=r"has a second name .* Nothing was changed"):
         convert(path, KEY, encrypt=True)
     assert await contents(path.with_name("link.db"), no_key) == whole
-
-
-async def test_a_second_one_that_gives_up_leaves_the_new_file_of_the_first(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = await plain(path)
-    monkeypatch.setattr("contextstash_storage.sqlite.database_file.WAIT_SECONDS", 0.1)
-    code = CONVERT.replace("\nconvert(", HELD_UP + "\nconvert(")
-    await asyncio.to_thread(_gives_up, path, [sys.executable, "-c", code, str(path), "encrypt"])
-    assert await contents(path, our_key) == whole
-
-
-def _gives_up(path: Path, first: list[str]) -> None:
-    with subprocess.Popen(first, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin
-        assert process.stdout
-        process.stdin.write("go\n")
-        process.stdin.flush()
-        assert [process.stdout.readline() for _ in range(2)] == ["ready\n", "written\n"]
-        with pytest.raises(StoreBusyError):
-            convert(path, KEY, encrypt=True)
-        process.communicate("go on\ngo on\n")
-    assert process.returncode == 0
-    assert path.read_bytes()[:16] == MARK
-
-
-async def test_a_disk_without_room_leaves_the_database_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = await plain(path)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("contextstash_storage.sqlite.database_file._sync", full)
-    with pytest.raises(StoreError, match="could not be converted and is as it was"):
-        convert(path, KEY, encrypt=True)
-    assert await contents(path, no_key) == whole
-    assert sorted(each.name for each in path.parent.iterdir()) == [path.name]
