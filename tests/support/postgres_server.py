@@ -97,7 +97,7 @@ class Server:
         """End the server."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-            self._process.wait(START_SECONDS)
+            self._process.wait(10 * START_SECONDS)  # it removes some 100,000 files
 
     def end(self) -> None:
         """End the server, and remove its folder."""
