@@ -12,7 +12,7 @@ from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_messages, estimate_session
 from contextstash.view.view import edits_in_force
-from contextstash_storage.records import ArchiveEdit, Native, TruncateEdit
+from contextstash_storage.records import ArchiveEdit, Event, Native, TruncateEdit
 
 CHANGES_SHOWN = 12
 
