@@ -33,7 +33,7 @@ async def test_two_concurrent_recordings_start_one_background_task_and_closing_e
     with model_provider(Answer(waits_for=threading.Event())) as provider:
         async with stash_at(tmp_path / "c.db", api_key=KEY, **slow_settings(provider.url)) as stash:
             begun_before = await others()
-            with gate_before(stash, "last_events") as gate:
+            with gate_before(stash, "read_log") as gate:
                 first = asyncio.create_task(stash.record_messages(LONG, session_id=SESSION))
                 await gate.arrived.wait()
                 gate.arrived.clear()
@@ -53,7 +53,7 @@ async def test_two_concurrent_recordings_start_one_background_task_and_closing_e
 async def test_no_reduction_starts_after_closing(tmp_path: Path) -> None:
     with model_provider(Answer(waits_for=threading.Event())) as provider:
         async with stash_at(tmp_path / "n.db", api_key=KEY, **slow_settings(provider.url)) as stash:
-            with gate_before(stash, "last_events") as gate:
+            with gate_before(stash, "read_log") as gate:
                 recording = asyncio.create_task(stash.record_messages(LONG, session_id=SESSION))
                 await gate.arrived.wait()
                 begun_before = await others()
