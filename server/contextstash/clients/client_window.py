@@ -35,13 +35,14 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
 from contextstash.clients.hooks import hook_stash, mark_given, note, read_transcripts, session_of
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.request.client_window import ClientWindow
@@ -53,13 +54,16 @@ MAX_BYTES = 64 * 1024 * 1024
 def run(client: str) -> int:
     """Handle one request of a client's plugin; returns the exit code."""
     try:
-        asked = lenient_value(sys.stdin.buffer.read(MAX_BYTES))
+        asked = None
+        with suppress(ValueError, RecursionError):
+            asked = lenient_value(sys.stdin.buffer.read(MAX_BYTES))
         if not isinstance(asked, dict):
             raise BadInputError("Expected a JSON object on standard input; see contextstash window --help.")
         asyncio.run(_answer(client, asked))
     except Exception as error:  # whatever fails, the client goes on without us
-        said = f"{type(error).__name__}: {error}"
-        note(client, said)
+        note(client, f"{type(error).__name__}: {error}")
+        expected = isinstance(error, ContextstashError | OSError)
+        said = str(error) if expected else "The request could not be answered; hooks.log says why."
         sys.stderr.write(f"Error: {' '.join(said.split())}\n")
         return 1
     return 0

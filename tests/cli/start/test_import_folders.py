@@ -120,3 +120,4 @@ def test_a_file_whose_only_message_is_refused_is_a_failure(contextstash: Command
     done = contextstash.run("import", path)
     assert done.returncode == 1
     assert "no message in it can be recorded" in done.stderr
+    assert done.stdout == ""
