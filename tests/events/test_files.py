@@ -111,6 +111,9 @@ def test_the_line_of_a_file_tells_what_was_put_in_last_definitions_first() -> No
         script.call("Edit", {"file_path": "a.py", "old_string": "x", "new_string": new}, "ok")
     text = extract_summary(script.turns, max_tokens=400, count=quarter)
     assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + return 2; + def charge(loan):"]
+    script.call("Edit", {"file_path": "a.py", "old_string": "def charge(loan):", "new_string": "def fine(loan):"}, "ok")
+    text = extract_summary(script.turns, max_tokens=400, count=quarter)
+    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + def fine(loan):; + return 2"]
 
 
 def test_a_deleted_file_is_only_deleted() -> None:

@@ -42,11 +42,6 @@ def test_literals_that_the_agent_uses_again_are_listed() -> None:
     assert name_lines(script.turns, [], 200)[-1] == 'Literals: 8090, "no such loan: %s"'
 
 
-def test_a_name_that_the_agent_wrote_comes_before_one_that_was_only_shown() -> None:
-    script = reads(Script()).assistant("I will change `charge_fine` so that it rounds.")
-    assert "charge_fine" in " ".join(name_lines(script.turns, [], 5))
-
-
 def test_names_that_stay_in_the_view_are_not_repeated() -> None:
     kept = Script().assistant("charge_fine is done.").turns
     lines = name_lines(changes(Script()).turns, kept, 200)
@@ -73,11 +68,6 @@ def test_the_keys_of_arguments_and_words_with_slashes_are_no_names() -> None:
 )  # fmt: skip
 def test_a_text_has_these_names(text: str, names: list[str]) -> None:
     assert list(names_of(text)) == names
-
-
-def test_the_system_prompt_lends_no_names() -> None:
-    system = [replace(turn, role="system") for turn in Script().user("tool_policy prefix_rule").turns]
-    assert "prefix_rule" not in " ".join(name_lines([*system, *reads(Script()).turns], [], 200))
 
 
 def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:

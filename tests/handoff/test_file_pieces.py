@@ -110,13 +110,6 @@ def test_the_functions_that_the_newest_messages_speak_of_are_shown_before_others
     assert [line for line in shown.split("\n") if line.startswith("def ")] == ["def b_total(x):", "def f_total(x):"]
 
 
-def test_pieces_of_a_file_that_are_near_are_shown_as_one() -> None:
-    script = edit(edit(read_whole(), "return x + 99", "return 0"), "return x + 101", "return 0")
-    text = pieces_of_files(known_files(script.turns), 40, quarter)
-    assert "def c_total(x):\n    return 0\n\ndef d_total" in text
-    assert text.count("```") == 2
-
-
 def test_texts_whose_paths_take_the_room_are_left_out_until_the_rest_fits_with_few_counts() -> None:
     script = Script()
     for number in range(200):
@@ -194,13 +187,6 @@ def test_the_files_that_a_script_changes_in_a_loop_have_to_be_read_again() -> No
     assert [file.path for file in known_files(script.turns)] == ["/srv/fix.py"]
     package = read_whole("/srv/b/__init__.py").call("Bash", {"command": command.replace("a.py", "__init__.py")}, "")
     assert edited(package).path == "/srv/b/__init__.py"
-
-
-def test_the_head_of_a_class_stays_with_its_first_method() -> None:
-    methods = [f"    def part{number}(self):\n        return {number}" for number in range(9)]
-    script = Script().call("Read", {"file_path": "a.py"}, numbered(["class Whole:", *"\n".join(methods).split("\n")]))
-    text = pieces_of_files(known_files(edit(script, "return 0", "return 7", "a.py").turns), 26, quarter)
-    assert text == "`a.py`, message 3:\n```\nclass Whole:\n    def part0(self):\n        return 7\n```"
 
 
 def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:

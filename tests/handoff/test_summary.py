@@ -68,15 +68,6 @@ def test_a_patch_whose_call_names_no_file_says_which_one_it_changed() -> None:
     assert state[-1].endswith("/srv/a.py: + y = 2")
 
 
-def test_a_long_last_message_leaves_room_for_the_newest_calls() -> None:
-    script = Script().user("Fix it.").assistant("I look at it closely. " * 200 + "Next: the index.")
-    for number in range(40):
-        script.call("Edit", {"file_path": f"/srv/part_{number}.py", "old_string": "a", "new_string": "b"}, "updated")
-    state = summary_of(script, most=400)[Section.STATE]
-    assert state[0].endswith("Next: the index.")
-    assert len(state) > 4
-
-
 def test_a_command_is_shown_as_it_was_run() -> None:
     command = "cd /srv/app/src && git show main:/srv/app/src/a.json 2>/dev/null | grep -o name | sort | uniq -c"
     script = Script().user("Look.").call("Read", {"file_path": "/srv/app/src/a.py"}, "x")
@@ -187,12 +178,6 @@ def test_the_last_message_and_the_last_commands_are_kept() -> None:
     state = summary_of(fines_session())[Section.STATE]
     assert state[0].startswith("The assistant said last (18): Fines are charged once now.")
     assert "Tests passed at message 12: `cd /srv/app && pytest -q 2>&1 | tail -5`: 4 passed" in state
-
-
-def test_a_command_of_the_client_behind_the_answer_does_not_put_the_request_in_progress_again() -> None:
-    script = Script().user("How do I run one test?").assistant("With pytest -k NAME.")
-    script.user("<command-name>/exit</command-name>\n<command-message>exit</command-message>")
-    assert Section.OPEN not in summary_of(script)
 
 
 def test_interrupted_work_is_listed_as_in_progress() -> None:
@@ -461,12 +446,6 @@ def test_what_a_sub_agent_reported_is_told_with_its_names() -> None:
     assert state[-1].startswith("(2) Task Find the callers [out_00000002]:\n## Summary\n")
     assert "src/day.py and src/loan.py" in state[-1]
     assert state[-1].endswith("Nothing else is.")
-
-
-def test_what_is_in_progress_has_room_beside_a_long_plan() -> None:
-    plan = {"todos": [{"content": f"Fix the fines of branch {number}", "status": "pending"} for number in range(40)]}
-    script = Script().user("Fix all of them.").call("TodoWrite", plan, "ok").call("Bash", {"command": "ls"}, "a.py")
-    assert summary_of(script, most=300)[Section.OPEN][-1] == "In progress: Fix all of them."
 
 
 def test_the_last_commit_and_the_run_that_passed_have_room_before_the_newest_calls() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from contextstash.events.call_lines import call_line, change_line, failures_of, outcome_line
+from contextstash.events.call_lines import MAX_CHANGED_LINE, call_line, change_line, failures_of, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
 from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of, work_tree_of
 from contextstash.events.files import KnownPaths, uses_of
@@ -124,6 +124,11 @@ class FileState:
         verb = "edited" if use.verb == "created" and was_there and "created" not in self.verbs else use.verb
         if verb not in self.verbs:
             self.verbs.append(verb)
+        gone = {line for each in use.replaced for line in each.old.split("\n")} - {
+            line for each in use.replaced for line in each.new.split("\n")
+        }
+        replaced = {one_line(f"+ {line.strip()}", MAX_CHANGED_LINE) for line in gone}
+        self.lines = [] if use.text is not None else [line for line in self.lines if line not in replaced]
         if use.text is None and (line := change_line(use)):
             self.lines = [*(each for each in self.lines if each != line), line][-MAX_CHANGES:]
         if use.was:
