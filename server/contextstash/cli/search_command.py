@@ -32,8 +32,8 @@ MAX_TITLE_CHARACTERS = 60
 @click.option("--limit", type=click.IntRange(1, 50), metavar="N", default=10, show_default=True)
 async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
-    if filters["scope"] == "session" and session is None:
-        raise BadInputError("--scope session is for one session: pass --session ID too. contextstash sessions has ids.")
+    if filters["scope"] and session is None:
+        raise BadInputError("--scope is for one session: pass --session ID too. contextstash sessions has ids.")
     found = await stash.search_history(
         " ".join(words),
         session_id=await find_session(stash, session) if session else None,

@@ -49,7 +49,7 @@ def test_a_line_that_begins_with_a_speaker_or_a_heading_is_printed_word_for_word
     assert "“**Developer" not in found
 
 
-def test_the_scope_of_one_session_needs_a_session(orchard: Orchard) -> None:
-    done = orchard.run("search", "quinces", "--scope", "session")
+def test_a_scope_needs_a_session(orchard: Orchard) -> None:
+    done = orchard.run("search", "quinces", "--scope", "outputs")
     assert done.returncode == 1
     assert "pass --session ID" in done.stderr
