@@ -1,0 +1,362 @@
+"""Reading the messages of each format, refusing wrong ones, and replacing their outputs, by example."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from contextstash.messages import get_format
+from contextstash.messages.base import Reading
+from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.records import Native, Usage
+from tests.messages.natives import (
+    ANTHROPIC,
+    CHAT,
+    CHAT_IMAGE,
+    GEMINI,
+    IMAGE,
+    INLINE_IMAGE,
+    INPUT_IMAGE,
+    REASONING,
+    RESPONSES,
+    answering,
+    asked,
+    assistant,
+    call_item,
+    calling,
+    chat_calls,
+    chat_result,
+    output_item,
+    replied,
+    text,
+    thinking,
+    tool_result,
+    tool_use,
+    user,
+)
+
+READ_CALL = {"functionCall": {"id": "c1", "name": "Read", "args": {"file_path": "a.py"}}, "thoughtSignature": "c2ln"}
+PATCH = {"name": "apply_patch", "input": "*** Begin Patch\n*** Update File: src/a.py\n@@"}
+NOTES = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "notes"}}
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+FOUND_TEXT = {"type": "search_result", "source": "a", "title": "b", "content": [text("c")]}
+REFUSAL = {"type": "refusal", "refusal": "no"}
+WEB_SEARCH = {"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}
+FILE_SEARCH = {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"]}
+REASONED = {
+    "type": "reasoning",
+    "summary": [text("a", "summary_text")],
+    "content": [text("b", "reasoning_text")],
+}
+LOCAL_SHELL = {"type": "local_shell_call", "call_id": "b", "action": {"command": ["bash", "-lc", "ls -l"]}}
+CUSTOM_CALL = chat_calls(tool_calls=[{"id": "a", "type": "custom", "custom": PATCH}])
+NAMESPACED = {**call_item("c"), "namespace": "mcp__github", "name": "_fetch_pr"}
+SHELL_OUTPUT = {"type": "shell_call_output", "call_id": "a", "output": [{"stdout": "x", "stderr": "y"}]}
+
+
+def read(name: str, native: Native) -> Reading:
+    return get_format(name).read(native)
+
+
+def told(found: Reading) -> str:
+    """Its role, and the types of its parts."""
+    return " ".join([found.role, *(block.type for block in found.blocks)])
+
+
+def calls(found: Reading) -> list[tuple[str | None, str | None, str | None]]:
+    return [(block.call_id, block.tool, block.argument) for block in found.blocks if block.type == "tool_call"]
+
+
+def test_a_whole_reply_of_anthropic_is_read_with_its_usage_model_and_id() -> None:
+    usage = {"input_tokens": 10, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 5, "output_tokens": 7}
+    keys = {"id": "msg_1", "type": "message", "model": "claude-opus-4-5", "stop_reason": "tool_use", "usage": usage}
+    found = read(ANTHROPIC, assistant(thinking(), text("hi"), tool_use("toolu_1"), **keys))
+    assert told(found) == "assistant thinking text tool_call"
+    assert found.texts == ("hm", "hi", '{"file_path":"src/a.py"}')
+    assert found.usage == Usage(prompt_tokens=115, completion_tokens=7, cached_tokens=100, cache_write_tokens=5)
+    assert (found.model, found.group) == ("claude-opus-4-5", "msg_1")
+    assert calls(found) == [("toolu_1", "Read", "src/a.py")]
+
+
+def test_a_whole_reply_of_chat_completions_is_read_with_its_usage() -> None:
+    details = {"prompt_tokens_details": {"cached_tokens": 64}, "completion_reliable": True}
+    usage = {"prompt_tokens": 90, "completion_tokens": 3, **details}
+    found = read(CHAT, chat_calls("a", "b", usage=usage, content="let me look"))
+    assert told(found) == "assistant text tool_call tool_call"
+    assert calls(found) == [("a", "run", "ls -l"), ("b", "run", "ls -l")]
+    assert found.texts[1] == '{"command": "ls -l"}'
+    assert found.usage == Usage(prompt_tokens=90, completion_tokens=3, cached_tokens=64)
+
+
+def test_a_whole_reply_of_gemini_is_read_with_its_usage_and_model() -> None:
+    usage = {"promptTokenCount": 90, "candidatesTokenCount": 3, "thoughtsTokenCount": 8}
+    parts = ({"text": "Let me see", "thought": True}, {"text": "I look."}, READ_CALL)
+    found = read(GEMINI, replied(*parts, usageMetadata=usage, modelVersion="gemini-3-pro"))
+    assert (told(found), found.model) == ("assistant thinking text tool_call", "gemini-3-pro")
+    assert calls(found) == [("c1", "Read", "a.py")]
+    assert found.texts == ("Let me see", "I look.", '{"file_path":"a.py"}')
+    assert found.usage == Usage(prompt_tokens=90, completion_tokens=11)
+
+
+KINDS: dict[str, list[tuple[Native, str, tuple[str, ...] | None]]] = {
+    ANTHROPIC: [
+        (assistant(IMAGE), "assistant image", None),
+        (assistant({"type": "document", "source": {"type": "url", "url": "a.pdf"}}), "assistant document", None),
+        (assistant({"type": "redacted_thinking", "data": "ZGF0YQ"}), "assistant thinking", None),
+        (assistant(SEARCH), "assistant tool_call", None),
+        (assistant(FOUND), "assistant opaque", None),
+        (assistant(FOUND_TEXT), "assistant opaque", None),
+        (assistant({"type": "compaction", "content": None}), "assistant opaque", None),
+        (assistant({"type": "block_of_tomorrow", "payload": [1]}), "assistant opaque", None),
+    ],
+    CHAT: [
+        ({"role": "developer", "content": "be brief"}, "system text", ("be brief",)),
+        (user(text("hi"), CHAT_IMAGE), "user text image", ("hi", "")),
+        (user({"type": "file", "file": {"filename": "a.pdf"}}), "user document", ("a.pdf",)),
+        ({"role": "assistant", "content": None, "refusal": "no"}, "assistant text", ("no",)),
+        (assistant(REFUSAL), "assistant text", ("no",)),
+        ({"role": "assistant", "content": "hi", "reasoning_content": "hm"}, "assistant thinking text", ("hm", "hi")),
+        ({"role": "assistant", "content": None, "audio": {"transcript": "hi"}}, "assistant text", ("hi",)),
+        ({"role": "assistant", "content": ""}, "assistant", ()),
+        (user({"type": "new", "a": 1}), "user opaque", ('{"type":"new","a":1}',)),
+        (chat_result("a", [text("x"), CHAT_IMAGE]), "tool tool_result image", ("x", "")),
+        (chat_result("a", None), "tool tool_result", ("",)),
+    ],
+    RESPONSES: [
+        ({"role": "user", "content": "go"}, "user text", ("go",)),
+        ({"type": "message", "role": "developer", "content": [text("x", "input_text")]}, "system text", ("x",)),
+        (assistant(text("x", "output_text"), REFUSAL, type="message"), "assistant text text", ("x", "no")),
+        (user(INPUT_IMAGE, {"type": "input_file", "filename": "a.pdf"}), "user image document", ("", "a.pdf")),
+        (REASONING, "assistant thinking", ("",)),
+        (REASONED, "assistant thinking", ("a\nb",)),
+        ({"type": "reasoning", "summary": [], "content": None}, "assistant thinking", ("",)),
+        (call_item("a"), "assistant tool_call", ('{"cmd": "ls"}',)),
+        (call_item("a", "custom_tool_call"), "assistant tool_call", ("*** Update File: a.py\n",)),
+        (output_item("a", [text("x", "input_text"), INPUT_IMAGE]), "tool tool_result image", ("x", "")),
+        (output_item("a", "x", "custom_tool_call_output"), "tool tool_result", ("x",)),
+        (WEB_SEARCH, "assistant tool_call", ('{"query":"x"}',)),
+        (FILE_SEARCH, "assistant tool_call", ('{"queries":["q"]}',)),
+        ({"type": "compaction", "id": "c"}, "assistant opaque", ('{"type":"compaction","id":"c"}',)),
+        ({"type": "item_of_tomorrow", "a": 1}, "assistant opaque", ('{"type":"item_of_tomorrow","a":1}',)),
+        (SHELL_OUTPUT, "tool tool_result", ("x\ny",)),
+    ],
+    GEMINI: [
+        (asked(INLINE_IMAGE), "user image", None),
+        (asked({"fileData": {"mimeType": "application/pdf", "fileUri": "a.pdf"}}), "user document", None),
+        (replied({"inline_data": {"mime_type": "audio/wav", "data": "A" * 10_000}}), "assistant opaque", None),
+        (replied({"executableCode": {"language": "PYTHON", "code": "print(1)"}}), "assistant tool_call", None),
+        (replied({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}), "assistant opaque", None),
+        (replied({"partOfTomorrow": {"a": 1}}), "assistant opaque", None),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "what", "texts"), [(name, *row) for name, rows in KINDS.items() for row in rows]
+)
+def test_every_kind_of_part_is_read(name: str, native: Native, what: str, texts: tuple[str, ...] | None) -> None:
+    found = read(name, native)
+    assert told(found) == what
+    assert texts is None or found.texts == texts
+
+
+@pytest.mark.parametrize(
+    ("name", "native"),
+    [
+        (CHAT, user({"type": "input_audio", "input_audio": {"data": "A" * 90_000, "format": "wav"}})),
+        (RESPONSES, {"type": "image_generation_call", "id": "ig_1", "result": "A" * 90_000}),
+        (GEMINI, replied({"inline_data": {"mime_type": "audio/wav", "data": "A" * 10_000}})),
+    ],
+)
+def test_encoded_data_is_not_counted_as_text(name: str, native: Native) -> None:
+    assert len(read(name, native).texts[0]) < 200
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "expected"),
+    [
+        (CHAT, CUSTOM_CALL, ("a", "apply_patch", "src/a.py")),
+        (RESPONSES, call_item("a"), ("a", "run", "ls")),
+        (RESPONSES, LOCAL_SHELL, ("b", "local_shell", "ls -l")),
+        (RESPONSES, NAMESPACED, ("c", "mcp__github_fetch_pr", "ls")),
+        (RESPONSES, WEB_SEARCH, (None, "web_search", "x")),
+        (GEMINI, replied({"executableCode": {"code": "print(1)"}}), (None, "code_execution", "print(1)")),
+    ],
+)
+def test_calls_have_names_and_main_arguments(name: str, native: Native, expected: tuple[str | None, ...]) -> None:
+    assert calls(read(name, native)) == [expected]
+
+
+def test_a_custom_tool_call_has_its_input_as_text() -> None:
+    assert read(CHAT, CUSTOM_CALL).texts == (PATCH["input"],)
+
+
+def test_a_tool_result_of_anthropic_is_one_block_with_its_images_and_documents_after_it() -> None:
+    native = user(tool_result("toolu_1", [text("one"), IMAGE, text("two"), NOTES]), IMAGE)
+    found = read(ANTHROPIC, native)
+    assert told(found).split()[1:] == ["tool_result", "image", "document", "image"]
+    assert [block.call_id for block in found.blocks] == ["toolu_1", "toolu_1", "toolu_1", None]
+    assert found.texts[0] == "one\ntwo"
+    assert found.blocks[0].tool is None
+
+
+def test_an_error_result_is_marked_as_an_error() -> None:
+    assert read(ANTHROPIC, user({**tool_result("a"), "is_error": True})).blocks[0].is_error
+
+
+@pytest.mark.parametrize(
+    ("response", "said", "is_error"),
+    [
+        ({"output": "line 1\nline 2"}, "line 1\nline 2", False),
+        ({"result": "42"}, "42", False),
+        ({"error": "no such file"}, "no such file", True),
+        ({"stdout": "a\n", "exit_code": 1}, '{"stdout":"a\\n","exit_code":1}', False),
+        ({"content": [text("a"), text("b")], "isError": True}, "a\nb", True),
+        ({"items": [1, 2]}, '{"items":[1,2]}', False),
+        ({}, "", False),
+    ],
+)
+def test_a_response_of_gemini_is_read_as_its_text(response: dict[str, Any], said: str, is_error: bool) -> None:
+    found = read(GEMINI, answering("Read", response=response))
+    assert found.role == "tool"
+    assert (found.texts, found.blocks[0].tool, found.blocks[0].is_error) == ((said,), "Read", is_error)
+
+
+def test_both_spellings_of_gemini_are_read_alike() -> None:
+    call = {"name": "Read", "args": {"file_path": "a.py"}}
+    unset = {"function_response": None, "text": None, "thought": None, "inline_data": None}
+    spelled = replied({**unset, "function_call": {**call, "id": None}, "thought_signature": "x"})
+    assert read(GEMINI, spelled) == read(GEMINI, replied({"functionCall": call}))
+
+
+def test_calls_of_gemini_without_ids_are_paired_by_name_and_number() -> None:
+    made = [block.call_id for block in read(GEMINI, calling("Read", "Bash", "Read")).blocks]
+    assert made == ["function_call:Read", "function_call:Bash", "function_call:Read#2"]
+    assert [block.call_id for block in read(GEMINI, answering("Read", "Bash", "Read")).blocks] == made
+
+
+def test_a_screenshot_answers_its_call() -> None:
+    shot = output_item("a", {"type": "computer_screenshot", "image_url": "x"}, "computer_call_output")
+    [block] = read(RESPONSES, shot).blocks
+    assert (block.type, block.call_id) == ("image", "a")
+
+
+def test_a_reply_id_groups_items() -> None:
+    assert read(RESPONSES, {**call_item("a"), "response_id": "resp_1"}).group == "resp_1"
+
+
+WRONG: dict[str, list[tuple[Native, str]]] = {
+    ANTHROPIC: [
+        ({"content": "hi"}, "role is missing or null; expected 'user' or 'assistant'."),
+        ({"role": "robot", "content": "hi"}, "role is 'robot'"),
+        ({"role": "user"}, "content is missing or null"),
+        (user(3), r"content\[0\] is a number"),
+        (user({"text": "hi"}), r"content\[0\].type is missing"),
+        (user(text("a"), {"type": "text", "text": 3}), r"content\[1\].text is a number"),
+        (user({"type": "tool_result", "content": "x"}), "tool_use_id is missing"),
+        (user(tool_result("a", 3)), "content is a number"),
+        (user({"type": "function_call"}), "a 'function_call' of another format"),
+    ],
+    CHAT: [
+        ({"content": "hi"}, "role is missing or null; expected one of system"),
+        ({"choices": []}, r"record its choices\[0\].message"),
+        ({"role": "user", "content": 5}, "content is a number"),
+        ({"role": "tool", "content": "x"}, "tool_call_id is missing"),
+        ({"role": "assistant", "tool_calls": {}}, "tool_calls is an object; expected a list"),
+        ({"role": "assistant", "tool_calls": [{"id": "a"}]}, r"tool_calls\[0\].function is missing"),
+        (user({"type": "tool_result"}), "a 'tool_result' of another format"),
+        ({"role": "assistant", "content": None, "function_call": {"name": "now"}}, "record it as one of tool_calls"),
+    ],
+    RESPONSES: [
+        ({"content": "hi"}, "neither 'type' nor 'role'"),
+        ({"output": [{"role": "user", "content": "go"}]}, "record the items of its `output` one by one"),
+        ({"type": "message", "role": "robot", "content": ""}, "role is 'robot'; expected assistant, user"),
+        ({"role": "user"}, "content is missing or null"),
+        ({"type": "function_call", "name": "f"}, "call_id is missing"),
+        ({"type": "function_call_output", "output": "x"}, "call_id is missing"),
+        (output_item("a", 5), "output is a number"),
+        ({"type": "reasoning", "summary": "x"}, "summary is a string; expected a list"),
+        (user({"type": "tool_use"}), "a 'tool_use' of another format"),
+    ],
+    GEMINI: [
+        ({"candidates": []}, r"record its candidates\[0\].content"),
+        ({"role": "assistant", "parts": []}, "role is 'assistant'; expected 'user' or 'model'"),
+        ({"role": "user", "content": "x"}, "it has 'content'; expected Gemini's 'parts'"),
+        ({"role": "user", "parts": "x"}, "parts is a string; expected a list of parts"),
+        (asked({"type": "text", "text": "x"}), r"parts\[0\] has a 'type'"),
+        (asked({"text": "x", "fileData": {}}), r"parts\[0\] has text and fileData"),
+        (asked({"text": 5}), r"parts\[0\].text is a number"),
+        (replied({"functionCall": {"args": {}}}), r"parts\[0\].functionCall.name is missing"),
+        (answering("a", response="x"), r"parts\[0\].functionResponse.response is a string; expected an object"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "complaint"), [(name, *row) for name, rows in WRONG.items() for row in rows]
+)
+def test_what_is_wrong_with_a_message_is_named(name: str, native: Native, complaint: str) -> None:
+    with pytest.raises(BadMessageError, match=complaint):
+        read(name, native)
+
+
+SHELL = {"type": "shell_call_output", "call_id": "a", "output": [{"stdout": "x", "outcome": {"type": "timeout"}}]}
+SHELL_CUT = {**SHELL, "output": [{"stdout": "short", "stderr": "", "outcome": {"type": "timeout"}}]}
+FAILED = {**tool_result("b", [text("long"), IMAGE]), "is_error": True, "cache_control": {"type": "ephemeral"}}
+SHOT = {"function_response": {"id": "c", "name": "Shot", "response": {"result": "long"}, "parts": [INLINE_IMAGE]}}
+SHOT_CUT = {"function_response": {"id": "c", "name": "Shot", "response": {"result": "short b"}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "expected"),
+    [
+        (
+            ANTHROPIC,
+            user(tool_result("a", "long"), FAILED, text("and now?")),
+            user(tool_result("a", "short"), {**FAILED, "content": [text("short b")]}, text("and now?")),
+        ),
+        (CHAT, {**chat_result("a", "long"), "name": "run"}, {**chat_result("a", "short"), "name": "run"}),
+        (CHAT, chat_result("a", [text("long"), CHAT_IMAGE]), chat_result("a", [text("short")])),
+        (RESPONSES, {**output_item("a"), "id": "fc_1"}, {**output_item("a", "short"), "id": "fc_1"}),
+        (
+            RESPONSES,
+            output_item("a", [text("long", "input_text"), INPUT_IMAGE]),
+            output_item("a", [text("short", "input_text")]),
+        ),
+        (RESPONSES, SHELL, SHELL_CUT),
+        (
+            GEMINI,
+            asked(*answering("Read", response={"stdout": "x", "stderr": ""})["parts"], SHOT),
+            asked(*answering("Read", response={"output": "short"})["parts"], SHOT_CUT),
+        ),
+        (
+            GEMINI,
+            answering("Read", response={"content": [text("no")], "isError": True}),
+            answering("Read", response={"error": "short"}),
+        ),
+    ],
+)
+def test_replacing_keeps_ids_errors_breakpoints_order_and_everything_else_but_media(
+    name: str, native: Native, expected: Native
+) -> None:
+    before = copy.deepcopy(native)
+    places = [place for place, block in enumerate(read(name, native).blocks) if block.type == "tool_result"]
+    assert get_format(name).replace(native, dict(zip(places, ("short", "short b"), strict=False))) == expected
+    assert native == before
+
+
+@pytest.mark.parametrize(
+    ("name", "native", "place"),
+    [
+        (ANTHROPIC, user(tool_result("a"), text("hi")), 1),
+        (CHAT, {"role": "user", "content": "go"}, 0),
+        (RESPONSES, output_item("a", {"type": "computer_screenshot", "image_url": "x"}, "computer_call_output"), 0),
+        (GEMINI, asked(SHOT), 1),
+    ],
+)
+def test_only_tool_results_can_be_replaced(name: str, native: Native, place: int) -> None:
+    with pytest.raises(BadInputError, match=f"Block {place} of this message is not a tool result"):
+        get_format(name).replace(native, {place: "no"})

@@ -1,0 +1,418 @@
+"""Making a valid request of the recorded messages of each format, by example."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from contextstash.messages import get_format
+from contextstash.messages.repair import ASSISTANT_FIRST, MISSING_RESULT, repaired
+from contextstash_storage.records import Native
+from tests.messages.natives import (
+    ANTHROPIC,
+    CHAT,
+    GEMINI,
+    INLINE_IMAGE,
+    INPUT_IMAGE,
+    REASONING,
+    RESPONSES,
+    answering,
+    asked,
+    assistant,
+    call_item,
+    calling,
+    chat_calls,
+    chat_result,
+    output_item,
+    replied,
+    text,
+    thinking,
+    tool_result,
+    tool_use,
+    user,
+)
+from tests.support.conversations import conversations
+from tests.support.effort import examples
+from tests.support.provider_rules import violations
+
+GO: Native = {"role": "user", "content": "go"}
+START = user(text("go"))
+OK = assistant(text("ok"))
+ASKED, MORE = asked({"text": "go"}), asked({"text": "more"})
+HI = replied({"text": "hi"})
+
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+RUN = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution", "input": {"code": "x"}}
+SUMMARY = {"type": "compaction", "encrypted_content": "Z0FB", "tool_changes": [{"a": 1}]}
+WEB_SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "x"}}
+SIGNED_END = replied({"text": "hi"}, {"text": "", "thoughtSignature": "c2ln"})
+
+ORPHAN = "[Result of a tool call that is no longer shown]\n42 files"
+
+
+def called_by(key: str) -> Native:
+    return {**tool_use("a"), "caller": {"type": "code_execution_20250825", key: "srvtoolu_1"}}
+
+
+def response(name: str, call_id: str | None = None, **said: str) -> Native:
+    return {**({"id": call_id} if call_id else {}), "name": name, "response": said}
+
+
+VALID: dict[str, tuple[str, list[Native]]] = {
+    "a call of Anthropic's own tool with its result": (ANTHROPIC, [START, assistant(SEARCH, FOUND, text("ok"))]),
+    "one at the end, whose result is to come": (ANTHROPIC, [START, assistant(text("looking"), SEARCH)]),
+    "one open while a tool that it called is answered": (
+        ANTHROPIC,
+        [START, assistant(RUN, called_by("tool_id")), user(tool_result("a"))],
+    ),
+    "the same in the other spelling": (
+        ANTHROPIC,
+        [START, assistant(RUN, called_by("toolId")), user(tool_result("a"))],
+    ),
+    "Anthropic's summary at the start": (
+        ANTHROPIC,
+        [assistant({**SUMMARY, "content": "All done so far."}), user(text("go on")), OK],
+    ),
+    "Anthropic's sealed summary": (
+        ANTHROPIC,
+        [assistant({**SUMMARY, "content": None, "signature": "c2ln"}), user(text("go on")), OK],
+    ),
+    "an empty text beside calls": (CHAT, [GO, chat_calls("a", content=""), chat_result("a", "")]),
+    "reasoning that its provider requires": (CHAT, [GO, chat_calls("a", reasoning_content="hm"), chat_result("a")]),
+    "ids used again": (
+        CHAT,
+        [GO, chat_calls("call_0"), chat_result("call_0"), GO, chat_calls("call_0"), chat_result("call_0", "other")],
+    ),
+    "a call of OpenAI's own tool": (RESPONSES, [GO, WEB_SEARCH]),
+    "OpenAI's summary": (
+        RESPONSES,
+        [
+            {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FB"},
+            GO,
+            REASONING,
+            call_item("a"),
+            output_item("a"),
+        ],
+    ),
+    "contents of one role": (GEMINI, [ASKED, MORE, HI, HI, MORE]),
+    "calls of Gemini, one by one": (
+        GEMINI,
+        [ASKED, HI, calling("a"), answering("a"), calling("b"), answering("b"), MORE, ASKED],
+    ),
+    "a text and an image beside a response": (
+        GEMINI,
+        [ASKED, calling("a"), asked({"text": "more"}, *answering("a")["parts"], INLINE_IMAGE), MORE],
+    ),
+    "an image between responses": (
+        GEMINI,
+        [ASKED, calling("a", "b"), asked(*answering("a")["parts"], INLINE_IMAGE, *answering("b")["parts"])],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VALID)
+def test_a_list_that_providers_accept_goes_out_as_it_came(case: str) -> None:
+    name, natives = VALID[case]
+    assert repaired(get_format(name), natives) == natives
+    assert violations(name, natives) == []
+
+
+BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
+    "the pieces of a reply become one message, and its results the next": (
+        ANTHROPIC,
+        [
+            GO,
+            assistant(thinking(), id="msg_1", usage={"input_tokens": 5, "output_tokens": 1}),
+            assistant(tool_use("a"), id="msg_1", stop_reason="tool_use"),
+            user(tool_result("a")),
+            assistant(tool_use("b"), id="msg_1"),
+            user(tool_result("b")),
+            assistant(text("ok"), id="msg_2"),
+        ],
+        [GO, assistant(thinking(), tool_use("a"), tool_use("b")), user(tool_result("a"), tool_result("b")), OK],
+    ),
+    "results come first, and the user's text after them": (
+        ANTHROPIC,
+        [
+            START,
+            assistant(tool_use("a"), tool_use("b")),
+            user(text("wait")),
+            user(tool_result("b")),
+            user(text("x"), tool_result("a")),
+        ],
+        [
+            START,
+            assistant(tool_use("a"), tool_use("b")),
+            user(tool_result("b"), tool_result("a"), text("wait"), text("x")),
+        ],
+    ),
+    "a result recorded before its call is moved after it": (
+        ANTHROPIC,
+        [START, user(tool_result("a")), assistant(tool_use("a"), id="m1"), OK],
+        [START, assistant(tool_use("a")), user(tool_result("a")), OK],
+    ),
+    "a call without a result gets one, and a result without a call becomes text (Anthropic)": (
+        ANTHROPIC,
+        [user(tool_result("gone", "42 files")), assistant(tool_use("a")), user(text("never mind"))],
+        [
+            user(text(ORPHAN)),
+            assistant(tool_use("a")),
+            user({**tool_result("a", MISSING_RESULT), "is_error": True}, text("never mind")),
+        ],
+    ),
+    "system messages, empty texts and unsigned thinking are left out": (
+        ANTHROPIC,
+        [
+            {"role": "system", "content": "be brief"},
+            GO,
+            assistant(thinking("cut off", ""), text(""), text("ok")),
+            {"role": "user", "content": " \n"},
+        ],
+        [GO, OK],
+    ),
+    "a call of the provider's own tool goes if the user spoke in place of its result": (
+        ANTHROPIC,
+        [START, assistant(text("looking"), SEARCH), user(text("stop"))],
+        [START, assistant(text("looking")), user(text("stop"))],
+    ),
+    "a result of the provider's own tool goes without its call": (
+        ANTHROPIC,
+        [START, assistant(FOUND, text("ok"))],
+        [START, OK],
+    ),
+    "an empty summary of the provider is left out": (
+        ANTHROPIC,
+        [START, assistant({"type": "compaction", "content": ""}, text("ok"))],
+        [START, OK],
+    ),
+    "results are put directly after their call": (
+        CHAT,
+        [GO, chat_calls("a", "b"), GO, chat_result("b"), chat_calls("c"), chat_result("a"), chat_result("c")],
+        [GO, chat_calls("a", "b"), chat_result("b"), chat_result("a"), GO, chat_calls("c"), chat_result("c")],
+    ),
+    "fields of replies are left out of a request": (
+        CHAT,
+        [
+            GO,
+            {
+                **{"role": "assistant", "content": "hi", "refusal": None, "annotations": []},
+                **{"tool_calls": None, "function_call": None, "audio": None},
+                "usage": {"prompt_tokens": 5, "completion_tokens": 1},
+            },
+        ],
+        [GO, {"role": "assistant", "content": "hi", "refusal": None}],
+    ),
+    "a call without a result gets one, and a result without a call becomes text (Chat Completions)": (
+        CHAT,
+        [chat_result("gone", "42 files"), chat_calls("a", "b"), chat_result("b"), GO],
+        [
+            {"role": "user", "content": ORPHAN},
+            chat_calls("a", "b"),
+            chat_result("b"),
+            chat_result("a", MISSING_RESULT),
+            GO,
+        ],
+    ),
+    "empty calls": (CHAT, [GO, chat_calls()], [GO]),
+    "an empty reply": (CHAT, [GO, {"role": "assistant", "content": ""}], [GO]),
+    "an empty message of the user": (CHAT, [GO, {"role": "user", "content": ""}], [GO]),
+    "missing outputs come after the calls made together, each of its type": (
+        RESPONSES,
+        [GO, REASONING, call_item("a"), call_item("b", "custom_tool_call"), call_item("c"), output_item("c"), GO],
+        [
+            GO,
+            REASONING,
+            call_item("a"),
+            call_item("b", "custom_tool_call"),
+            call_item("c"),
+            output_item("a", MISSING_RESULT),
+            output_item("b", MISSING_RESULT, "custom_tool_call_output"),
+            output_item("c"),
+            GO,
+        ],
+    ),
+    "an output is converted to the type of its call": (
+        RESPONSES,
+        [GO, call_item("a", "custom_tool_call"), output_item("a", "gone")],
+        [GO, call_item("a", "custom_tool_call"), output_item("a", "gone", "custom_tool_call_output")],
+    ),
+    "an output without its call becomes the user's text": (
+        RESPONSES,
+        [output_item("gone", [text("42 files", "input_text"), INPUT_IMAGE])],
+        [user(text(ORPHAN, "input_text"), INPUT_IMAGE, type="message")],
+    ),
+    "reasoning that nothing follows is left out with its computer call": (
+        RESPONSES,
+        [GO, REASONING, {"type": "computer_call", "call_id": "a", "action": {"type": "click"}}, GO, REASONING],
+        [GO, GO],
+    ),
+    "fields of recorders are left out, and a missing summary is added": (
+        RESPONSES,
+        [
+            {**GO, "response_id": "resp_1"},
+            {"type": "reasoning", "id": "rs_1", "status": None},
+            {**call_item("a"), "status": "completed", "usage": {"input_tokens": 5, "output_tokens": 1}},
+            output_item("a"),
+        ],
+        [
+            GO,
+            {"type": "reasoning", "id": "rs_1", "summary": []},
+            {**call_item("a"), "status": "completed"},
+            output_item("a"),
+        ],
+    ),
+    "an interrupted call gets an object in its place": (
+        GEMINI,
+        [ASKED, calling("Read", "Bash"), answering("Bash"), MORE],
+        [
+            ASKED,
+            calling("Read", "Bash"),
+            asked({"functionResponse": response("Read", error=MISSING_RESULT)}, *answering("Bash")["parts"]),
+            MORE,
+        ],
+    ),
+    "and in its spelling": (
+        GEMINI,
+        [ASKED, replied({"function_call": {"id": "c", "name": "Read"}})],
+        [
+            ASKED,
+            replied({"function_call": {"id": "c", "name": "Read"}}),
+            asked({"function_response": response("Read", "c", error=MISSING_RESULT)}),
+        ],
+    ),
+    "responses recorded one by one become one content": (
+        GEMINI,
+        [ASKED, calling("a", "b"), answering("a"), answering("b"), MORE],
+        [ASKED, calling("a", "b"), answering("a", "b"), MORE],
+    ),
+    "and other parts one of their own": (
+        GEMINI,
+        [ASKED, calling("a", "b"), answering("a"), asked(*answering("b")["parts"], INLINE_IMAGE)],
+        [ASKED, calling("a", "b"), answering("a", "b"), asked(INLINE_IMAGE)],
+    ),
+    "responses that have to be completed get a content without other parts": (
+        GEMINI,
+        [ASKED, calling("a", "b"), asked({"text": "more"}, *answering("b")["parts"], INLINE_IMAGE)],
+        [
+            ASKED,
+            calling("a", "b"),
+            asked({"functionResponse": response("a", error=MISSING_RESULT)}, *answering("b")["parts"]),
+            asked({"text": "more"}, INLINE_IMAGE),
+        ],
+    ),
+    "open calls in two contents become one content before their responses": (
+        GEMINI,
+        [ASKED, calling("a"), calling("b"), HI, answering("a", "b")],
+        [ASKED, replied(*calling("a", "b")["parts"], *HI["parts"]), answering("a", "b")],
+    ),
+    "a response takes the id of its call": (
+        GEMINI,
+        [ASKED, replied({"functionCall": {"id": "c1", "name": "a"}}), answering("a")],
+        [
+            ASKED,
+            replied({"functionCall": {"id": "c1", "name": "a"}}),
+            asked({"functionResponse": response("a", "c1", output="a done")}),
+        ],
+    ),
+    "a response without its call becomes text with its media": (
+        GEMINI,
+        [asked({"functionResponse": {**response("a", output="42 files"), "parts": [INLINE_IMAGE]}})],
+        [asked({"text": ORPHAN}, INLINE_IMAGE)],
+    ),
+    "a list that begins with the model gets a content before it": (
+        GEMINI,
+        [HI],
+        [asked({"text": ASSISTANT_FIRST}), HI],
+    ),
+    "what a recorder added and empty parts are not sent": (
+        GEMINI,
+        [
+            {"role": "system", "parts": [{"text": "Be brief."}]},
+            ASKED,
+            replied({"text": ""}, {}, {"text": "hm", "thought": True}, finishReason="STOP"),
+            {"role": "model"},
+            {**SIGNED_END, "usageMetadata": {}},
+        ],
+        [ASKED, SIGNED_END],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_list_becomes_a_valid_request(case: str) -> None:
+    name, natives, expected = BROKEN[case]
+    assert repaired(get_format(name), natives) == expected
+    assert violations(name, expected) == []
+
+
+def test_a_field_that_an_sdk_leaves_unset_does_not_decide_the_spelling() -> None:
+    [*_, last] = repaired(get_format(GEMINI), [ASKED, replied({"text": None, "functionCall": {"name": "Read"}})])
+    assert last["parts"] == [{"functionResponse": response("Read", error=MISSING_RESULT)}]
+
+
+@settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_each_signature_of_gemini_stays_on_its_part_byte_for_byte(data: st.DataObject) -> None:
+    natives = data.draw(conversations("gemini", broken=True))
+    shown = repaired(get_format(GEMINI), natives)
+    assert violations("gemini", shown) == []
+    recorded = [part for native in natives if native["role"] == "model" for part in native["parts"]]
+    signed = [part for part in recorded if "thoughtSignature" in part or "thought_signature" in part]
+    sent = [part for native in shown if native["role"] == "model" for part in native["parts"]]
+    assert [part for part in sent if part in signed] == signed
+
+
+def test_gemini_signatures_on_calls_of_chat_completions_go_back_verbatim() -> None:
+    signed = chat_calls("a", "b")
+    signed["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "Q2lR"}}
+    signed["extra_content"] = {"google": {"thought_signature": "RW5k"}}
+    chat = get_format(CHAT)
+    short = [chat.replace(chat_result(call_id, "long"), {0: "short"}) for call_id in ("a", "b")]
+    shown = repaired(chat, [GO, signed, *short])
+    assert shown == [GO, signed, chat_result("a", "short"), chat_result("b", "short")]
+    assert chat.without_thinking(signed) == signed
+    assert violations(CHAT, shown) == []
+
+
+DETAIL = {"type": "reasoning.text", "text": "hm", "format": "anthropic-claude-v1"}
+ENCRYPTED = {"type": "reasoning.encrypted", "data": "Z0FB", "format": "google-gemini-v1"}
+
+
+@pytest.mark.parametrize(
+    "carrier", [{"thinking_blocks": [thinking()], "reasoning_content": "hm"}, {"reasoning_details": [DETAIL]}]
+)
+def test_the_signed_thinking_of_a_claude_behind_a_gateway_is_read_and_can_be_left_out(carrier: Native) -> None:
+    chat, native = get_format(CHAT), chat_calls("a", **carrier)
+    found = chat.read(native)
+    assert (found.blocks[0].type, found.texts[0]) == ("thinking", "hm")
+    assert chat.is_own(native)
+    assert repaired(chat, [GO, native, chat_result("a")])[1] == native
+    assert chat.without_thinking(native) == chat_calls("a")
+    assert chat.without_thinking({"role": "assistant", "content": None, **carrier}) is None
+
+
+@pytest.mark.parametrize("carrier", [{"reasoning_content": "hm"}, {"reasoning_details": [ENCRYPTED]}])
+def test_reasoning_that_its_provider_requires_is_never_left_out(carrier: Native) -> None:
+    native = chat_calls("a", **carrier)
+    assert get_format(CHAT).without_thinking(native) == native
+
+
+def test_nothing_is_left_of_a_message_with_only_thinking() -> None:
+    without = get_format(ANTHROPIC).without_thinking
+    redacted = {"type": "redacted_thinking", "data": "ZGF0"}
+    assert without(assistant(thinking(), redacted)) is None
+    mixed = assistant(thinking(), text("ok"), redacted, tool_use("a"))
+    assert without(mixed) == assistant(text("ok"), tool_use("a"))
+    assert without(OK) is OK
+
+
+def test_without_its_reasoning_a_call_loses_the_id_by_which_the_api_would_miss_it() -> None:
+    """Calls of the provider's own tools need their ids, and cannot stay."""
+    without = get_format(RESPONSES).without_thinking
+    assert without(REASONING) is None
+    assert without({**call_item("a"), "id": "fc_1"}) == call_item("a")
+    for kept in (call_item("a"), output_item("a"), GO, {"type": "mcp_approval_request", "id": "mcpr_1"}):
+        assert without(kept) == kept
+    assert without(WEB_SEARCH) is None
