@@ -22,14 +22,13 @@ from contextstash_storage.records import (
     EditsAfter,
     EditsBefore,
     Message,
-    MessageFacts,
     NewMessage,
     SentRequest,
     Session,
     StoredBatch,
     WeighedEdits,
 )
-from contextstash_storage.rows import FACTS, checksum, facts_of, from_json, stored_content, to_bytes
+from contextstash_storage.rows import FACTS, checksum, facts_in, facts_of, stored_content, to_bytes
 from contextstash_storage.sessions import read_session, store_counters
 from contextstash_storage.transaction import Tx, held, listed, microseconds, now, time_of
 
@@ -340,7 +339,7 @@ def _reply_start(tx: Tx, row: int, group: str | None, seq: int) -> int:
     """The first position of the reply whose part at `seq` is the first that reports usage."""
     while group is not None and seq:
         [(facts,)] = tx.rows("SELECT facts FROM messages WHERE session = ? AND seq = ?", (row, seq - 1))
-        if from_json(MessageFacts, facts).group != group:
+        if facts_in(facts).group != group:
             break
         seq -= 1
     return seq

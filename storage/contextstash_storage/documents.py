@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from contextstash_storage.messages import readable
 from contextstash_storage.records import Block, MessageFacts
-from contextstash_storage.rows import from_json, texts_of
+from contextstash_storage.rows import facts_in, texts_of
 from contextstash_storage.transaction import IndexedPiece, Tx, listed, storable
 
 PIECE_CHARACTERS = 32_000
@@ -202,7 +202,7 @@ def _calls_before(tx: Tx, row: int, texts: Sequence[NewText]) -> Calls:
     for message, facts in rows:
         if wanted <= found.keys():
             break
-        found = {**_calls_of(message, from_json(MessageFacts, facts).blocks), **found}
+        found = {**_calls_of(message, facts_in(facts).blocks), **found}
     return found
 
 
@@ -259,6 +259,6 @@ def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, tuple[MessageFa
     found = {}
     for message, session, seq, text in rows:
         if seq in stored[session]:
-            facts = from_json(MessageFacts, text)
+            facts = facts_in(text)
             found[message] = facts, documents(texts_of(stored[session][seq]), facts.blocks)
     return found

@@ -21,7 +21,6 @@ from contextstash_storage.records import (
     Edit,
     EditRecord,
     Event,
-    MessageFacts,
     Part,
     Record,
     Request,
@@ -36,6 +35,7 @@ from contextstash_storage.rows import (
     compressed,
     damaged,
     edit_of,
+    facts_in,
     from_json,
     plain,
     to_bytes,
@@ -358,6 +358,6 @@ def copy_record(tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVe
         # With its reply's id, so that a later report of it finds the call.
         text = "SELECT facts FROM messages WHERE session = ? AND seq = ?"
         facts = only(tx.rows(text, (row, record.request_seq + 1))) if record.purpose == "agent" else None
-        append_log(tx, row, record, None if facts is None else from_json(MessageFacts, facts).group)
+        append_log(tx, row, record, None if facts is None else facts_in(facts).group)
     else:
         _put(tx, row, EditRecord if isinstance(record, EditRecord) else type(record), [record])

@@ -26,7 +26,7 @@ from contextstash_storage.records import (
     Session,
     SessionNews,
 )
-from contextstash_storage.rows import body_of, checksum, compressed, damaged, parsed, to_bytes, zstd
+from contextstash_storage.rows import body_of, checksum, compressed, damaged, facts_json, parsed, to_bytes, zstd
 from contextstash_storage.sessions import read_session, row_of
 from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, only, text_of, time_of
 
@@ -351,5 +351,5 @@ def message_of(session_id: str, row: Sequence[Any], stored: bytes | None) -> Mes
         key=None if key is None else text_of(key),
         created_at=time_of(created),
         body=None if stored is None else body_of(stored),
-        **parsed(facts),
+        **parsed(facts_json(facts)),
     )

@@ -8,8 +8,8 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash_storage.records import Block, BlockType, Kind, MessageFacts, NewMessage, Record, Role, Usage
-from contextstash_storage.rows import facts_of, from_json
+from contextstash_storage.records import Block, BlockType, Kind, NewMessage, Record, Role, Usage
+from contextstash_storage.rows import facts_in, facts_json, facts_of
 
 
 def plainly(kind: type[Record]) -> Callable[..., Record]:
@@ -43,7 +43,7 @@ messages = st.builds(
 
 @given(messages)
 def test_any_message_comes_back_equal(message: NewMessage) -> None:
-    read = from_json(MessageFacts, facts_of(message))
+    read = facts_in(facts_of(message))
     assert NewMessage(body={}, **dict(read)) == message
 
 
@@ -52,4 +52,5 @@ def test_absent_and_empty_fields_take_no_room() -> None:
     message = NewMessage(body={}, role="assistant", blocks=(Block(type="text", tokens=27, size=52), call))
     text = '{"t":"text","n":27,"s":52}'
     called = '{"t":"tool_call","n":20,"s":34,"i":"call_1","o":"read_file","a":"src/a.py"}'
-    assert facts_of(message) == f'{{"r":"assistant","b":[{text},{called}]}}'
+    assert facts_json(facts_of(message)).decode() == f'{{"r":"assistant","b":[{text},{called}]}}'
+    assert len(facts_of(message)) == 43

@@ -26,6 +26,9 @@ MAX_EXAMINED = 200
 """Messages that are read to find the format of a list; one of another format behind them is refused when it is
 recorded."""
 
+ENOUGH = 20
+"""The same if only one format can read these. An error that names a message's format costs as much as recording it."""
+
 UNDECIDED = "undecided"
 """The format of a session that was configured before its first message, which decides it. As there is nothing to read
 until then, any format does."""
@@ -54,6 +57,8 @@ def detect_format(natives: Sequence[Native]) -> str:
         raise BadMessageError("The format of an empty list cannot be detected. Pass `format`.")
     fitting = dict.fromkeys(FORMATS, 0)
     for place, native in enumerate(natives[:MAX_EXAMINED]):
+        if place >= ENOUGH and len(fitting) == 1:
+            break
         left = [name for name in fitting if get_format(name).fits(native)]
         if not left:
             raise BadMessageError(_misfit(natives, place, list(fitting)))
