@@ -116,10 +116,11 @@ def unpacked(row: int, segment: Segment) -> dict[int, bytes]:
 def bodies_in(row: int, segments: Iterable[Segment], seqs: Collection[int]) -> dict[int, bytes]:
     """What is stored of the messages at these positions, given the segments that they are in. Raises DamagedError if a
     segment is missing or damaged."""
+    wanted = set(seqs)
     found: dict[int, bytes] = {}
-    for segment in _needed(segments, seqs):
-        found |= unpacked(row, segment)
-    if missing := sorted(set(seqs).difference(found)):
+    for segment in _needed(segments, wanted):  # the others of a segment are not kept: the wanted may be scattered
+        found |= {seq: stored for seq, stored in unpacked(row, segment).items() if seq in wanted}
+    if missing := sorted(wanted.difference(found)):
         raise damaged(f"message {missing[0]}")
     return found
 
