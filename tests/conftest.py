@@ -5,16 +5,18 @@ from __future__ import annotations
 import gc
 import os
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from contextstash.stash import Stash
 from contextstash.window.settings import PRESETS
 from tests.support.command_line import CommandLine
 from tests.support.effort import THOROUGH, sample
+from tests.support.stashes import stash_at
 
 QUICK_CASES = 2
 """Cases of a parametrized test in a quick run. A guess: the first and one in the middle."""
@@ -68,6 +70,13 @@ def pytest_sessionfinish() -> None:
 def contextstash(tmp_path: Path) -> CommandLine:
     """`contextstash` in an empty folder, which is home too."""
     return CommandLine(tmp_path)
+
+
+@pytest.fixture
+async def stash(tmp_path: Path) -> AsyncIterator[Stash]:
+    """A stash for the tests that need no settings of their own."""
+    async with stash_at(tmp_path / "s.db") as opened:
+        yield opened
 
 
 @pytest.fixture

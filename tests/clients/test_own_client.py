@@ -13,8 +13,9 @@ import pytest
 
 from contextstash.clients.client import client, clients
 from contextstash.clients.follow import Follower, find_transcripts
+from contextstash.stash import Stash
 from tests.support.host_files import write_lines
-from tests.support.stashes import history, stash_at
+from tests.support.stashes import history
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_client.py"
 LINES = [
@@ -38,17 +39,16 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_its_current_transcript_is_followed(
-    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed: Path, stash: Stash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert client("notebook").name in [each.name for each in clients()]
     write_lines(tmp_path / ".notebook" / "a.notes", LINES[:1])
-    async with stash_at(tmp_path / "s.db") as stash:
-        follower = Follower(stash, find_transcripts("notebook"))
-        assert await follower.catch_up() == "n1"
-        write_lines(tmp_path / ".notebook" / "a.notes", LINES)
-        assert await follower.catch_up() == "n1"
-        said = [message["content"] for message in await history(stash, "n1")]
+    follower = Follower(stash, find_transcripts("notebook"))
+    assert await follower.catch_up() == "n1"
+    write_lines(tmp_path / ".notebook" / "a.notes", LINES)
+    assert await follower.catch_up() == "n1"
+    said = [message["content"] for message in await history(stash, "n1")]
     assert said == ["Count the trees.", "Seven."]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from contextstash.stash import Stash
 from tests.support.sized_sessions import reply, round_of, user
 from tests.support.stashes import SESSION, stash_at
 
@@ -40,15 +41,14 @@ def price_by_hand(usage: dict[str, Any]) -> float:
     return dollars
 
 
-async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is_said(tmp_path: Path) -> None:
+async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is_said(stash: Stash) -> None:
     usages = [usage_of(number) for number in range(40)]
-    async with stash_at(tmp_path / "s.db") as stash:
-        for number, usage in enumerate(usages):
-            await stash.record_messages(
-                [user(10), reply(10)], session_id=SESSION, first_seq=2 * number, model=MODEL, usage=usage
-            )
-        receipt, calls = await stash.receipt(), await stash.list_calls(SESSION)
-        costs = await stash.overview()
+    for number, usage in enumerate(usages):
+        await stash.record_messages(
+            [user(10), reply(10)], session_id=SESSION, first_seq=2 * number, model=MODEL, usage=usage
+        )
+    receipt, calls = await stash.receipt(), await stash.list_calls(SESSION)
+    costs = await stash.overview()
     by_hand = sum(map(price_by_hand, usages))
     assert receipt.dollars_billed == pytest.approx(by_hand, rel=0.001)
     assert receipt.dollars_without == pytest.approx(by_hand, rel=0.001)

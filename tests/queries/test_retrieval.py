@@ -13,6 +13,7 @@ import pytest
 from contextstash.outputs import paging
 from contextstash.queries import retrieval
 from contextstash.session.access import PATTERN_THREADS
+from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from tests.support.sized_sessions import round_of, rounds, user
 from tests.support.stashes import SESSION, all_handles, stash_at
@@ -37,10 +38,9 @@ async def test_an_agent_finds_what_its_view_does_not_show_first(tmp_path: Path) 
     assert best[0].handle not in archived, "a hit that the view shows is found if nothing else has the word"
 
 
-async def test_a_time_beyond_the_calendar_is_refused_by_name(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "u.db") as stash:
-        with pytest.raises(BadInputError, match="since"):
-            await stash.search_history("quinces", since="0001-01-01T00:00:00+12:00")
+async def test_a_time_beyond_the_calendar_is_refused_by_name(stash: Stash) -> None:
+    with pytest.raises(BadInputError, match="since"):
+        await stash.search_history("quinces", since="0001-01-01T00:00:00+12:00")
 
 
 @pytest.fixture
@@ -59,35 +59,33 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Semaphore, threadin
 
 
 async def test_slow_patterns_delay_only_other_patterns(
-    tmp_path: Path, slow: tuple[threading.Semaphore, threading.Event]
+    stash: Stash, slow: tuple[threading.Semaphore, threading.Event]
 ) -> None:
     begun, end = slow
-    async with stash_at(tmp_path / "r.db") as stash:
-        await stash.record_messages([user(4), *rounds([400])], session_id=SESSION)
-        [handle] = await all_handles(stash)
-        by_pattern = [
-            asyncio.create_task(stash.get_archived_output(handle, session_id=SESSION, pattern="0000"))
-            for _ in range(PATTERN_THREADS + 3)
-        ]
-        for _ in range(PATTERN_THREADS):
-            await asyncio.to_thread(begun.acquire)
-        assert len((await stash.get_archived_output(handle, session_id=SESSION)).text) == 400
-        assert not any(task.done() for task in by_pattern)
-        end.set()
-        assert {found.note for found in await asyncio.gather(*by_pattern)} == {"1 of 1 matching lines."}
+    await stash.record_messages([user(4), *rounds([400])], session_id=SESSION)
+    [handle] = await all_handles(stash)
+    by_pattern = [
+        asyncio.create_task(stash.get_archived_output(handle, session_id=SESSION, pattern="0000"))
+        for _ in range(PATTERN_THREADS + 3)
+    ]
+    for _ in range(PATTERN_THREADS):
+        await asyncio.to_thread(begun.acquire)
+    assert len((await stash.get_archived_output(handle, session_id=SESSION)).text) == 400
+    assert not any(task.done() for task in by_pattern)
+    end.set()
+    assert {found.note for found in await asyncio.gather(*by_pattern)} == {"1 of 1 matching lines."}
 
 
 async def test_a_search_that_a_client_cancels_occupies_its_thread_until_it_ends(
-    tmp_path: Path, slow: tuple[threading.Semaphore, threading.Event]
+    stash: Stash, slow: tuple[threading.Semaphore, threading.Event]
 ) -> None:
     begun, end = slow
-    async with stash_at(tmp_path / "c.db") as stash:
-        await stash.record_messages([user(4), *rounds([400])], session_id=SESSION)
-        [handle] = await all_handles(stash)
-        async with anyio.create_task_group() as group:
-            group.start_soon(lambda: stash.get_archived_output(handle, session_id=SESSION, pattern="0"))
-            await asyncio.to_thread(begun.acquire)
-            group.cancel_scope.cancel()
-            assert stash.pattern_threads.borrowed_tokens == 1
-            end.set()
-        assert stash.pattern_threads.borrowed_tokens == 0
+    await stash.record_messages([user(4), *rounds([400])], session_id=SESSION)
+    [handle] = await all_handles(stash)
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: stash.get_archived_output(handle, session_id=SESSION, pattern="0"))
+        await asyncio.to_thread(begun.acquire)
+        group.cancel_scope.cancel()
+        assert stash.pattern_threads.borrowed_tokens == 1
+        end.set()
+    assert stash.pattern_threads.borrowed_tokens == 0

@@ -2,62 +2,56 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from tests.support.sized_sessions import user
-from tests.support.stashes import SESSION, stash_at
+from tests.support.stashes import SESSION
 
 
-async def test_a_preset_changes_every_setting_that_it_names(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "p.db") as stash:
-        await stash.record_messages([user(40)], session_id=SESSION)
-        result = await stash.configure_session(SESSION, settings={"preset": "staged"})
+async def test_a_preset_changes_every_setting_that_it_names(stash: Stash) -> None:
+    await stash.record_messages([user(40)], session_id=SESSION)
+    result = await stash.configure_session(SESSION, settings={"preset": "staged"})
     assert {"preset", "window", "estimator", "prune_keep_last", "compact_keep_tokens"} <= set(result.changed)
     assert result.settings["window"] == 180_000
 
 
-async def test_a_session_is_configured_before_its_first_message_which_decides_its_format(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "b.db") as stash:
-        await stash.configure_session(SESSION, settings={"preset": "rolling", "window": 9_000})
-        assert (await stash.context_status(SESSION)).messages == 0
-        reply = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls", "input": {}}]}
-        recorded = await stash.record_messages([user(40), reply], session_id=SESSION)
-        assert recorded.recorded == 2
-        session = await stash.read_session(SESSION)
-        assert session.format == "anthropic"
-        assert (await stash.estimate_context(SESSION)).window == 9_000
+async def test_a_session_is_configured_before_its_first_message_which_decides_its_format(stash: Stash) -> None:
+    await stash.configure_session(SESSION, settings={"preset": "rolling", "window": 9_000})
+    assert (await stash.context_status(SESSION)).messages == 0
+    reply = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls", "input": {}}]}
+    recorded = await stash.record_messages([user(40), reply], session_id=SESSION)
+    assert recorded.recorded == 2
+    session = await stash.read_session(SESSION)
+    assert session.format == "anthropic"
+    assert (await stash.estimate_context(SESSION)).window == 9_000
 
 
-async def test_settings_that_are_refused_leave_no_session_behind(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "r.db") as stash:
-        for settings in ({"windw": 1}, {"summarizer_base_url": "https://example.org"}):
-            with pytest.raises(BadInputError):
-                await stash.configure_session(SESSION, settings=settings)
-        assert not (await stash.list_sessions()).sessions
+async def test_settings_that_are_refused_leave_no_session_behind(stash: Stash) -> None:
+    for settings in ({"windw": 1}, {"summarizer_base_url": "https://example.org"}):
+        with pytest.raises(BadInputError):
+            await stash.configure_session(SESSION, settings=settings)
+    assert not (await stash.list_sessions()).sessions
 
 
-async def test_the_sessions_that_archive_outputs_make_no_short_id_ambiguous(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "a.db") as stash:
-        await stash.record_messages([user(40)], session_id=SESSION)
-        await stash.keep_output("much", tool="Bash", session_id=SESSION)
-        assert await stash.complete_session_id(SESSION[:4]) == [SESSION]
+async def test_the_sessions_that_archive_outputs_make_no_short_id_ambiguous(stash: Stash) -> None:
+    await stash.record_messages([user(40)], session_id=SESSION)
+    await stash.keep_output("much", tool="Bash", session_id=SESSION)
+    assert await stash.complete_session_id(SESSION[:4]) == [SESSION]
 
 
-async def test_a_summary_is_found_by_its_id_alone_in_whatever_session_it_is(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        messages = [user(400), {"role": "assistant", "content": "Done."}] * 60
-        await stash.record_messages(messages, session_id=SESSION)
-        made = await stash.compact_session(
-            SESSION, summary="All is well: the port is 5433, and the tests are green again after the fix."
-        )
-        assert made.summary_id
-        await stash.record_messages([user(40)], session_id="newer")
-        assert (await stash.get_summary(level=made.summary_id)).session_id == SESSION
-        assert (await stash.get_summary("newer", level=made.summary_id)).session_id == SESSION
-        assert (await stash.restore_outputs([made.summary_id])).session_id == SESSION
+async def test_a_summary_is_found_by_its_id_alone_in_whatever_session_it_is(stash: Stash) -> None:
+    messages = [user(400), {"role": "assistant", "content": "Done."}] * 60
+    await stash.record_messages(messages, session_id=SESSION)
+    made = await stash.compact_session(
+        SESSION, summary="All is well: the port is 5433, and the tests are green again after the fix."
+    )
+    assert made.summary_id
+    await stash.record_messages([user(40)], session_id="newer")
+    assert (await stash.get_summary(level=made.summary_id)).session_id == SESSION
+    assert (await stash.get_summary("newer", level=made.summary_id)).session_id == SESSION
+    assert (await stash.restore_outputs([made.summary_id])).session_id == SESSION
 
 
 MENTIONED = "# Files mentioned by the user:\n\n## tax.py: /srv/app/tax.py\n\n## My request for Codex:\nRound the tax."
@@ -72,11 +66,10 @@ MENTIONED = "# Files mentioned by the user:\n\n## tax.py: /srv/app/tax.py\n\n## 
         (["Round `tax(x)` in tax.py. " + "It is wrong. " * 20], "Round `tax(x)` in tax.py. It is wrong."),
     ],
 )
-async def test_a_title_is_what_the_user_said_first(tmp_path: Path, prompts: list[str], title: str) -> None:
-    async with stash_at(tmp_path / "t.db") as stash:
-        said = [{"role": "user", "content": text} for text in prompts]
-        replies = [{"role": "assistant", "content": "Yes?"}] * len(said)
-        await stash.record_messages([each for pair in zip(said, replies, strict=True) for each in pair], session_id="s")
-        [line] = (await stash.list_sessions()).sessions
+async def test_a_title_is_what_the_user_said_first(stash: Stash, prompts: list[str], title: str) -> None:
+    said = [{"role": "user", "content": text} for text in prompts]
+    replies = [{"role": "assistant", "content": "Yes?"}] * len(said)
+    await stash.record_messages([each for pair in zip(said, replies, strict=True) for each in pair], session_id="s")
+    [line] = (await stash.list_sessions()).sessions
     assert line.title is not None
     assert line.title.startswith(title)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from contextstash.stash import Stash
 from tests.support.sized_sessions import reply, user
-from tests.support.stashes import stash_at
 
 MODEL = "claude-sonnet-4-5"
 GROWTH = 2_000
@@ -27,10 +25,9 @@ async def record_calls(stash: Stash, session_id: str, calls: int, model: str = M
         await stash.record_messages(natives[-2:], session_id=session_id, first_seq=2 * number, model=model, usage=usage)
 
 
-async def test_a_long_session_would_have_cost_less_in_a_smaller_window(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        await record_calls(stash, "long", 90)
-        advice = await stash.advise(await stash.recent_sessions())
+async def test_a_long_session_would_have_cost_less_in_a_smaller_window(stash: Stash) -> None:
+    await record_calls(stash, "long", 90)
+    advice = await stash.advise(await stash.recent_sessions())
     assert (advice.conversations, advice.left_out, advice.requests) == (1, 0, 90)
     assert all(window.dollars < advice.dollars for window in advice.windows)
     assert all(window.cost_percent and window.cost_percent < 100 for window in advice.windows)
@@ -41,9 +38,8 @@ async def test_a_long_session_would_have_cost_less_in_a_smaller_window(tmp_path:
     assert lacking == sorted(lacking, key=lambda share: -share), "a smaller window holds less"
 
 
-async def test_sessions_that_teach_nothing_are_left_out_and_counted(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        await record_calls(stash, "short", 5)
-        await record_calls(stash, "unpriced", 40, model="a-model-of-my-own")
-        advice = await stash.advise(await stash.recent_sessions())
+async def test_sessions_that_teach_nothing_are_left_out_and_counted(stash: Stash) -> None:
+    await record_calls(stash, "short", 5)
+    await record_calls(stash, "unpriced", 40, model="a-model-of-my-own")
+    advice = await stash.advise(await stash.recent_sessions())
     assert (advice.conversations, advice.left_out, advice.dollars) == (0, 2, 0)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from contextstash.stash import Stash
 from tests.support.client_transcripts import SESSION, ClientTranscript
-from tests.support.stashes import stash_at
-
-
-@pytest.fixture
-async def stash(tmp_path: Path) -> AsyncIterator[Stash]:
-    async with stash_at(tmp_path / "client.db") as opened:
-        yield opened
 
 
 @pytest.fixture

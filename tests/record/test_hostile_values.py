@@ -14,6 +14,7 @@ from contextstash.record import messages as recorded_messages
 from contextstash.record.messages import MAX_BLOCKS, MAX_CHARACTERS
 from contextstash.session.open_session import MAX_RECENT_CALLS
 from contextstash.sharing.export import PIECES
+from contextstash.stash import Stash
 from contextstash.window import token_counters
 from contextstash_storage.errors import BadInputError, BadMessageError
 from tests.support.stashes import history, stash_at
@@ -30,12 +31,11 @@ KEPT: list[dict[str, Any]] = [
     [(float("nan"), "nan"), (float("inf"), "inf"), (float("-inf"), "-inf"), (10**5_000, "4,299 digits")],
     ids=["NaN", "Infinity", "-Infinity", "a long integer"],
 )
-async def test_a_number_that_json_cannot_represent_is_refused_by_name(tmp_path: Path, value: object, name: str) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        with pytest.raises(BadMessageError, match=name):
-            await stash.record_messages([{"role": "user", "content": "x", "more": [value]}], session_id="session")
-        await stash.record_messages(KEPT, session_id="session")
-        assert repr(await history(stash)) == repr(KEPT)
+async def test_a_number_that_json_cannot_represent_is_refused_by_name(stash: Stash, value: object, name: str) -> None:
+    with pytest.raises(BadMessageError, match=name):
+        await stash.record_messages([{"role": "user", "content": "x", "more": [value]}], session_id="session")
+    await stash.record_messages(KEPT, session_id="session")
+    assert repr(await history(stash)) == repr(KEPT)
 
 
 async def test_lone_surrogates_and_extreme_numbers_survive_export_and_import(tmp_path: Path) -> None:
@@ -48,17 +48,16 @@ async def test_lone_surrogates_and_extreme_numbers_survive_export_and_import(tmp
 
 
 async def test_a_message_of_a_transcript_with_a_number_that_json_cannot_hold_is_skipped_and_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stash: Stash, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     numbers = ["NaN", "-Infinity", "1E400", "1e400", "9" * 5_000]
     lines = [f'{{"role": "user", "content": "half \\ud83d", "a": [-0.0, {number}]}}' for number in numbers]
     lines.append('{"role": "assistant", "content": "done \\ud83d", "b": [-0.0, 1.5, 5e-324]}')
     path = tmp_path / "chat.jsonl"
     path.write_text("\n".join(lines) + "\n")
-    async with stash_at(tmp_path / "s.db") as stash:
-        report = await ingest(stash, path)
-        assert report.session_id is not None
-        assert repr(await history(stash, report.session_id)) == repr([json.loads(lines[-1])])
+    report = await ingest(stash, path)
+    assert report.session_id is not None
+    assert repr(await history(stash, report.session_id)) == repr([json.loads(lines[-1])])
     for number in numbers:
         assert f"holds the number {number[:24]}" in caplog.text
 
@@ -77,39 +76,38 @@ async def test_an_export_with_a_number_that_json_cannot_hold_is_refused_by_line(
 @pytest.mark.parametrize(
     ("value", "name"), [((1, 2), "tuple"), ({1: 2}, "int"), ({None: 2}, "NoneType"), (b"x", "bytes"), ({1}, "set")]
 )
-async def test_a_value_that_json_would_change_is_refused_by_its_type(tmp_path: Path, value: object, name: str) -> None:
+async def test_a_value_that_json_would_change_is_refused_by_its_type(stash: Stash, value: object, name: str) -> None:
     asked = {"role": "user", "content": "x"}
-    async with stash_at(tmp_path / "s.db") as stash:
-        with pytest.raises(BadMessageError, match=f"Message 1 holds a (key|value) of type {name}"):
-            await stash.record_messages([asked, {**asked, "more": [value]}], session_id="session")
-        with pytest.raises(BadInputError, match=f"tools holds a (key|value) of type {name}"):
-            await stash.get_context("session", messages=[asked], tools=[{"name": "read", "more": value}])
-        with pytest.raises(BadInputError, match=f"system holds a (key|value) of type {name}"):
-            await stash.get_context("session", messages=[asked], system=[{"text": "Be brief.", "more": value}])
-        assert (await stash.list_sessions()).sessions == []
+    with pytest.raises(BadMessageError, match=f"Message 1 holds a (key|value) of type {name}"):
+        await stash.record_messages([asked, {**asked, "more": [value]}], session_id="session")
+    with pytest.raises(BadInputError, match=f"tools holds a (key|value) of type {name}"):
+        await stash.get_context("session", messages=[asked], tools=[{"name": "read", "more": value}])
+    with pytest.raises(BadInputError, match=f"system holds a (key|value) of type {name}"):
+        await stash.get_context("session", messages=[asked], system=[{"text": "Be brief.", "more": value}])
+    assert (await stash.list_sessions()).sessions == []
 
 
-async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_calls(tmp_path: Path) -> None:
+async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_calls(stash: Stash) -> None:
     blocks = [{"type": "text", "text": "x"}] * MAX_BLOCKS
     many = {"role": "user", "content": [*blocks, *blocks]}
     nested = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [*blocks, *blocks]}]}
-    async with stash_at(tmp_path / "s.db") as stash:
-        for message in (many, nested):
-            with pytest.raises(BadMessageError, match=r"Message 1 has 20,00\d blocks; at most 10,000"):
-                await stash.record_messages([{"role": "user", "content": "hi"}, message], session_id="session")
-        result = await stash.record_messages([{"role": "user", "content": blocks}], session_id="session")
+    for message in (many, nested):
+        with pytest.raises(BadMessageError, match=r"Message 1 has 20,00\d blocks; at most 10,000"):
+            await stash.record_messages([{"role": "user", "content": "hi"}, message], session_id="session")
+    result = await stash.record_messages([{"role": "user", "content": blocks}], session_id="session")
     assert result.recorded == 1
 
 
-async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
+async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_says_what_to_do(stash: Stash) -> None:
     block = {"type": "text", "text": "x" * (MAX_CHARACTERS // 4)}
-    async with stash_at(tmp_path / "s.db") as stash:
-        with pytest.raises(BadMessageError, match=r"Message 0 has more than 67,108,864 characters.* send its path"):
-            await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
-        assert (await stash.list_sessions()).sessions == []
+    with pytest.raises(BadMessageError, match=r"Message 0 has more than 67,108,864 characters.* send its path"):
+        await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
+    assert (await stash.list_sessions()).sessions == []
 
 
-async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_others(tmp_path: Path) -> None:
+async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_others(
+    stash: Stash, tmp_path: Path
+) -> None:
     path = tmp_path / "chat.jsonl"
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": "go"},
@@ -117,10 +115,9 @@ async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_oth
         {"role": "assistant", "content": "done"},
     ]
     path.write_text("".join(json.dumps(message) + "\n" for message in messages))
-    async with stash_at(tmp_path / "s.db") as stash:
-        report = await ingest(stash, path)
-        assert report.session_id is not None
-        assert await history(stash, report.session_id) == [messages[0], messages[2]]
+    report = await ingest(stash, path)
+    assert report.session_id is not None
+    assert await history(stash, report.session_id) == [messages[0], messages[2]]
 
 
 @pytest.mark.parametrize(
@@ -132,26 +129,25 @@ async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_oth
     ids=["the first count", "many small blocks"],
 )
 async def test_what_takes_long_to_count_is_counted_in_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: list[dict[str, Any]]
+    stash: Stash, monkeypatch: pytest.MonkeyPatch, messages: list[dict[str, Any]]
 ) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        if len(messages[0]["content"]) == 1_000:
-            await stash.record_messages([{"role": "user", "content": "first"}], session_id="before")
-        threads = []
-        real = token_counters.measure
+    if len(messages[0]["content"]) == 1_000:
+        await stash.record_messages([{"role": "user", "content": "first"}], session_id="before")
+    threads = []
+    real = token_counters.measure
 
-        def measure(*arguments: Any) -> Any:
-            threads.append(threading.current_thread())
-            return real(*arguments)
+    def measure(*arguments: Any) -> Any:
+        threads.append(threading.current_thread())
+        return real(*arguments)
 
-        monkeypatch.setattr(recorded_messages, "measure", measure)
-        await stash.record_messages(messages, session_id="session")
+    monkeypatch.setattr(recorded_messages, "measure", measure)
+    await stash.record_messages(messages, session_id="session")
     assert threads
     assert threading.main_thread() not in threads
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_each_result_of_very_many_parallel_calls_has_the_name_of_its_tool(tmp_path: Path, at_once: bool) -> None:
+async def test_each_result_of_very_many_parallel_calls_has_the_name_of_its_tool(stash: Stash, at_once: bool) -> None:
     count = 2 * MAX_RECENT_CALLS
     calls = [{"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"ls {n}"}} for n in range(count)]
     results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"out {n}"} for n in range(count)]
@@ -160,8 +156,7 @@ async def test_each_result_of_very_many_parallel_calls_has_the_name_of_its_tool(
         {"role": "assistant", "content": calls},
         {"role": "user", "content": results},
     ]
-    async with stash_at(tmp_path / "s.db") as stash:
-        for batch in [messages] if at_once else [messages[:2], messages[2:]]:
-            await stash.record_messages(batch, session_id="session")
-        outputs = await stash.store.read_outputs("session")
+    for batch in [messages] if at_once else [messages[:2], messages[2:]]:
+        await stash.record_messages(batch, session_id="session")
+    outputs = await stash.store.read_outputs("session")
     assert [(output.tool, output.argument) for output in outputs] == [("Bash", f"ls {n}") for n in range(count)]

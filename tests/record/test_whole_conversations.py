@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.sized_sessions import reply, user
@@ -27,51 +28,47 @@ def looked_up(call_id: str, text: str) -> list[Native]:
     ]
 
 
-async def test_a_list_that_grows_is_stored_once(tmp_path: Path) -> None:
+async def test_a_list_that_grows_is_stored_once(stash: Stash) -> None:
     talk = said("go", "done", "go", "done", "go")
-    async with stash_at(tmp_path / "w.db") as stash:
-        for end in range(1, len(talk) + 1):
-            answer = await stash.record_messages(talk[:end], session_id=SESSION, whole=True)
-            assert (answer.recorded, answer.duplicates, answer.next_seq) == (1, end - 1, end)
-        assert await history(stash) == await view(stash) == talk
+    for end in range(1, len(talk) + 1):
+        answer = await stash.record_messages(talk[:end], session_id=SESSION, whole=True)
+        assert (answer.recorded, answer.duplicates, answer.next_seq) == (1, end - 1, end)
+    assert await history(stash) == await view(stash) == talk
 
 
-async def test_an_earlier_message_that_differs_is_a_rewind_and_keeps_the_old_branch(tmp_path: Path) -> None:
+async def test_an_earlier_message_that_differs_is_a_rewind_and_keeps_the_old_branch(stash: Stash) -> None:
     opening = said("Find the bug.")
     old = [*opening, *looked_up("call_old", "a zebra in the log"), *said("", "It is the zebra.")[1:]]
     new = [*opening, *looked_up("call_new", "a giraffe in the log")]
-    async with stash_at(tmp_path / "w.db") as stash:
-        await stash.record_messages(old, session_id=SESSION, whole=True)
-        answer = await stash.record_messages(new, session_id=SESSION, whole=True)
-        assert (answer.recorded, answer.duplicates) == (2, 1)
-        assert await valid_view(stash, "openai-chat") == new
-        assert await history(stash) == [*old, *new[1:]]
-        [hit, *_] = (await stash.search_history("zebra", session_id=SESSION)).hits
-        assert hit.seq in (2, 3)
-        outputs = [await whole_output(stash, handle) for handle in await all_handles(stash)]
-        assert outputs == ["a zebra in the log", "a giraffe in the log"]
+    await stash.record_messages(old, session_id=SESSION, whole=True)
+    answer = await stash.record_messages(new, session_id=SESSION, whole=True)
+    assert (answer.recorded, answer.duplicates) == (2, 1)
+    assert await valid_view(stash, "openai-chat") == new
+    assert await history(stash) == [*old, *new[1:]]
+    [hit, *_] = (await stash.search_history("zebra", session_id=SESSION)).hits
+    assert hit.seq in (2, 3)
+    outputs = [await whole_output(stash, handle) for handle in await all_handles(stash)]
+    assert outputs == ["a zebra in the log", "a giraffe in the log"]
 
 
-async def test_a_message_that_changed_in_place_is_a_rewind_too(tmp_path: Path) -> None:
+async def test_a_message_that_changed_in_place_is_a_rewind_too(stash: Stash) -> None:
     talk = said("Find the bug.", "It is the zebra.", "Really?")
-    async with stash_at(tmp_path / "w.db") as stash:
-        for number in (1, True, 1.0, 1):
-            talk[1]["number"] = number
-            for _ in range(2):
-                await stash.record_messages(talk, session_id=SESSION, whole=True)
-                assert repr(await view(stash)) == repr(talk)
-        assert len(await history(stash)) == 3 + 2 * 2
+    for number in (1, True, 1.0, 1):
+        talk[1]["number"] = number
+        for _ in range(2):
+            await stash.record_messages(talk, session_id=SESSION, whole=True)
+            assert repr(await view(stash)) == repr(talk)
+    assert len(await history(stash)) == 3 + 2 * 2
 
 
-async def test_a_shorter_list_ends_the_conversation_there(tmp_path: Path) -> None:
+async def test_a_shorter_list_ends_the_conversation_there(stash: Stash) -> None:
     talk = said("one", "two", "three", "four")
-    async with stash_at(tmp_path / "w.db") as stash:
-        await stash.record_messages(talk, session_id=SESSION, whole=True)
-        answer = await stash.record_messages(talk[:2], session_id=SESSION, whole=True)
-        assert (answer.recorded, answer.duplicates, answer.next_seq) == (0, 2, 4)
-        assert await view(stash) == talk[:2]
-        await stash.record_messages([{"role": "user", "content": "five"}], session_id=SESSION)
-        assert await view(stash) == [*talk[:2], {"role": "user", "content": "five"}]
+    await stash.record_messages(talk, session_id=SESSION, whole=True)
+    answer = await stash.record_messages(talk[:2], session_id=SESSION, whole=True)
+    assert (answer.recorded, answer.duplicates, answer.next_seq) == (0, 2, 4)
+    assert await view(stash) == talk[:2]
+    await stash.record_messages([{"role": "user", "content": "five"}], session_id=SESSION)
+    assert await view(stash) == [*talk[:2], {"role": "user", "content": "five"}]
 
 
 async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> None:
@@ -99,14 +96,13 @@ async def test_concurrent_writers_of_different_conversations_end_with_one_of_the
         assert len(await history(one)) == 19
 
 
-async def test_a_batch_has_at_most_one_identity(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "w.db") as stash:
-        with pytest.raises(BadInputError, match="at most one of first_seq"):
-            await stash.record_messages(said("hi"), session_id=SESSION, whole=True, batch_id="a")
-        with pytest.raises(BadInputError, match="0 or more"):
-            await stash.record_messages(said("hi"), session_id=SESSION, first_seq=-1)
-        with pytest.raises(BadInputError, match="1 to 200 characters"):
-            await stash.record_messages(said("hi"), session_id=SESSION, batch_id="")
+async def test_a_batch_has_at_most_one_identity(stash: Stash) -> None:
+    with pytest.raises(BadInputError, match="at most one of first_seq"):
+        await stash.record_messages(said("hi"), session_id=SESSION, whole=True, batch_id="a")
+    with pytest.raises(BadInputError, match="0 or more"):
+        await stash.record_messages(said("hi"), session_id=SESSION, first_seq=-1)
+    with pytest.raises(BadInputError, match="1 to 200 characters"):
+        await stash.record_messages(said("hi"), session_id=SESSION, batch_id="")
 
 
 REFUSED = {
@@ -119,29 +115,27 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED.keys())
-async def test_a_refused_batch_leaves_no_session_behind(tmp_path: Path, arguments: dict[str, Any]) -> None:
-    async with stash_at(tmp_path / "w.db") as stash:
-        with pytest.raises(BadInputError):
-            await stash.record_messages(said("hi"), session_id=SESSION, **arguments)
-        assert (await stash.list_sessions()).sessions == []
+async def test_a_refused_batch_leaves_no_session_behind(stash: Stash, arguments: dict[str, Any]) -> None:
+    with pytest.raises(BadInputError):
+        await stash.record_messages(said("hi"), session_id=SESSION, **arguments)
+    assert (await stash.list_sessions()).sessions == []
 
 
-async def test_a_system_message_that_changes_is_not_a_rewind(tmp_path: Path) -> None:
+async def test_a_system_message_that_changes_is_not_a_rewind(stash: Stash) -> None:
     talk: list[Native] = []
-    async with stash_at(tmp_path / "w.db") as stash:
-        for day in range(12):
-            head: Native = {"role": "system", "content": f"Today is day {day}."}
-            talk += said(f"question {day}", f"answer {day}")
-            answer = await stash.record_messages([head, *talk], session_id=SESSION, whole=True)
-            assert answer.recorded == (3 if day == 0 else 2)
-            assert await valid_view(stash, "openai-chat") == [head, *talk]
-        first: Native = {"role": "system", "content": "Today is day 0."}
-        assert await history(stash) == [first, *talk]
-        versions = [version.content for version in await stash.store.read_declared(SESSION)]
-        assert versions == [[{"role": "system", "content": f"Today is day {day}."}] for day in range(1, 12)]
+    for day in range(12):
+        head: Native = {"role": "system", "content": f"Today is day {day}."}
+        talk += said(f"question {day}", f"answer {day}")
+        answer = await stash.record_messages([head, *talk], session_id=SESSION, whole=True)
+        assert answer.recorded == (3 if day == 0 else 2)
+        assert await valid_view(stash, "openai-chat") == [head, *talk]
+    first: Native = {"role": "system", "content": "Today is day 0."}
+    assert await history(stash) == [first, *talk]
+    versions = [version.content for version in await stash.store.read_declared(SESSION)]
+    assert versions == [[{"role": "system", "content": f"Today is day {day}."}] for day in range(1, 12)]
 
 
-async def test_a_system_message_that_comes_back_is_shown_again(tmp_path: Path) -> None:
+async def test_a_system_message_that_comes_back_is_shown_again(stash: Stash) -> None:
     talk = said("go", "done", "go on")
     heads: list[list[Native]] = [
         [],
@@ -150,22 +144,20 @@ async def test_a_system_message_that_comes_back_is_shown_again(tmp_path: Path) -
         [],
         [{"role": "system", "content": "Be brief."}],
     ]
-    async with stash_at(tmp_path / "w.db") as stash:
-        for head in heads:
-            answer = await stash.record_messages([*head, *talk], session_id=SESSION, whole=True)
-            assert await valid_view(stash, "openai-chat") == [*head, *talk]
-            assert answer.next_seq == 3
-        assert len(await stash.store.read_declared(SESSION)) == 3
+    for head in heads:
+        answer = await stash.record_messages([*head, *talk], session_id=SESSION, whole=True)
+        assert await valid_view(stash, "openai-chat") == [*head, *talk]
+        assert answer.next_seq == 3
+    assert len(await stash.store.read_declared(SESSION)) == 3
 
 
-async def test_under_another_system_message_a_changed_message_is_a_rewind_all_the_same(tmp_path: Path) -> None:
+async def test_under_another_system_message_a_changed_message_is_a_rewind_all_the_same(stash: Stash) -> None:
     old, new = said("go", "done", "left"), said("go", "done", "right")
-    async with stash_at(tmp_path / "w.db") as stash:
-        await stash.record_messages([{"role": "system", "content": "A"}, *old], session_id=SESSION, whole=True)
-        head: Native = {"role": "system", "content": "B"}
-        answer = await stash.record_messages([head, *new], session_id=SESSION, whole=True)
-        assert (answer.recorded, answer.duplicates) == (1, 3)
-        assert await valid_view(stash, "openai-chat") == [head, *new]
+    await stash.record_messages([{"role": "system", "content": "A"}, *old], session_id=SESSION, whole=True)
+    head: Native = {"role": "system", "content": "B"}
+    answer = await stash.record_messages([head, *new], session_id=SESSION, whole=True)
+    assert (answer.recorded, answer.duplicates) == (1, 3)
+    assert await valid_view(stash, "openai-chat") == [head, *new]
 
 
 CALLS_AND_RESULTS: dict[str, tuple[list[Native], list[Native]]] = {
@@ -189,21 +181,20 @@ CALLS_AND_RESULTS: dict[str, tuple[list[Native], list[Native]]] = {
 
 
 @pytest.mark.parametrize("format", CALLS_AND_RESULTS)
-async def test_a_list_without_the_reply_that_its_last_results_belong_to_is_refused(tmp_path: Path, format: str) -> None:
+async def test_a_list_without_the_reply_that_its_last_results_belong_to_is_refused(stash: Stash, format: str) -> None:
     asked: Native = {"role": "user", "content": "Find it."}
     if format == "gemini":
         asked = {"role": "user", "parts": [{"text": "Find it."}]}
     calls, results = CALLS_AND_RESULTS[format]
-    async with stash_at(tmp_path / "w.db") as stash:
-        for lacking in (results, [asked, *results]):
-            with pytest.raises(BadInputError, match=r"not the reply with this call\. Pass the whole conversation"):
-                await stash.get_context(SESSION, messages=lacking, format=format)
-        assert (await stash.list_sessions()).sessions == []
-        whole = [asked, *calls, *results]
-        assert (await stash.get_context(SESSION, messages=whole, format=format)).messages == whole
-        with pytest.raises(BadInputError, match="not the reply with this call"):
-            await stash.get_context(SESSION, messages=[*whole, *_called(results, "c2")], format=format)
-        assert (await stash.get_context(SESSION)).messages == whole
+    for lacking in (results, [asked, *results]):
+        with pytest.raises(BadInputError, match=r"not the reply with this call\. Pass the whole conversation"):
+            await stash.get_context(SESSION, messages=lacking, format=format)
+    assert (await stash.list_sessions()).sessions == []
+    whole = [asked, *calls, *results]
+    assert (await stash.get_context(SESSION, messages=whole, format=format)).messages == whole
+    with pytest.raises(BadInputError, match="not the reply with this call"):
+        await stash.get_context(SESSION, messages=[*whole, *_called(results, "c2")], format=format)
+    assert (await stash.get_context(SESSION)).messages == whole
 
 
 def _called(results: list[Native], name: str) -> list[Native]:
@@ -212,8 +203,7 @@ def _called(results: list[Native], name: str) -> list[Native]:
     return list(json.loads(text))
 
 
-async def test_a_list_whose_client_has_dropped_its_beginning_may_begin_with_a_result(tmp_path: Path) -> None:
+async def test_a_list_whose_client_has_dropped_its_beginning_may_begin_with_a_result(stash: Stash) -> None:
     kept = [*looked_up("c1", "a zebra")[1:], *said("", "It is a zebra.", "Go on.")[1:]]
-    async with stash_at(tmp_path / "w.db") as stash:
-        context = await stash.get_context(SESSION, messages=kept)
+    context = await stash.get_context(SESSION, messages=kept)
     assert context.messages[-2:] == kept[-2:]

@@ -3,7 +3,6 @@ words through any number of them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,6 @@ from tests.support.turns import quarter
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
 PROMPT = "Fix the build. Never touch the public API."
-
-
-@pytest.fixture
-async def stash(tmp_path: Path) -> AsyncIterator[Stash]:
-    async with stash_at(tmp_path / "handoff.db") as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -34,75 +34,69 @@ async def recorded(stash: Stash, results: int = 20) -> list[dict[str, Any]]:
     return natives
 
 
-async def test_a_real_refusal_is_recovered_from_once_with_what_to_send(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "r.db") as stash:
-        natives = await recorded(stash)
-        error = await refusal([{"role": "user", "content": "x"}])
-        answer = await stash.recover_context(SESSION, error=error)
-        assert (answer.recovered, answer.limit, answer.prompt_tokens) == (True, 20_000, 27_431)
-        assert answer.tokens_before == 27_431
-        assert answer.context is not None
-        assert answer.context.tokens <= answer.context.budget < 20_000
-        assert violations("openai-chat", answer.context.messages) == []
-        assert results(answer.context.messages)[-2:] == results(natives)[-2:]
-        estimate = await stash.estimate_context(SESSION)
-        assert estimate.window == 20_000
-        assert estimate.tokens == answer.tokens_after
-        assert as_bytes(await history(stash)) == as_bytes(natives)
-        events = await stash.read_events(SESSION)
+async def test_a_real_refusal_is_recovered_from_once_with_what_to_send(stash: Stash) -> None:
+    natives = await recorded(stash)
+    error = await refusal([{"role": "user", "content": "x"}])
+    answer = await stash.recover_context(SESSION, error=error)
+    assert (answer.recovered, answer.limit, answer.prompt_tokens) == (True, 20_000, 27_431)
+    assert answer.tokens_before == 27_431
+    assert answer.context is not None
+    assert answer.context.tokens <= answer.context.budget < 20_000
+    assert violations("openai-chat", answer.context.messages) == []
+    assert results(answer.context.messages)[-2:] == results(natives)[-2:]
+    estimate = await stash.estimate_context(SESSION)
+    assert estimate.window == 20_000
+    assert estimate.tokens == answer.tokens_after
+    assert as_bytes(await history(stash)) == as_bytes(natives)
+    events = await stash.read_events(SESSION)
     assert events[-1].kind == "recovery"
     assert (events[-1].tokens_before, events[-1].tokens_after) == (27_431, estimate.tokens)
 
 
-async def test_a_second_recovery_names_what_fills_the_window(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        natives = await recorded(stash)
-        assert (await stash.recover_context(SESSION, error=TOO_LONG)).recovered
-        again = await stash.recover_context(SESSION, error=TOO_LONG)
-        assert (again.recovered, again.context) == (False, None)
-        assert "cannot be made smaller" in again.reason
-        assert max(again.breakdown or {}, key=(again.breakdown or {}).__getitem__) == "tool_results"
-        await stash.record_messages([*natives, reply(80)], whole=True, session_id=SESSION)
-        assert (await stash.recover_context(SESSION, error=TOO_LONG)).context is not None
+async def test_a_second_recovery_names_what_fills_the_window(stash: Stash) -> None:
+    natives = await recorded(stash)
+    assert (await stash.recover_context(SESSION, error=TOO_LONG)).recovered
+    again = await stash.recover_context(SESSION, error=TOO_LONG)
+    assert (again.recovered, again.context) == (False, None)
+    assert "cannot be made smaller" in again.reason
+    assert max(again.breakdown or {}, key=(again.breakdown or {}).__getitem__) == "tool_results"
+    await stash.record_messages([*natives, reply(80)], whole=True, session_id=SESSION)
+    assert (await stash.recover_context(SESSION, error=TOO_LONG)).context is not None
 
 
-async def test_a_request_that_was_refused_after_a_recovery_too_is_made_smaller_again(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        await recorded(stash)
-        first = await stash.recover_context(SESSION, error=TOO_LONG)
-        again = await stash.recover_context(SESSION, error="prompt is too long: 20500 tokens > 20000 maximum")
-        assert again.recovered
-        assert again.context is not None
-        assert first.context is not None
-        assert len(as_bytes(again.context.messages)) < len(as_bytes(first.context.messages))
+async def test_a_request_that_was_refused_after_a_recovery_too_is_made_smaller_again(stash: Stash) -> None:
+    await recorded(stash)
+    first = await stash.recover_context(SESSION, error=TOO_LONG)
+    again = await stash.recover_context(SESSION, error="prompt is too long: 20500 tokens > 20000 maximum")
+    assert again.recovered
+    assert again.context is not None
+    assert first.context is not None
+    assert len(as_bytes(again.context.messages)) < len(as_bytes(first.context.messages))
 
 
-async def test_recovery_reports_failure_if_the_messages_that_cannot_be_removed_are_too_large(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "l.db") as stash:
-        await stash.record_messages([user(200_000)], session_id=SESSION)
-        answer = await stash.recover_context(SESSION, error="prompt is too long: 50020 tokens > 20000 maximum")
+async def test_recovery_reports_failure_if_the_messages_that_cannot_be_removed_are_too_large(stash: Stash) -> None:
+    await stash.record_messages([user(200_000)], session_id=SESSION)
+    answer = await stash.recover_context(SESSION, error="prompt is too long: 50020 tokens > 20000 maximum")
     assert not answer.recovered
     assert "must stay" in answer.reason
     assert answer.breakdown
 
 
-async def test_recovery_reports_it_if_the_reply_alone_fills_the_window(tmp_path: Path) -> None:
+async def test_recovery_reports_it_if_the_reply_alone_fills_the_window(stash: Stash) -> None:
     error = (
         "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000 tokens"
         " (500 of text input, 8500 in the output). Please reduce the length of either one."
     )
-    async with stash_at(tmp_path / "m.db") as stash:
-        await recorded(stash, 2)
-        answer = await stash.recover_context(SESSION, error=error)
+    await recorded(stash, 2)
+    answer = await stash.recover_context(SESSION, error=error)
     assert not answer.recovered
     assert "max_tokens" in answer.reason
 
 
-async def test_an_error_of_another_kind_is_refused(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "o.db") as stash:
-        await recorded(stash, 2)
-        with pytest.raises(BadInputError, match="not recognize this as an error about the context's length"):
-            await stash.recover_context(SESSION, error="429 rate_limit_error: too many requests")
+async def test_an_error_of_another_kind_is_refused(stash: Stash) -> None:
+    await recorded(stash, 2)
+    with pytest.raises(BadInputError, match="not recognize this as an error about the context's length"):
+        await stash.recover_context(SESSION, error="429 rate_limit_error: too many requests")
 
 
 async def test_the_tokens_that_the_provider_reports_override_a_presets_own_count(tmp_path: Path) -> None:

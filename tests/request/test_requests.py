@@ -166,35 +166,33 @@ async def test_a_turn_is_one_call_with_the_whole_list(tmp_path: Path) -> None:
         assert await history(stash) == talk[: len(await history(stash))]
 
 
-async def test_every_version_of_the_declared_parts_stays_readable(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "v.db") as stash:
-        for day in ("Monday", "Tuesday", "Monday"):
-            declared: dict[str, Any] = {"system": f"Today is {day}.", "tools": TOOLS}
-            await stash.get_context(SESSION, messages=[user("go")], format="openai-chat", **declared)
-        versions = await stash.store.read_declared(SESSION)
-        assert [(each.part, each.content) for each in versions] == [
-            ("system", "Today is Monday."),
-            ("tools", TOOLS),
-            ("system", "Today is Tuesday."),
-        ]
-        assert (await stash.get_context(SESSION)).messages[0] == {"role": "system", "content": "Today is Monday."}
+async def test_every_version_of_the_declared_parts_stays_readable(stash: Stash) -> None:
+    for day in ("Monday", "Tuesday", "Monday"):
+        declared: dict[str, Any] = {"system": f"Today is {day}.", "tools": TOOLS}
+        await stash.get_context(SESSION, messages=[user("go")], format="openai-chat", **declared)
+    versions = await stash.store.read_declared(SESSION)
+    assert [(each.part, each.content) for each in versions] == [
+        ("system", "Today is Monday."),
+        ("tools", TOOLS),
+        ("system", "Today is Tuesday."),
+    ]
+    assert (await stash.get_context(SESSION)).messages[0] == {"role": "system", "content": "Today is Monday."}
 
 
-async def test_usage_can_name_its_request_and_come_late(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "n.db") as stash:
-        first = await stash.get_context(SESSION, messages=[user("go")], format="anthropic")
-        await stash.record_messages([_said("one"), user("on")], session_id=SESSION)
-        await stash.get_context(SESSION)
-        with pytest.raises(BadInputError, match="no request 'req_9'"):
-            await stash.get_context(SESSION, usage={"input_tokens": 700, "output_tokens": 3}, request_id="req_9")
-        usage = {"input_tokens": 700, "output_tokens": 3}
-        await stash.get_context(SESSION, usage=usage, request_id=first.request_id)
-        await stash.get_context(SESSION, usage=usage, request_id=first.request_id)
-        [*_, newest, oldest] = await stash.store.read_log(SESSION, Request, newest=True, limit=10)
-        assert newest.usage is None
-        assert oldest.usage is not None
-        assert oldest.usage.prompt_tokens == 700
-        assert 700 < (await stash.estimate_context(SESSION)).tokens < 740
+async def test_usage_can_name_its_request_and_come_late(stash: Stash) -> None:
+    first = await stash.get_context(SESSION, messages=[user("go")], format="anthropic")
+    await stash.record_messages([_said("one"), user("on")], session_id=SESSION)
+    await stash.get_context(SESSION)
+    with pytest.raises(BadInputError, match="no request 'req_9'"):
+        await stash.get_context(SESSION, usage={"input_tokens": 700, "output_tokens": 3}, request_id="req_9")
+    usage = {"input_tokens": 700, "output_tokens": 3}
+    await stash.get_context(SESSION, usage=usage, request_id=first.request_id)
+    await stash.get_context(SESSION, usage=usage, request_id=first.request_id)
+    [*_, newest, oldest] = await stash.store.read_log(SESSION, Request, newest=True, limit=10)
+    assert newest.usage is None
+    assert oldest.usage is not None
+    assert oldest.usage.prompt_tokens == 700
+    assert 700 < (await stash.estimate_context(SESSION)).tokens < 740
 
 
 async def test_reading_the_context_records_nothing(tmp_path: Path, preset_with: Callable[..., str]) -> None:
@@ -209,17 +207,16 @@ async def test_reading_the_context_records_nothing(tmp_path: Path, preset_with: 
         assert (await stash.estimate_context(SESSION)).tokens > 60_000
 
 
-async def test_unreadable_reasoning_takes_the_tokens_that_the_provider_reported(tmp_path: Path) -> None:
+async def test_unreadable_reasoning_takes_the_tokens_that_the_provider_reported(stash: Stash) -> None:
     reply: list[Native] = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" * 4_000},
         {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "ls", "arguments": "{}"},
     ]
     usage = {"input_tokens": 50, "output_tokens": 320, "output_tokens_details": {"reasoning_tokens": 300}}
-    async with stash_at(tmp_path / "u.db") as stash:
-        go: Native = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
-        await stash.record_messages([go], session_id=SESSION, format="openai-responses", model="gpt-5.4")
-        await stash.record_messages(reply, session_id=SESSION, usage=usage)
-        assert (await stash.read_session(SESSION)).counters.parts[Part.THINKING] == 300
+    go: Native = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
+    await stash.record_messages([go], session_id=SESSION, format="openai-responses", model="gpt-5.4")
+    await stash.record_messages(reply, session_id=SESSION, usage=usage)
+    assert (await stash.read_session(SESSION)).counters.parts[Part.THINKING] == 300
 
 
 @pytest.mark.parametrize("lines", [500, 525, 575])

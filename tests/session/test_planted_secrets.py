@@ -136,7 +136,7 @@ async def test_what_the_model_is_given_is_as_it_was_recorded(
         assert as_bytes(viewed) == as_bytes((await plain.get_context(SESSION, budget=10_000_000)).messages)
 
 
-async def test_a_secret_in_an_output_comes_back_byte_for_byte(tmp_path: Path) -> None:
+async def test_a_secret_in_an_output_comes_back_byte_for_byte(stash: Stash) -> None:
     [secret] = [each for each in planted(Random(1), len(KINDS)) if each.kind == "private key"]
     text = "\n".join(["before", secret.text, "after"] * 50)
     call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": ".ssh/id_rsa"}}
@@ -144,10 +144,9 @@ async def test_a_secret_in_an_output_comes_back_byte_for_byte(tmp_path: Path) ->
         {"role": "assistant", "content": [call]},
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": text}]},
     ]
-    async with stash_at(tmp_path / "sessions.db") as stash:
-        await stash.record_messages(natives, session_id=SESSION)
-        [handle] = await all_handles(stash)
-        assert await whole_output(stash, handle) == text
+    await stash.record_messages(natives, session_id=SESSION)
+    [handle] = await all_handles(stash)
+    assert await whole_output(stash, handle) == text
 
 
 async def test_secrets_that_the_user_wants_dropped_are_in_no_file(tmp_path: Path) -> None:
@@ -173,24 +172,22 @@ async def test_nothing_is_masked_if_the_user_says_so(tmp_path: Path) -> None:
         assert all(any(json.dumps(each.secret, ensure_ascii=False)[1:-1] in page for page in pages) for each in secrets)
 
 
-async def test_a_session_cannot_switch_the_masks_off(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "sessions.db") as stash:
-        await stash.record_messages(made_session(), session_id=SESSION)
-        with pytest.raises(BadInputError, match="no session can set it"):
-            await stash.configure_session(SESSION, settings={"secrets": "off"})
+async def test_a_session_cannot_switch_the_masks_off(stash: Stash) -> None:
+    await stash.record_messages(made_session(), session_id=SESSION)
+    with pytest.raises(BadInputError, match="no session can set it"):
+        await stash.configure_session(SESSION, settings={"secrets": "off"})
 
 
-async def test_what_a_prompt_calls_private_is_not_handed_on(tmp_path: Path) -> None:
+async def test_what_a_prompt_calls_private_is_not_handed_on(stash: Stash) -> None:
     natives = made_session()
     natives[0] = {"role": "user", "content": "Fix the deployment. <private>We are bought by Acme on May 3.</private>"}
-    async with stash_at(tmp_path / "sessions.db") as stash:
-        await stash.record_messages(natives, session_id=SESSION)
-        assert not (await stash.search_history("Acme", session_id=SESSION)).hits
-        assert "Acme" not in (await stash.hand_off_text(SESSION, None) or "")
-        assert "Acme" not in (await stash.list_sessions()).model_dump_json()
-        result = await stash.compact_session(SESSION, strategy="extractive")
-        assert result.compacted
-        assert "Acme" not in json.dumps((await stash.get_context(SESSION)).messages)
+    await stash.record_messages(natives, session_id=SESSION)
+    assert not (await stash.search_history("Acme", session_id=SESSION)).hits
+    assert "Acme" not in (await stash.hand_off_text(SESSION, None) or "")
+    assert "Acme" not in (await stash.list_sessions()).model_dump_json()
+    result = await stash.compact_session(SESSION, strategy="extractive")
+    assert result.compacted
+    assert "Acme" not in json.dumps((await stash.get_context(SESSION)).messages)
 
 
 async def test_an_export_with_masks_can_be_imported(tmp_path: Path) -> None:

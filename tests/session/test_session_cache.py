@@ -24,14 +24,13 @@ def said(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-async def test_many_sessions_at_once(tmp_path: Path) -> None:
+async def test_many_sessions_at_once(stash: Stash) -> None:
     names = [f"{SESSION}-{number}" for number in range(2 * MAX_VIEWS)]
-    async with stash_at(tmp_path / "c.db") as stash:
-        for name in names:
-            await stash.record_messages([said(name)], session_id=name)
-        for name in [*names, *names]:
-            assert await view(stash, name) == [said(name)]
-        assert sum(each.has_view for each in stash._open.values()) == MAX_VIEWS
+    for name in names:
+        await stash.record_messages([said(name)], session_id=name)
+    for name in [*names, *names]:
+        assert await view(stash, name) == [said(name)]
+    assert sum(each.has_view for each in stash._open.values()) == MAX_VIEWS
 
 
 CALLS = ("a", "b", "c")

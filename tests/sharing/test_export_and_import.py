@@ -108,35 +108,33 @@ NATIVES: list[dict[str, Any]] = [
 ]
 
 
-async def test_a_session_can_be_imported_under_another_id(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash:
-        await stash.record_messages(NATIVES, session_id=SESSION)
-        result = await stash.import_session(await exported(stash), session_id="copy")
-        assert result.session_id == "copy"
-        assert await history(stash, "copy") == NATIVES
+async def test_a_session_can_be_imported_under_another_id(stash: Stash) -> None:
+    await stash.record_messages(NATIVES, session_id=SESSION)
+    result = await stash.import_session(await exported(stash), session_id="copy")
+    assert result.session_id == "copy"
+    assert await history(stash, "copy") == NATIVES
 
 
-async def test_an_export_whose_edits_say_what_they_change_in_the_view_is_read(tmp_path: Path) -> None:
+async def test_an_export_whose_edits_say_what_they_change_in_the_view_is_read(stash: Stash) -> None:
     """As those of commit 81800828 do."""
-    async with stash_at(tmp_path / "s.db") as stash:
-        await stash.record_messages(NATIVES, session_id=SESSION)
-        await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
-        lines = await exported(stash)
-        former = [
-            line.replace('"event_id": 1, ', "")
-            .replace('{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, ')
-            .replace('{"role"', '{"user_visible": true, "role"')
-            .replace('{"type": ', '{"breakpoint": false, "type": ')
-            .replace('"counters": {', '"counters": {"level": "ok", ')
-            for line in lines
-        ]
-        assert former != lines
-        event = next(place for place, line in enumerate(former) if line.startswith('{"event"'))
-        former.insert(event, former[event].replace('"kind": "prune"', '"kind": "level"'))
-        former[0] = former[0].replace('"settings": {}', '"settings": {"thinking": "strip", "first_cut_tokens": 900}')
-        former[-1] = former[-1].replace('"events": 1', '"events": 2')
-        await stash.import_session(former, session_id="copy")
-        assert await stash.store.read_edits("copy") == await stash.store.read_edits(SESSION)
+    await stash.record_messages(NATIVES, session_id=SESSION)
+    await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
+    lines = await exported(stash)
+    former = [
+        line.replace('"event_id": 1, ', "")
+        .replace('{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, ')
+        .replace('{"role"', '{"user_visible": true, "role"')
+        .replace('{"type": ', '{"breakpoint": false, "type": ')
+        .replace('"counters": {', '"counters": {"level": "ok", ')
+        for line in lines
+    ]
+    assert former != lines
+    event = next(place for place, line in enumerate(former) if line.startswith('{"event"'))
+    former.insert(event, former[event].replace('"kind": "prune"', '"kind": "level"'))
+    former[0] = former[0].replace('"settings": {}', '"settings": {"thinking": "strip", "first_cut_tokens": 900}')
+    former[-1] = former[-1].replace('"events": 1', '"events": 2')
+    await stash.import_session(former, session_id="copy")
+    assert await stash.store.read_edits("copy") == await stash.store.read_edits(SESSION)
 
 
 async def test_another_session_of_the_same_id_is_not_touched(tmp_path: Path) -> None:

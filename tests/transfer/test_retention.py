@@ -12,6 +12,7 @@ import pytest
 
 from contextstash.clients.follow import ingest
 from contextstash.session.access import Access
+from contextstash.stash import Stash
 from contextstash.transfer import retention
 from contextstash.transfer.retention import delete_session
 from tests.support.stashes import stash_at
@@ -39,7 +40,7 @@ async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path) -> None:
     assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
 
 
-async def test_a_transcript_of_long_ago_is_recorded_when_it_is_imported(tmp_path: Path) -> None:
+async def test_a_transcript_of_long_ago_is_recorded_when_it_is_imported(stash: Stash, tmp_path: Path) -> None:
     said: dict[str, Any] = {
         "type": "user",
         "uuid": "u",
@@ -49,10 +50,9 @@ async def test_a_transcript_of_long_ago_is_recorded_when_it_is_imported(tmp_path
     }
     said["message"] = {"role": "user", "content": "the machine's clock was wrong"}
     (tmp_path / "old.jsonl").write_text(json.dumps(said) + "\n")
-    async with stash_at(tmp_path / "s.db") as stash:
-        await ingest(stash, tmp_path / "old.jsonl")
-        assert (await stash.retain(NOW + DAY, days=30, dry_run=False)).sessions == []
-        assert [line.session_id for line in (await stash.retain(NOW + 31 * DAY, days=30)).sessions] == ["old"]
+    await ingest(stash, tmp_path / "old.jsonl")
+    assert (await stash.retain(NOW + DAY, days=30, dry_run=False)).sessions == []
+    assert [line.session_id for line in (await stash.retain(NOW + 31 * DAY, days=30)).sessions] == ["old"]
 
 
 async def test_a_session_that_goes_on_while_others_are_deleted_stays(

@@ -9,9 +9,9 @@ import pytest
 
 from contextstash.clients.follow import ingest
 from contextstash.record.transcript_records import window_key
+from contextstash.stash import Stash
 from tests.clients.transcripts.test_claude_code import SESSION, Record, call, prompt, record, reply, result
 from tests.support.host_files import keys, read, write_lines
-from tests.support.stashes import stash_at
 
 OURS = "[contextstash: hand-off] The user said: keep the public interface."
 
@@ -113,13 +113,12 @@ def test_a_compaction_by_the_client_itself_is_read_as_before(tmp_path: Path) -> 
     assert [message.key for message in found if message.covers_before] == ["s1"]
 
 
-async def test_the_session_holds_each_output_and_each_request_once(tmp_path: Path) -> None:
+async def test_the_session_holds_each_output_and_each_request_once(stash: Stash, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "s.jsonl", [*BEFORE, *window(), *AFTER])
-    async with stash_at(tmp_path / "s.db") as stash:
-        report = await ingest(stash, path)
-        assert report.session_id
-        view = await stash.get_context(report.session_id)
-        outputs = await stash.store.read_outputs(report.session_id)
+    report = await ingest(stash, path)
+    assert report.session_id
+    view = await stash.get_context(report.session_id)
+    outputs = await stash.store.read_outputs(report.session_id)
     assert report.recorded == 8
     assert len(outputs) == 1
     texts = str(view.messages)

@@ -14,6 +14,7 @@ from contextstash.clients import transcripts
 from contextstash.clients.codex import READER, current_rollouts
 from contextstash.clients.follow import ingest, transcripts_in
 from contextstash.clients.transcripts import Batch, Line, State, digest_of
+from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Usage
 from tests.support.host_files import write_lines
@@ -128,17 +129,16 @@ def windowed(kind: str) -> Json:
 
 
 @pytest.mark.parametrize("kind", ["task_started", "token_count"])
-async def test_the_window_is_the_one_that_codex_says_it_uses(tmp_path: Path, kind: str) -> None:
+async def test_the_window_is_the_one_that_codex_says_it_uses(stash: Stash, tmp_path: Path, kind: str) -> None:
     turn = line("turn_context", model="gpt-5.4", cwd="/srv/orchard")
-    async with stash_at(tmp_path / "stash.db") as stash:
-        rollout = write_lines(tmp_path / "rollout-1.jsonl", [meta(), turn, *TALK[1:]])
-        await ingest(stash, rollout)
-        before = await stash.estimate_context(SESSION)
-        write_lines(rollout, [meta(), turn, *TALK[1:], windowed(kind), message("user", "Four")])
-        await ingest(stash, rollout)
-        after = await stash.estimate_context(SESSION)
-        await stash.configure_session(SESSION, settings={"window": 100_000})
-        configured = await stash.estimate_context(SESSION)
+    rollout = write_lines(tmp_path / "rollout-1.jsonl", [meta(), turn, *TALK[1:]])
+    await ingest(stash, rollout)
+    before = await stash.estimate_context(SESSION)
+    write_lines(rollout, [meta(), turn, *TALK[1:], windowed(kind), message("user", "Four")])
+    await ingest(stash, rollout)
+    after = await stash.estimate_context(SESSION)
+    await stash.configure_session(SESSION, settings={"window": 100_000})
+    configured = await stash.estimate_context(SESSION)
     assert before.window > after.window == WINDOW
     assert configured.window == 100_000
 
@@ -160,7 +160,7 @@ def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: P
     assert current_rollouts(tmp_path, Path("/srv/nowhere")) == []
 
 
-async def test_only_what_the_person_typed_is_taken_for_the_task(tmp_path: Path) -> None:
+async def test_only_what_the_person_typed_is_taken_for_the_task(stash: Stash, tmp_path: Path) -> None:
     kinds = {"content_item_kinds": ["hooks.stop"]}
     hooked = message("user", "The hook says: never stop before the lint passes.")
     hooked["payload"]["internal_chat_message_metadata_passthrough"] = kinds
@@ -174,10 +174,9 @@ async def test_only_what_the_person_typed_is_taken_for_the_task(tmp_path: Path) 
         message("assistant", "Row 77 is known."),
     ]
     path = write_lines(tmp_path / f"rollout-{SESSION}.jsonl", records)
-    async with stash_at(tmp_path / "t.db") as stash:
-        await ingest(stash, path)
-        [line] = (await stash.list_sessions()).sessions
-        text = await stash.hand_off(SESSION) or ""
+    await ingest(stash, path)
+    [line] = (await stash.list_sessions()).sessions
+    text = await stash.hand_off(SESSION) or ""
     assert line.title == "Report row 77."
     assert "Report row 77." in text
     for added in ("bullet points", "never stop"):
@@ -185,37 +184,37 @@ async def test_only_what_the_person_typed_is_taken_for_the_task(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("step", [1, 100], ids=["line by line", "at once"])
-async def test_the_summary_of_codex_is_not_handed_off_as_the_agents_last_words(tmp_path: Path, step: int) -> None:
+async def test_the_summary_of_codex_is_not_handed_off_as_the_agents_last_words(
+    stash: Stash, tmp_path: Path, step: int
+) -> None:
     """Codex has the model write it, records the reply like any other, and compacts with its text."""
     records = [meta(), CONTEXT, message("user", "Report row 77."), message("assistant", "Reading the rows first.")]
     records += [message("assistant", "CODEX SUMMARY"), line("compacted", message="Another model wrote:\nCODEX SUMMARY")]
-    async with stash_at(tmp_path / "t.db") as stash:
-        for end in range(step, len(records) + step, step):
-            await ingest(stash, write_lines(tmp_path / f"rollout-{SESSION}.jsonl", records[:end]))
-        text = await stash.hand_off(SESSION) or ""
+    for end in range(step, len(records) + step, step):
+        await ingest(stash, write_lines(tmp_path / f"rollout-{SESSION}.jsonl", records[:end]))
+    text = await stash.hand_off(SESSION) or ""
     assert "Reading the rows first." in text
     assert "CODEX SUMMARY" not in text
 
 
 async def test_a_rollout_that_codex_compressed_is_the_one_that_was_read_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stash: Stash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = write_lines(tmp_path / "rollout-1.jsonl", [meta(), message("user", "Prune the tree.")])
     packed = plain.with_name(f"{plain.name}.zst")
-    async with stash_at(tmp_path / "c.db") as stash:
-        assert (await ingest(stash, plain)).recorded == 1
-        # In several frames, as zstd allows.
-        packed.write_bytes(b"".join(map(zstandard().compress, plain.read_bytes().splitlines(keepends=True))))
-        assert list(transcripts_in(tmp_path)) == [plain]
-        plain.unlink()
-        assert list(transcripts_in(tmp_path)) == [packed]
-        report = await ingest(stash, packed)
-        assert (report.session_id, report.recorded, report.duplicates) == (SESSION, 0, 1)
-        whole = packed.read_bytes()
-        packed.write_bytes(whole[:-5])
-        with pytest.raises(BadInputError, match="damaged"):
-            await ingest(stash, packed)
-        monkeypatch.setattr(transcripts, "MAX_WHOLE_BYTES", 100)
-        packed.write_bytes(whole)
-        with pytest.raises(BadInputError, match="unpacks to more than"):
-            transcripts.unpacked(packed)
+    assert (await ingest(stash, plain)).recorded == 1
+    # In several frames, as zstd allows.
+    packed.write_bytes(b"".join(map(zstandard().compress, plain.read_bytes().splitlines(keepends=True))))
+    assert list(transcripts_in(tmp_path)) == [plain]
+    plain.unlink()
+    assert list(transcripts_in(tmp_path)) == [packed]
+    report = await ingest(stash, packed)
+    assert (report.session_id, report.recorded, report.duplicates) == (SESSION, 0, 1)
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[:-5])
+    with pytest.raises(BadInputError, match="damaged"):
+        await ingest(stash, packed)
+    monkeypatch.setattr(transcripts, "MAX_WHOLE_BYTES", 100)
+    packed.write_bytes(whole)
+    with pytest.raises(BadInputError, match="unpacks to more than"):
+        transcripts.unpacked(packed)

@@ -10,8 +10,9 @@ from contextstash.clients.follow import ingest
 from contextstash.clients.pi import current_sessions
 from contextstash.clients.transcripts import State
 from contextstash.record.transcript_records import window_key
+from contextstash.stash import Stash
 from tests.support.host_files import keys, read, write_lines
-from tests.support.stashes import stash_at, valid_view
+from tests.support.stashes import valid_view
 
 SESSION = "d703a1a9-0000-4000-8000-000000000001"
 HEAD = {"type": "session", "version": 3, "id": SESSION, "timestamp": "2026-05-01T10:00:00.000Z", "cwd": "/srv/orchard"}
@@ -36,12 +37,11 @@ TALK = [HEAD, user("a1", None, "One"), reply("a2", "a1", "First"), entry("a3", "
 TALK += [user("a4", "a3", "Two"), reply("a5", "a4", "Second")]
 
 
-async def test_a_branch_takes_the_conversation_back_to_where_it_begins(tmp_path: Path) -> None:
+async def test_a_branch_takes_the_conversation_back_to_where_it_begins(stash: Stash, tmp_path: Path) -> None:
     path = write_lines(tmp_path / "1.jsonl", [*TALK, user("b1", "a3", "Other"), reply("b2", "b1", "Way")])
     assert [message.rewind_to_key for message in read(path)] == [None] * 4 + ["a2", None]
-    async with stash_at(tmp_path / "stash.db") as stash:
-        await ingest(stash, path)
-        shown = json.dumps(await valid_view(stash, "anthropic", SESSION))
+    await ingest(stash, path)
+    shown = json.dumps(await valid_view(stash, "anthropic", SESSION))
     assert all(text in shown for text in ("One", "First", "Other", "Way"))
     assert "Second" not in shown
 

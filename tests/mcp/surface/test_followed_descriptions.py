@@ -12,7 +12,6 @@ from contextstash.mcp.server import build_server
 from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
 from tests.support.client_transcripts import SESSION, ClientTranscript
-from tests.support.stashes import stash_at
 
 
 async def never_opened() -> Stash:
@@ -33,21 +32,20 @@ async def test_tools_that_change_only_our_view_say_so_first() -> None:
     assert count_with("o200k_base")(json.dumps(seen, ensure_ascii=False)) <= 1_200
 
 
-async def test_the_answers_name_both_scales(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "f.db") as stash:
-        client = ClientTranscript(tmp_path, stash)
-        client.write("user", "Read everything.")
-        for number in range(20):
-            client.call("Bash", {"command": f"cat {number}.txt"}, "word " * 3_000)
-        client.say("Read.", prompt_tokens=168_959)
-        await client.read()
-        pruned = await stash.prune_tool_outputs(SESSION, keep_last=1, protect_tokens=0, minimum_tokens=0)
-        assert pruned.archived
-        compacted = await stash.compact_session(
-            SESSION, summary="All twenty files were read; what follows is to compare them with the plan."
-        )
-        restored = await stash.restore_outputs([compacted.summary_id or ""], session_id=SESSION)
-        estimate = await stash.estimate_context(SESSION)
+async def test_the_answers_name_both_scales(stash: Stash, tmp_path: Path) -> None:
+    client = ClientTranscript(tmp_path, stash)
+    client.write("user", "Read everything.")
+    for number in range(20):
+        client.call("Bash", {"command": f"cat {number}.txt"}, "word " * 3_000)
+    client.say("Read.", prompt_tokens=168_959)
+    await client.read()
+    pruned = await stash.prune_tool_outputs(SESSION, keep_last=1, protect_tokens=0, minimum_tokens=0)
+    assert pruned.archived
+    compacted = await stash.compact_session(
+        SESSION, summary="All twenty files were read; what follows is to compare them with the plan."
+    )
+    restored = await stash.restore_outputs([compacted.summary_id or ""], session_id=SESSION)
+    estimate = await stash.estimate_context(SESSION)
     assert pruned.client_tokens == pytest.approx(168_964, abs=20)
     assert compacted.client_tokens == restored.client_tokens == pruned.client_tokens
     for line in (each.in_words() for each in (pruned, compacted, restored)):
@@ -60,11 +58,10 @@ async def test_the_answers_name_both_scales(tmp_path: Path) -> None:
     assert f"contextstash's view: {estimate.view_tokens:,}." in estimate.in_words()
 
 
-async def test_a_program_that_sends_our_view_reads_of_one_scale(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "p.db") as stash:
-        await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
-        estimate = await stash.estimate_context(SESSION)
-        pruned = await stash.prune_tool_outputs(SESSION)
+async def test_a_program_that_sends_our_view_reads_of_one_scale(stash: Stash) -> None:
+    await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
+    estimate = await stash.estimate_context(SESSION)
+    pruned = await stash.prune_tool_outputs(SESSION)
     assert estimate.view_tokens is None
     assert pruned.client_tokens is None
     assert pruned.note is None
