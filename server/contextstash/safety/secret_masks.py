@@ -130,15 +130,16 @@ def _secrets_in(text: str) -> list[Found]:
         end = min(len(text), start + PART_CHARACTERS)
         near = text[max(0, start - MAX_BEFORE) : end + MAX_BEHIND]
         if near == text or may_hold_secrets(near):
+            part = text[start : end + max(rule.longest for rule in RULES)]
+            lower = folded(part)
             for rule in RULES:
-                found += _found_by(rule, text, start, end)
-    return found + list(_found_by(PRIVATE_KEY, text, 0, len(text)))
+                found += _found_by(rule, text, lower if rule.folds else part, start, end)
+    return found + list(_found_by(PRIVATE_KEY, text, text, 0, len(text)))
 
 
-def _found_by(rule: Rule, text: str, start: int, end: int) -> Iterator[Found]:
-    """What a rule finds at the places of its literals between two positions of a text."""
-    part = text[start : end + rule.longest]
-    searched = folded(part) if rule.folds else part
+def _found_by(rule: Rule, text: str, searched: str, start: int, end: int) -> Iterator[Found]:
+    """What a rule finds at the places of its literals between two positions of a text. `searched` is the text from the
+    first of these on, as the rule compares it."""
     for literal in rule.literals:
         place = searched.find(literal)
         while 0 <= place < end - start:
