@@ -9,14 +9,12 @@ cache.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from bench.fidelity.facts import facts_of
@@ -24,11 +22,11 @@ from bench.recorded_requests import PROMPT, Recorded, cache_price_ratios, facts_
 from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
+    AutomaticCache,
     CachingProvider,
     blocks_of,
     caching_provider,
-    text_of,
-    tokens,
+    items_of,
 )
 from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy
 
@@ -72,45 +70,6 @@ def body_of(call: Recorded, unseen: int) -> dict[str, Any]:
     body["system"][0] = {"type": "text", "text": hidden, "cache_control": mark}
     body["messages"][-1]["content"][-1]["cache_control"] = mark
     return body
-
-
-@dataclass
-class AutomaticCache:
-    """The cache of the Responses API: it finds the longest common start of any earlier request, in whole items and in
-    steps of 128 tokens, as long as that was used within an hour."""
-
-    clock: Callable[[], float] = lambda: 0.0
-    stored: dict[str, float] = field(default_factory=dict)
-    weights: Mapping[str, int] = field(default_factory=dict)
-
-    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
-        """The usage of a request, whose prefixes are stored. Writing costs nothing extra, and is not reported."""
-        now, chain, total, read = self.clock(), "", 0, 0
-        for size, text in items_of(body, hidden, self.weights):
-            chain = hashlib.sha256(f"{chain}{text}".encode("utf-8", "surrogatepass")).hexdigest()
-            total += size
-            if now - self.stored.get(chain, float("-inf")) <= 3600.0:
-                read = total
-            self.stored[chain] = now
-        read = read // 128 * 128 if read >= 1024 else 0
-        written = total - read
-        return {
-            "input_tokens": 0,
-            "cache_read_input_tokens": read,
-            "cache_creation_input_tokens": written,
-            "output_tokens": 5,
-        }
-
-
-def items_of(
-    body: dict[str, Any], hidden: int, weights: Mapping[str, int] = MappingProxyType({})
-) -> Iterator[tuple[int, str]]:
-    """What a request of the Responses API holds, in the order of the cache: its tokens and content."""
-    around = json.dumps([body.get("tools"), body.get("instructions")])
-    yield hidden + tokens(around), around
-    for item in body["input"]:
-        text = text_of("", item)
-        yield weights.get(text) or tokens(text), text
 
 
 class Replayed:
@@ -239,7 +198,7 @@ def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
         tempfile.TemporaryDirectory() as folder,
         caching_provider(clock) as provider,
         running_proxy(
-            provider.url, Path(folder) / "stash.db", clock, keep_tokens=DEFAULT_KEEP_TOKENS, settings=settings
+            provider, Path(folder) / "stash.db", clock, keep_tokens=DEFAULT_KEEP_TOKENS, settings=settings
         ) as proxy,
     ):
         provider.weights, behind = weights, AutomaticCache(clock, weights=weights)

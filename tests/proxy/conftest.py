@@ -24,5 +24,5 @@ def provider(clock: Clock) -> Iterator[CachingProvider]:
 
 @pytest.fixture
 def proxy(provider: CachingProvider, clock: Clock, tmp_path: Path) -> Iterator[RunningProxy]:
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as running:
+    with running_proxy(provider, tmp_path / "stash.db", clock) as running:
         yield running

@@ -71,27 +71,25 @@ def placeholders(provider: CachingProvider) -> list[str]:
     return [each["call_id"] for each in sent if "get_archived_output" in str(each.get("output"))]
 
 
-def pruned(proxy: RunningProxy, clock: Clock, turns: int = 8) -> None:
+def pruned(proxy: RunningProxy, turns: int = 8) -> None:
     """Let a conversation be pruned because its cache is cold."""
     send(proxy, items(turns - 1))
-    clock.now += COLD
+    proxy.clock.now += COLD
     send(proxy, items(turns))
 
 
-def test_a_retrieval_tool_within_a_namespace_is_offered(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    pruned(proxy, clock)
-    assert placeholders(provider)[:3] == ["t0", "t1", "t2"]
+def test_a_retrieval_tool_within_a_namespace_is_offered(proxy: RunningProxy) -> None:
+    pruned(proxy)
+    assert placeholders(proxy.provider)[:3] == ["t0", "t1", "t2"]
 
 
 def test_a_resumed_client_whose_servers_are_still_starting_gets_the_same_placeholders(
     provider: CachingProvider, clock: Clock, tmp_path: Path
 ) -> None:
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as first:
-        pruned(first, clock)
+    with running_proxy(provider, tmp_path / "stash.db", clock) as first:
+        pruned(first)
         before = placeholders(provider)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as second:
+    with running_proxy(provider, tmp_path / "stash.db", clock) as second:
         send(second, items(8), [SHELL])
         assert placeholders(provider) == before != []
         clock.now += 30
@@ -99,19 +97,15 @@ def test_a_resumed_client_whose_servers_are_still_starting_gets_the_same_placeho
         assert placeholders(provider) == before
 
 
-def test_a_client_without_the_retrieval_tool_gets_the_originals_after_a_while(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    pruned(proxy, clock)
+def test_a_client_without_the_retrieval_tool_gets_the_originals_after_a_while(proxy: RunningProxy) -> None:
+    pruned(proxy)
     send(proxy, items(8), [SHELL])
-    clock.now += 121
+    proxy.clock.now += 121
     send(proxy, items(8), [SHELL])
-    assert placeholders(provider) == []
+    assert placeholders(proxy.provider) == []
 
 
-def test_a_sub_agent_has_a_session_of_its_own_below_its_parent(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_a_sub_agent_has_a_session_of_its_own_below_its_parent(proxy: RunningProxy) -> None:
     main = send(proxy, items(2))
     below = send(proxy, items(1, thread="s"), thread_id="sub", x_codex_parent_thread_id="main")
     again = send(proxy, items(3))
@@ -129,15 +123,13 @@ def parent_of(proxy: RunningProxy, session_id: str) -> str | None:
     return None if row is None else row[0]
 
 
-def test_the_clients_own_summary_without_tools_keeps_the_placeholders(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    pruned(proxy, clock)
-    before = placeholders(provider)
+def test_the_clients_own_summary_without_tools_keeps_the_placeholders(proxy: RunningProxy) -> None:
+    pruned(proxy)
+    before = placeholders(proxy.provider)
     text = {"type": "input_text", "text": SUMMARIZE}
     response = send(proxy, [*items(8), {"type": "message", "role": "user", "content": [text]}], [])
     assert response.headers["x-contextstash-session"] == "main"
-    assert placeholders(provider) == before != []
+    assert placeholders(proxy.provider) == before != []
 
 
 DETAILS = {"type": "invalid_request_error", "code": "context_length_exceeded", "message": TOO_LONG}
@@ -147,12 +139,12 @@ ERROR = {"type": "error", "error": DETAILS, "sequence_number": 2}
 
 @pytest.mark.parametrize("refusal", [FAILED, ERROR])
 def test_a_request_that_is_refused_as_too_long_within_the_stream_is_healed(
-    provider: CachingProvider, proxy: RunningProxy, refusal: dict[str, Any]
+    proxy: RunningProxy, refusal: dict[str, Any]
 ) -> None:
     def events(body: dict[str, Any]) -> list[dict[str, Any]]:
         return [*reply_events(body)[:2], refusal] if len(json.dumps(body)) > 60_000 else reply_events(body)
 
-    provider.responses_events = events
+    proxy.provider.responses_events = events
     response = send(proxy, items(8))
     assert b"response.completed" in response.content
     assert b"context_length_exceeded" not in response.content
@@ -160,9 +152,7 @@ def test_a_request_that_is_refused_as_too_long_within_the_stream_is_healed(
     assert proxy.state("main").healed == 1
 
 
-def test_an_edited_request_that_is_refused_within_the_stream_is_sent_unedited(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_an_edited_request_that_is_refused_within_the_stream_is_sent_unedited(proxy: RunningProxy) -> None:
     refusal = {"type": "response.failed", "response": {"error": {"code": "invalid_prompt", "message": "some rule"}}}
 
     def events(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -172,20 +162,18 @@ def test_an_edited_request_that_is_refused_within_the_stream_is_sent_unedited(
             else reply_events(body)
         )
 
-    provider.responses_events = events
-    pruned(proxy, clock)
-    assert placeholders(provider) == []
+    proxy.provider.responses_events = events
+    pruned(proxy)
+    assert placeholders(proxy.provider) == []
     assert proxy.state("main").refused == 1
 
 
-def test_a_failure_that_is_not_about_the_request_reaches_the_client_as_it_is(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_a_failure_that_is_not_about_the_request_reaches_the_client_as_it_is(proxy: RunningProxy) -> None:
     failure = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "try again"}}}
-    provider.responses_events = lambda body: [*reply_events(body)[:2], failure]
+    proxy.provider.responses_events = lambda body: [*reply_events(body)[:2], failure]
     response = send(proxy, items(2))
     assert b"server_error" in response.content
-    assert len(provider.asked) == 1
+    assert len(proxy.provider.asked) == 1
 
 
 def program_items(turns: int) -> list[dict[str, Any]]:
@@ -209,7 +197,7 @@ def program_items(turns: int) -> list[dict[str, Any]]:
 def test_tools_in_the_input_and_results_of_programs_are_known_if_the_client_has_our_server(
     provider: CachingProvider, clock: Clock, tmp_path: Path, configured: bool
 ) -> None:
-    with running_proxy(provider.url, tmp_path / "stash.db", clock, configured=configured) as proxy:
+    with running_proxy(provider, tmp_path / "stash.db", clock, configured=configured) as proxy:
         send(proxy, program_items(9), tools=[], **{"thread-id": "gpt6"})
         clock.now += COLD
         send(proxy, program_items(10), tools=[], **{"thread-id": "gpt6"})
@@ -226,13 +214,13 @@ def test_tools_in_the_input_and_results_of_programs_are_known_if_the_client_has_
     [("gpt-6.2-sol", True, False), ("gpt-6.2-sol", False, True), ("gpt-6.1-sol", True, True), ("gpt-7", True, False)],
 )
 def test_what_was_sent_is_pruned_only_if_no_bound_reasoning_follows(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, model: str, reasoning: bool, is_pruned: bool
+    proxy: RunningProxy, model: str, reasoning: bool, is_pruned: bool
 ) -> None:
     """GPT from 6.2 on binds its reasoning to what stands before it, and drops it silently if that changes."""
     for turns in (7, 8):
         send(proxy, items(turns, reasoning=reasoning), model=model)
-        clock.now += COLD
-    assert ("t0" in placeholders(provider)) is is_pruned
+        proxy.clock.now += COLD
+    assert ("t0" in placeholders(proxy.provider)) is is_pruned
 
 
 SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VhbGVk/+=="}
@@ -240,20 +228,18 @@ SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VhbGVk/+=
 
 
 @pytest.mark.parametrize("model", ["gpt-5.4", "gpt-6.2-sol"])
-def test_an_item_of_openais_compaction_goes_on_and_is_recorded_as_it_came(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, model: str
-) -> None:
+def test_an_item_of_openais_compaction_goes_on_and_is_recorded_as_it_came(proxy: RunningProxy, model: str) -> None:
     send(proxy, items(3), model=model)
     send(proxy, [*items(3), {"type": "compaction_trigger"}], model=model)
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Ym91bmQ="}
     window = [*items(0), SEALED, *items(9, thread="n")[2:]]
     window.insert(13, reasoning)  # in front of the call n5
     for count in range(len(window) - 4, len(window) + 1, 2):
-        clock.now += COLD
+        proxy.clock.now += COLD
         send(proxy, window[:count], model=model)
-    sent = provider.asked[-1].json["input"]
+    sent = proxy.provider.asked[-1].json["input"]
     assert (sent[2], sent[13]) == (SEALED, reasoning)
-    assert ("n0" in placeholders(provider)) is (model == "gpt-5.4")
+    assert ("n0" in placeholders(proxy.provider)) is (model == "gpt-5.4")
     assert sent[:14] == window[:14] or model == "gpt-5.4", "something in front of bound reasoning was changed"
     assert proxy.state("main").requests == 5
     recorded = proxy.conversation("main")
@@ -261,14 +247,12 @@ def test_an_item_of_openais_compaction_goes_on_and_is_recorded_as_it_came(
     assert {"type": "compaction_trigger"} not in recorded
 
 
-async def test_the_calls_of_its_session_are_listed_with_what_the_provider_reported(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+async def test_the_calls_of_its_session_are_listed_with_what_the_provider_reported(proxy: RunningProxy) -> None:
     """Its replies end with a call, an item without a role."""
     for turns in range(4):
         send(proxy, items(turns))
     stash = Stash(await open_sqlite(proxy.database))
     listed = (await stash.list_calls("main")).calls
     await stash.close()
-    reported = [reply_events(asked.json)[-1]["response"]["usage"]["input_tokens"] for asked in provider.asked]
+    reported = [reply_events(asked.json)[-1]["response"]["usage"]["input_tokens"] for asked in proxy.provider.asked]
     assert [call.prompt_tokens for call in listed] == reported[:3]

@@ -28,21 +28,19 @@ from tests.support.proxies import (
 )
 
 
-def test_a_locked_database_lets_requests_through_unedited(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
-) -> None:
+def test_a_locked_database_lets_requests_through_unedited(proxy: RunningProxy, tmp_path: Path) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
+    play(proxy, messages[:-2])
     holder = sqlite3.connect(tmp_path / "stash.db", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    clock.now += 400
+    proxy.clock.now += 400
     assert proxy.send(request_of(messages)).status_code == 200
-    assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+    assert proxy.provider.asked[-1].body == json.dumps(request_of(messages)).encode()
     holder.execute("ROLLBACK")
     holder.close()
-    clock.now += 400
+    proxy.clock.now += 400
     proxy.send(request_of(messages))
-    assert placeholders(provider.bodies[-1]) == OLD
+    assert placeholders(proxy.provider.bodies[-1]) == OLD
 
 
 @pytest.mark.parametrize("content", [b"no database at all, but some bytes" * 100, None])
@@ -54,18 +52,16 @@ def test_a_database_that_cannot_be_opened_stops_no_request(
         path.mkdir()
     else:
         path.write_bytes(content)
-    with running_proxy(provider.url, path, clock) as proxy:
+    with running_proxy(provider, path, clock) as proxy:
         assert proxy.send(request_of(session(2))).status_code == 200
     assert provider.asked[-1].body == json.dumps(request_of(session(2))).encode()
 
 
-def test_a_session_that_is_left_alone_says_so_in_its_status(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_a_session_that_is_left_alone_says_so_in_its_status(proxy: RunningProxy) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    provider.refusals.append(Refusal(422, "some rule", lambda body: bool(placeholders(body))))
-    clock.now += 400
+    play(proxy, messages[:-2])
+    proxy.provider.refusals.append(Refusal(422, "some rule", lambda body: bool(placeholders(body))))
+    proxy.clock.now += 400
     response = proxy.send(request_of(messages))
     state = proxy.state(response.headers["x-contextstash-session"])
     assert "422" in str(state.left_alone)
@@ -74,17 +70,17 @@ def test_a_session_that_is_left_alone_says_so_in_its_status(
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 529])
 def test_an_error_that_is_not_about_the_request_reaches_the_client_once_and_changes_nothing(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, status: int
+    proxy: RunningProxy, status: int
 ) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
-    provider.refusals.append(Refusal(status, "not now", lambda body: bool(placeholders(body))))
-    sent = len(provider.asked)
+    play(proxy, messages[:-2])
+    proxy.clock.now += 400
+    proxy.provider.refusals.append(Refusal(status, "not now", lambda body: bool(placeholders(body))))
+    sent = len(proxy.provider.asked)
     assert proxy.send(request_of(messages)).status_code == status
-    assert len(provider.asked) == sent + 1
+    assert len(proxy.provider.asked) == sent + 1
     assert proxy.send(request_of(messages)).status_code == 200
-    assert placeholders(provider.bodies[-1]) == OLD
+    assert placeholders(proxy.provider.bodies[-1]) == OLD
     assert proxy.state(ID).left_alone is None
 
 
@@ -100,12 +96,12 @@ def test_an_error_that_is_not_about_the_request_reaches_the_client_once_and_chan
     ],
 )
 def test_a_malformed_answer_reaches_the_client_byte_for_byte(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, answer: tuple[int, str, bytes]
+    proxy: RunningProxy, answer: tuple[int, str, bytes]
 ) -> None:
-    provider.raw_answer = answer
+    proxy.provider.raw_answer = answer
     response = proxy.send(request_of(session(2)))
     assert (response.status_code, response.headers["content-type"], response.content) == answer
-    provider.raw_answer = None
+    proxy.provider.raw_answer = None
     assert proxy.send(request_of(session(2))).status_code == 200
 
 
@@ -113,7 +109,7 @@ def test_a_slow_stream_is_passed_on_as_it_comes(provider: CachingProvider, clock
     provider.pause_at = 1
     content = json.dumps(request_of(session(1))).encode()
     with (
-        running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy,
+        running_proxy(provider, tmp_path / "stash.db", clock) as proxy,
         proxy.http.stream("POST", f"{proxy.url}/v1/messages", content=content) as response,
     ):
         chunks = response.iter_raw()
@@ -125,25 +121,23 @@ def test_a_slow_stream_is_passed_on_as_it_comes(provider: CachingProvider, clock
     assert b"message_stop" in rest
 
 
-def test_a_full_disk_lets_requests_through_with_what_was_pruned_before(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_a_full_disk_lets_requests_through_with_what_was_pruned_before(proxy: RunningProxy) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    clock.now += 400
+    play(proxy, messages[:-2])
+    proxy.clock.now += 400
     proxy.send(request_of(messages))
     in_database(proxy, "PRAGMA max_page_count = 1")
     for number in range(20, 24):
         messages += turn(number, "".join(f"row {number} {k}\n" for k in range(2_000)))
-        clock.now += 400
+        proxy.clock.now += 400
         assert proxy.send(request_of(messages)).status_code == 200
-        assert placeholders(provider.bodies[-1])[: len(OLD)] == OLD
+        assert placeholders(proxy.provider.bodies[-1])[: len(OLD)] == OLD
     in_database(proxy, "PRAGMA max_page_count = 1000000")
-    clock.now += 400
+    proxy.clock.now += 400
     proxy.send(request_of(messages))
-    clock.now += 400
+    proxy.clock.now += 400
     proxy.send(request_of(messages))
-    assert len(placeholders(provider.bodies[-1])) > len(OLD)
+    assert len(placeholders(proxy.provider.bodies[-1])) > len(OLD)
 
 
 def in_database(proxy: RunningProxy, statement: str) -> None:
@@ -154,16 +148,14 @@ def in_database(proxy: RunningProxy, statement: str) -> None:
     asyncio.run_coroutine_threadsafe(work, proxy.loop).result(30)
 
 
-def test_chat_completions_are_pruned_when_their_cache_is_cold(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_chat_completions_are_pruned_when_their_cache_is_cold(proxy: RunningProxy) -> None:
     """The provider replies to this route with something else; only what reaches it counts here."""
     for turns in (7, 8):
         content = json.dumps(chat_request(turns)).encode()
         proxy.http.post(f"{proxy.url}/v1/chat/completions", content=content, headers={"session-id": "s"})
         proxy.settle()
-        clock.now += 4_000
-    sent = provider.asked[-1].json["messages"]
+        proxy.clock.now += 4_000
+    sent = proxy.provider.asked[-1].json["messages"]
     assert "get_archived_output" in sent[2]["content"]
     assert "get_archived_output" not in json.dumps(sent[-1])
 
@@ -182,21 +174,21 @@ def chat_request(turns: int) -> dict[str, Any]:
 
 
 def test_a_request_that_cannot_be_read_is_counted_where_a_user_looks_and_the_next_one_is_recorded(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
+    proxy: RunningProxy,
 ) -> None:
     messages = session(4)
-    play(proxy, clock, messages[:3])
+    play(proxy, messages[:3])
     twice = b'{"messages": [{"role": "user", "content": "x"}], "messages": []}'
     named = {"x-claude-code-session-id": ID}
     assert proxy.send(twice, named).status_code == 200
-    play(proxy, clock, messages, first=5)
+    play(proxy, messages, first=5)
     state = proxy.state(ID)
     assert (state.unread, state.requests) == (1, 5)
     assert unread_line(1) in report_of(state).lines()
 
 
 def test_a_request_that_cannot_be_read_with_the_help_of_the_former_one_is_read_alone(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails_with_help(name: str, body: bytes, before: RequestText | None = None) -> RequestText:
         if before is not None:
@@ -205,5 +197,5 @@ def test_a_request_that_cannot_be_read_with_the_help_of_the_former_one_is_read_a
 
     monkeypatch.setattr("contextstash.proxy.engine.read_request", fails_with_help)
     messages = session(4)
-    play(proxy, clock, messages)
+    play(proxy, messages)
     assert (proxy.state(ID).unread, proxy.state(ID).requests, proxy.engine.faults) == (0, 5, 0)

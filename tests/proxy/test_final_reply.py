@@ -101,7 +101,7 @@ def test_a_resumed_client_that_sends_another_reply_or_none_is_believed(
     """The provider's own words stay in a left branch, as those of any message that a client changes."""
     messages = session(2)
     with run() as proxy:
-        play(proxy, Clock(), messages)
+        play(proxy, messages)
     with run() as proxy:
         proxy.send(request_of([*messages, *said, THANKS]))
     assert shown(database) == [*messages, *said, THANKS, REPLY]
@@ -110,9 +110,9 @@ def test_a_resumed_client_that_sends_another_reply_or_none_is_believed(
 def test_what_another_process_has_recorded_meanwhile_is_not_hidden(run: Run, database: Path) -> None:
     messages = session(4)
     with run() as first:
-        play(first, Clock(), messages[:5])
+        play(first, messages[:5])
         with run() as second:
-            play(second, Clock(), messages, first=len(messages))
+            play(second, messages, first=len(messages))
     assert shown(database) == [*messages, REPLY]
     assert rewinds(database, ID) == 0
 
@@ -120,7 +120,7 @@ def test_what_another_process_has_recorded_meanwhile_is_not_hidden(run: Run, dat
 def test_an_import_of_the_transcript_afterwards_adds_nothing(run: Run, database: Path, tmp_path: Path) -> None:
     messages = session(2)
     with run() as proxy:
-        play(proxy, Clock(), messages)
+        play(proxy, messages)
     path = transcript_of(
         [*messages, {"role": "assistant", "content": [{"type": "text", "text": SAID}]}], tmp_path / f"{ID}.jsonl"
     )
@@ -135,13 +135,13 @@ def test_a_session_that_its_transcript_records_gets_no_reply_from_the_proxy(
     path = transcript_of(messages, tmp_path / f"{ID}.jsonl")
     in_stash(database, lambda stash: ingest(stash, path))
     with run() as proxy:
-        play(proxy, Clock(), messages)
+        play(proxy, messages)
     assert len(recorded(database)[ID]) == len(messages)
 
 
 def test_a_session_that_was_deleted_does_not_come_back_with_its_reply(run: Run, database: Path) -> None:
     with run() as proxy:
-        play(proxy, Clock(), session(2))
+        play(proxy, session(2))
         in_stash(database, lambda stash: stash.delete_session(ID))
     assert recorded(database) == {}
 

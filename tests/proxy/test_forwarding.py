@@ -10,24 +10,23 @@ import pytest
 
 from contextstash.proxy.app import check_upstream
 from contextstash_storage.errors import BadInputError
-from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
 
 
-def test_a_request_with_nothing_to_edit_arrives_byte_for_byte(provider: CachingProvider, proxy: RunningProxy) -> None:
+def test_a_request_with_nothing_to_edit_arrives_byte_for_byte(proxy: RunningProxy) -> None:
     odd = '"max_tokens": 1e3, "unknown": [1.0,\t-0]'
     text = json.dumps(request_of(session(2)), indent=1).replace('"max_tokens": 1000', odd)
     response = proxy.send(text.encode(), {"x-api-key": "secret", "anthropic-beta": "a,b"})
     assert response.status_code == 200
-    assert provider.asked[-1].body == text.encode()
-    assert provider.asked[-1].target == "/v1/messages?beta=true"
-    sent = {name.lower(): value for name, value in provider.asked[-1].headers}
+    assert proxy.provider.asked[-1].body == text.encode()
+    assert proxy.provider.asked[-1].target == "/v1/messages?beta=true"
+    sent = {name.lower(): value for name, value in proxy.provider.asked[-1].headers}
     assert (sent["x-api-key"], sent["anthropic-beta"]) == ("secret", "a,b")
 
 
-def test_a_streamed_reply_passes_and_names_the_session(provider: CachingProvider, proxy: RunningProxy) -> None:
+def test_a_streamed_reply_passes_and_names_the_session(proxy: RunningProxy) -> None:
     body = request_of(session(1))
-    direct = httpx2.post(f"{provider.url}/v1/messages?beta=true", json=body)
+    direct = httpx2.post(f"{proxy.provider.url}/v1/messages?beta=true", json=body)
     response = proxy.send(body)
     assert response.content.count(b"\n\n") == direct.content.count(b"\n\n")
     assert response.headers["x-contextstash-session"] == "0a1b2c3d-0000-4000-8000-000000000001"
@@ -45,35 +44,29 @@ def test_a_streamed_reply_passes_and_names_the_session(provider: CachingProvider
         ("POST", "/v1/messages/batches"),
     ],
 )
-def test_every_other_path_is_passed_on_as_it_is(
-    provider: CachingProvider, proxy: RunningProxy, method: str, target: str
-) -> None:
+def test_every_other_path_is_passed_on_as_it_is(proxy: RunningProxy, method: str, target: str) -> None:
     body = b'{"any": "thing"}' if method == "POST" else None
     proxy.http.request(method, proxy.url + target, content=body)
-    asked = provider.asked[-1]
+    asked = proxy.provider.asked[-1]
     assert (asked.method, asked.target, asked.body) == (method, target, body or b"")
 
 
-def test_a_web_socket_is_refused_so_that_the_client_goes_on_over_http(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_a_web_socket_is_refused_so_that_the_client_goes_on_over_http(proxy: RunningProxy) -> None:
     headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13"}
     response = httpx2.get(f"{proxy.url}/v1/responses", headers=headers)
-    assert (response.status_code, provider.asked) == (426, [])
+    assert (response.status_code, proxy.provider.asked) == (426, [])
 
 
-def test_cookies_of_the_provider_go_to_the_client_and_are_not_kept(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_cookies_of_the_provider_go_to_the_client_and_are_not_kept(proxy: RunningProxy) -> None:
     with httpx2.Client() as client:
         first = client.get(f"{proxy.url}/v1/models")
     assert first.headers["set-cookie"] == "secret=cookie"
     with httpx2.Client() as other:
         other.get(f"{proxy.url}/v1/models")
-    assert "cookie" not in {name.lower() for name, _ in provider.asked[-1].headers}
+    assert "cookie" not in {name.lower() for name, _ in proxy.provider.asked[-1].headers}
 
 
-def test_credentials_are_not_in_the_database_or_its_log(provider: CachingProvider, proxy: RunningProxy) -> None:
+def test_credentials_are_not_in_the_database_or_its_log(proxy: RunningProxy) -> None:
     proxy.send(request_of(session(2)), {"authorization": "Bearer sk-very-secret", "cookie": "c=oven-secret"})
     stored = b"".join(path.read_bytes() for path in proxy.database.parent.iterdir())
     assert b"very-secret" not in stored
@@ -81,8 +74,8 @@ def test_credentials_are_not_in_the_database_or_its_log(provider: CachingProvide
     assert b"Fix the bug" in stored or len(stored) > 4096
 
 
-def test_a_stream_that_breaks_off_breaks_off_for_the_client_too(provider: CachingProvider, proxy: RunningProxy) -> None:
-    provider.broken_stream = True
+def test_a_stream_that_breaks_off_breaks_off_for_the_client_too(proxy: RunningProxy) -> None:
+    proxy.provider.broken_stream = True
     with pytest.raises(httpx2.RemoteProtocolError):
         proxy.send(request_of(session(1)))
 
@@ -95,9 +88,9 @@ def test_an_upstream_that_is_down_is_an_error_that_clients_try_again(tmp_path: P
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"messages": 1}', b'{"messages": []}', b"\xff\xfe"])
-def test_a_body_that_is_no_request_is_passed_on(provider: CachingProvider, proxy: RunningProxy, body: bytes) -> None:
+def test_a_body_that_is_no_request_is_passed_on(proxy: RunningProxy, body: bytes) -> None:
     proxy.http.post(f"{proxy.url}/v1/messages/../v1/chat/completions", content=body)
-    assert provider.asked[-1].body == body
+    assert proxy.provider.asked[-1].body == body
 
 
 @pytest.mark.parametrize("url", ["http://api.anthropic.com", "ftp://x", "https://user:pw@host", "api.anthropic.com"])

@@ -62,7 +62,7 @@ FOREIGN: list[list[tuple[str, str]]] = [
 
 @pytest.mark.parametrize("method", ["GET", "POST", "HEAD", "DELETE", "OPTIONS"])
 def test_another_host_or_page_is_refused_with_every_method(method: str, tmp_path: Path) -> None:
-    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+    with caching_provider() as provider, running_proxy(provider, tmp_path / "stash.db", Clock()) as proxy:
         for headers in FOREIGN:
             response = proxy.http.request(method, f"{proxy.url}/v1/messages", headers=headers)
             assert response.status_code == 403
@@ -72,13 +72,13 @@ def test_another_host_or_page_is_refused_with_every_method(method: str, tmp_path
 
 def test_programs_and_pages_of_this_machine_may_name_their_origin(tmp_path: Path) -> None:
     own = [("origin", origin) for origin in ("http://localhost:3000", "http://127.0.0.1", "vscode-file://vscode-app")]
-    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+    with caching_provider() as provider, running_proxy(provider, tmp_path / "stash.db", Clock()) as proxy:
         for header in (*own, ("sec-fetch-site", "none"), ("sec-fetch-mode", "cors")):
             assert proxy.send(request_of(session(1)), dict([header])).status_code == 200
 
 
 def test_the_proxy_is_not_one_for_any_address(tmp_path: Path) -> None:
-    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+    with caching_provider() as provider, running_proxy(provider, tmp_path / "stash.db", Clock()) as proxy:
         port = int(proxy.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), 10) as client:
             client.sendall(b"GET http://evil.example/v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -89,7 +89,7 @@ def test_the_proxy_is_not_one_for_any_address(tmp_path: Path) -> None:
 def test_only_the_client_that_knows_the_path_is_served_and_the_provider_does_not_see_it(tmp_path: Path) -> None:
     body = json.dumps(request_of(session(1))).encode()
     database = tmp_path / "stash.db"
-    with caching_provider() as provider, running_proxy(provider.url, database, Clock(), secret="s3cret_-x") as proxy:
+    with caching_provider() as provider, running_proxy(provider, database, Clock(), secret="s3cret_-x") as proxy:
         for path in ("", "/wrong", "/s3cret_-x1", "/s3cret_-"):
             other = f"{proxy.url.removesuffix('/s3cret_-x')}{path}/v1/messages"
             assert proxy.http.post(other, content=body).status_code == 403
@@ -184,7 +184,7 @@ def test_a_request_that_offers_another_protocol_keeps_its_body(tmp_path: Path) -
     body = json.dumps(request_of(session(1))).encode()
     fields = b"upgrade: h2c\r\nconnection: Upgrade, HTTP2-Settings\r\nhttp2-settings: AAMAAABk\r\n"
     fields += b"content-length: %d\r\n" % len(body)
-    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+    with caching_provider() as provider, running_proxy(provider, tmp_path / "stash.db", Clock()) as proxy:
         assert b" 200 " in _exchanged(proxy, b"POST /v1/messages HTTP/1.1\r\nhost: localhost\r\n" + fields, body)
         [asked] = provider.asked
     assert asked.body == body
@@ -200,7 +200,7 @@ def _exchanged(proxy: RunningProxy, fields: bytes, body: bytes) -> bytes:
 
 def test_a_request_of_very_many_messages_is_passed_on_unread(tmp_path: Path) -> None:
     many = b",".join(b'{"role":"user","content":"x"}' for _ in range(MAX_MESSAGES + 1))
-    with caching_provider() as provider, running_proxy(provider.url, tmp_path / "stash.db", Clock()) as proxy:
+    with caching_provider() as provider, running_proxy(provider, tmp_path / "stash.db", Clock()) as proxy:
         body = b'{"model":"m","messages":[%s],"tools":[{"name":"Read"}]}' % many
         response = proxy.http.post(f"{proxy.url}/v1/messages", content=body)
         assert (response.status_code, provider.asked[-1].body) == (200, body)

@@ -95,7 +95,7 @@ def test_a_hundred_conversations_without_ids_of_two_users_stay_apart_across_rest
 ) -> None:
     order, chats = random.Random(7), Chats(examples(100))
     for _ in range(4):
-        with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+        with running_proxy(provider, tmp_path / "stash.db", clock) as proxy:
             for name in order.sample(chats.names, len(chats.names)):
                 clock.now += 1
                 chats.go_on(proxy, name)
@@ -108,17 +108,13 @@ def test_a_hundred_conversations_without_ids_of_two_users_stay_apart_across_rest
     assert all(len(users) <= 1 for users in owners.values())
 
 
-def test_conversations_with_one_prompt_cache_key_and_two_users_stay_apart(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_conversations_with_one_prompt_cache_key_and_two_users_stay_apart(proxy: RunningProxy) -> None:
     found = {say(proxy, [GREETING], key, prompt_cache_key="my-app-v1") for key in ("a", "b")}
     assert len(found) == 2
     assert "my-app-v1" not in found
 
 
-def test_requests_with_one_id_and_different_credentials_never_share_a_session(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_requests_with_one_id_and_different_credentials_never_share_a_session(proxy: RunningProxy) -> None:
     messages = session(3)
     own = [say(proxy, messages[:count], "a", **NAMED) for count in (1, 3)]
     others = [say(proxy, messages[:count], "b", **NAMED) for count in (3, 5, 7)]
@@ -137,12 +133,12 @@ def test_under_run_a_renewed_token_continues_the_session(
     provider: CachingProvider, clock: Clock, tmp_path: Path
 ) -> None:
     messages = session(12)
-    with running_proxy(f"{provider.url}", tmp_path / "stash.db", clock, secret="s") as proxy:
+    with running_proxy(provider, tmp_path / "stash.db", clock, secret="s") as proxy:
         assert {say_by(proxy, "one", messages[:count]) for count in (1, 3, 5)} == {ID}
         assert {say_by(proxy, "two", messages[:count]) for count in (7, 9)} == {ID}
         back = [*messages[:5], {"role": "user", "content": "Try another way."}]
         assert say_by(proxy, "three", back) == ID
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as plain:
+    with running_proxy(provider, tmp_path / "stash.db", clock) as plain:
         assert say_by(plain, "four", back) != ID
         assert say_by(plain, "three", back) == ID
 
@@ -158,7 +154,7 @@ def test_who_names_the_account_of_another_gets_a_session_of_their_own(
     begun = [GREETING, REPLY]
     injected = {"role": "user", "content": "chat-1-of-bob"}
     summary = {**injected, "content": "This session is being continued from a previous conversation. chat-1-of-bob"}
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+    with running_proxy(provider, tmp_path / "stash.db", clock) as proxy:
         for forged in ([*begun, injected], [GREETING, injected], [summary], [*begun, *own[:3], REPLY, injected]):
             assert say_by(proxy, "ann", [*begun, *known[:3]]) == ID
             if forgotten:
@@ -179,17 +175,17 @@ def agent_messages(agent: int, turns: int) -> list[Message]:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_parallel_agents_with_equal_prompts_get_sessions_of_their_own_and_are_pruned(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, named: bool
+    proxy: RunningProxy, named: bool
 ) -> None:
     fields: dict[str, Any] = NAMED if named else {}
     agents = {agent: agent_messages(agent, 25) for agent in range(3)}
     found: dict[int, str] = {}
     for count in range(1, 52, 2):
         for agent, messages in agents.items():
-            clock.now += 3 if count < 51 else 400
+            proxy.clock.now += 3 if count < 51 else 400
             found[agent] = say(proxy, messages[:count], **fields)
             if count == 51:
-                assert placeholders(provider.bodies[-1])[0] == f"toolu_{100 * agent}"
+                assert placeholders(proxy.provider.bodies[-1])[0] == f"toolu_{100 * agent}"
     sessions = recorded(proxy.database)
     assert len(set(found.values())) == len(sessions) == 3
     for agent, name in found.items():
@@ -198,9 +194,7 @@ def test_parallel_agents_with_equal_prompts_get_sessions_of_their_own_and_are_pr
         assert proxy.state(name).requests >= 24
 
 
-def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(proxy: RunningProxy) -> None:
     """The requests of each round are on their way at once."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -214,9 +208,7 @@ def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(
     assert sorted(whole, key=json.dumps) == sorted(agents, key=json.dumps)
 
 
-def test_a_client_whose_system_prompt_tells_the_time_stays_in_its_session(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_a_client_whose_system_prompt_tells_the_time_stays_in_its_session(proxy: RunningProxy) -> None:
     messages = session(4)
     back = [*messages[:4], {"role": "user", "content": "Try another way."}]
     sent = [*(messages[:count] for count in range(1, 10, 2)), back]
@@ -227,9 +219,7 @@ def test_a_client_whose_system_prompt_tells_the_time_stays_in_its_session(
     assert set(found) == {ID}
 
 
-def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(proxy: RunningProxy) -> None:
     messages = session(3)
     assert say(proxy, messages[:5], **NAMED) == ID
     results = messages[6]["content"]
@@ -240,9 +230,7 @@ def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(
     assert say(proxy, [*ended, *turn(7, "more")], **NAMED) == ID
 
 
-def test_who_goes_back_to_what_a_fork_has_in_common_stays_in_the_main_session(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_who_goes_back_to_what_a_fork_has_in_common_stays_in_the_main_session(proxy: RunningProxy) -> None:
     messages = session(3)
     assert say(proxy, messages[:5], **NAMED) == ID
     assert say(proxy, messages, **NAMED) == ID
@@ -266,9 +254,7 @@ async def test_a_sub_agent_that_begins_while_the_first_request_waits_has_a_sessi
     assert other is not main
 
 
-def test_a_person_who_goes_back_stays_in_the_session_and_without_an_id_gets_a_new_one(
-    provider: CachingProvider, proxy: RunningProxy
-) -> None:
+def test_a_person_who_goes_back_stays_in_the_session_and_without_an_id_gets_a_new_one(proxy: RunningProxy) -> None:
     messages = session(3)
     back = [*messages[:4], {"role": "user", "content": "Try another way."}]
     assert {say(proxy, messages, **NAMED), say(proxy, back, **NAMED)} == {ID}
@@ -317,7 +303,7 @@ async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of
 
 @pytest.mark.parametrize("role", ["system", "user"])
 def test_parallel_agents_with_one_id_stay_apart_if_a_reminder_stands_behind_the_results(
-    provider: CachingProvider, proxy: RunningProxy, role: str
+    proxy: RunningProxy, role: str
 ) -> None:
     reminder: Message = {"role": role, "content": "<system-reminder>Keep your list of tasks.</system-reminder>"}
     agents: dict[int, list[Message]] = {agent: [{"role": "user", "content": "Find the bug."}] for agent in range(3)}
@@ -345,7 +331,7 @@ def test_another_user_with_the_same_id_after_a_restart_gets_a_session_of_their_o
     found: dict[str, set[str]] = {name: set() for name in chats}
     for _ in range(2):
         for name, messages in chats.items():
-            with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
+            with running_proxy(provider, tmp_path / "stash.db", clock) as proxy:
                 found[name].add(say(proxy, messages, name[-3:], **NAMED))
             messages += [REPLY, {"role": "user", "content": "Go on."}]
     assert found["chat-1-of-ann"] == {ID}
@@ -361,8 +347,8 @@ def test_after_a_restart_a_session_goes_on_with_the_key_that_it_began_with(
     """Also if another one knows the id and all that was said."""
     messages = session(4)
     back = [*messages[:5], {"role": "user", "content": "Try another way."}]
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as first:
+    with running_proxy(provider, tmp_path / "stash.db", clock) as first:
         assert say(first, messages, "a", **NAMED) == ID
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as second:
+    with running_proxy(provider, tmp_path / "stash.db", clock) as second:
         assert (say(second, [*messages, *turn(9, "more")] if whole else back, key, **NAMED) == ID) is stays
     assert rewinds(tmp_path / "stash.db", ID) == (stays and not whole)

@@ -39,23 +39,21 @@ def delete(database: Path, session_id: str = ID) -> None:
     asyncio.run(run())
 
 
-def test_the_edits_of_a_deleted_session_end_with_it_and_it_is_not_recorded_again(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_the_edits_of_a_deleted_session_end_with_it_and_it_is_not_recorded_again(proxy: RunningProxy) -> None:
     messages = session(8)
-    prune_cold(proxy, clock, messages)
-    assert placeholders(provider.bodies[-1]) == OLD
+    prune_cold(proxy, messages)
+    assert placeholders(proxy.provider.bodies[-1]) == OLD
     delete(proxy.database)
     for number in range(3):
         messages += turn(20 + number, "x" * 9_000)
-        clock.now += 400
+        proxy.clock.now += 400
         proxy.send(request_of(messages))
-        assert provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+        assert proxy.provider.asked[-1].body == json.dumps(request_of(messages)).encode()
     assert recorded(proxy.database) == {}
 
 
 def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again(
-    provider: CachingProvider, proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
+    proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = session(3)
     proxy.send(request_of(messages[:5]))
@@ -78,7 +76,7 @@ def test_a_session_that_is_deleted_while_no_proxy_runs_is_not_recorded_again(
     fields: dict[str, Any] = {} if named else {"metadata": {}}
     database = tmp_path / "stash.db"
     for count in (5, 7, 9):
-        with running_proxy(provider.url, database, clock) as proxy:
+        with running_proxy(provider, database, clock) as proxy:
             body = request_of(messages[:count], **fields)
             proxy.send(body)
             assert provider.asked[-1].body == json.dumps(body).encode()
@@ -87,7 +85,7 @@ def test_a_session_that_is_deleted_while_no_proxy_runs_is_not_recorded_again(
             delete(database, found)
     assert recorded(database) == {}
     assert "what its client goes on with is not recorded" in caplog.text
-    with running_proxy(provider.url, database, clock) as proxy:
+    with running_proxy(provider, database, clock) as proxy:
         proxy.send(request_of([{"role": "user", "content": "Another task."}], metadata={}))
     assert len(recorded(database)) == 1
 
@@ -96,7 +94,7 @@ def test_what_stays_of_a_deleted_session_tells_nothing_and_ends(
     provider: CachingProvider, clock: Clock, tmp_path: Path
 ) -> None:
     database = tmp_path / "stash.db"
-    with running_proxy(provider.url, database, clock) as proxy:
+    with running_proxy(provider, database, clock) as proxy:
         proxy.send(request_of(session(2)))
         mark = proxy.state(ID).mark
     delete(database)
@@ -105,7 +103,7 @@ def test_what_stays_of_a_deleted_session_tells_nothing_and_ends(
     with closing(sqlite3.connect(database, isolation_level=None)) as db:
         assert db.execute("SELECT count(*) FROM notes WHERE kind = 'deleted'").fetchone() == (1,)
         db.execute("UPDATE notes SET begins = 1 WHERE kind = 'deleted'")
-    with running_proxy(provider.url, database, clock) as proxy:
+    with running_proxy(provider, database, clock) as proxy:
         proxy.send(request_of(session(2)))
     assert list(recorded(database)) == [ID]
     delete(database)
@@ -122,8 +120,8 @@ def test_two_proxies_on_one_session_record_all_and_log_nothing_false(
     caplog.set_level(logging.WARNING)
     database = tmp_path / "stash.db"
     with (
-        running_proxy(provider.url, database, clock) as one,
-        running_proxy(provider.url, database, clock) as two,
+        running_proxy(provider, database, clock) as one,
+        running_proxy(provider, database, clock) as two,
         ThreadPoolExecutor(2) as pool,
     ):
         for count in range(1, 22, 2):
@@ -136,7 +134,7 @@ def test_two_proxies_on_one_session_record_all_and_log_nothing_false(
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
 def test_what_continues_a_conversation_that_the_provider_keeps_goes_on_unchanged_and_is_counted(
-    provider: CachingProvider, proxy: RunningProxy, field: str
+    proxy: RunningProxy, field: str
 ) -> None:
     tools = [{"type": "function", "name": READ["name"], "parameters": {"type": "object"}}]
     said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}
@@ -144,7 +142,7 @@ def test_what_continues_a_conversation_that_the_provider_keeps_goes_on_unchanged
         body = json.dumps({"model": "gpt-5.4", "input": [said], "tools": tools, **kept}).encode()
         response = proxy.http.post(f"{proxy.url}/v1/responses", content=body, headers={"session-id": ID})
         proxy.settle()
-        assert provider.asked[-1].body == body
+        assert proxy.provider.asked[-1].body == body
         assert ("x-contextstash-session" in response.headers) is not bool(kept)
     assert recorded(proxy.database) == {ID: [said]}
     assert (proxy.state(ID).requests, proxy.state(ID).unread) == (1, 1)

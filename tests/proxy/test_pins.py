@@ -24,8 +24,8 @@ async def pin(database: Path, *pins: str, handle_of: int | None = None) -> None:
 
 def test_pinned_outputs_and_files_are_never_pruned(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
     messages = session(8)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, clock, messages[:-2])
+    with running_proxy(provider, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, messages[:-2])
         asyncio.run(pin(tmp_path / "stash.db", "/a/1", handle_of=3))
         clock.now += 400
         proxy.send(request_of(messages))
@@ -40,8 +40,8 @@ def test_an_output_that_is_pinned_after_it_was_pruned_comes_back_with_the_next_r
     provider: CachingProvider, clock: Clock, tmp_path: Path
 ) -> None:
     messages = session(8)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, clock, messages[:-2])
+    with running_proxy(provider, tmp_path / "stash.db", clock) as proxy:
+        play(proxy, messages[:-2])
         clock.now += 400
         proxy.send(request_of(messages))
         assert "toolu_1" in placeholders(provider.bodies[-1])

@@ -26,9 +26,9 @@ SYSTEM = [{"type": "text", "text": "You are an agent. " * 1_500, "cache_control"
 class Bill:
     """Sends requests through the proxy, and counts what the same ones would have taken directly."""
 
-    def __init__(self, proxy: RunningProxy, provider: CachingProvider, clock: Clock) -> None:
-        self.proxy, self.provider, self.clock = proxy, provider, clock
-        self.direct = CachingProvider(clock=clock)
+    def __init__(self, proxy: RunningProxy) -> None:
+        self.proxy, self.provider, self.clock = proxy, proxy.provider, proxy.clock
+        self.direct = CachingProvider(clock=proxy.clock)
         self.tokens = 0
         self.dollars = 0.0
 
@@ -56,8 +56,8 @@ class Bill:
 
 
 @pytest.fixture
-def bill(proxy: RunningProxy, provider: CachingProvider, clock: Clock) -> Bill:
-    return Bill(proxy, provider, clock)
+def bill(proxy: RunningProxy) -> Bill:
+    return Bill(proxy)
 
 
 def test_the_report_is_within_a_percent_of_what_the_provider_billed_and_would_have_billed(bill: Bill) -> None:
@@ -133,12 +133,10 @@ def test_the_totals_of_each_day_are_kept_apart(bill: Bill) -> None:
     assert bill.state.days[days[1]].dollars_paid == first.dollars_paid
 
 
-def test_no_unedited_request_is_counted_above_the_models_window(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_no_unedited_request_is_counted_above_the_models_window(proxy: RunningProxy) -> None:
     messages = session(30, size=60_000)
     for count in range(1, len(messages) + 1, 2):
-        clock.now += 400
+        proxy.clock.now += 400
         proxy.send(request_of(messages[:count], model=MODEL))
     state = proxy.state(ID)
     assert state.direct_prompt == 200_000
@@ -147,11 +145,11 @@ def test_no_unedited_request_is_counted_above_the_models_window(
 
 def test_a_resumed_session_has_dollars_too(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
     messages = session(12)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as first:
-        prune_cold(first, clock, messages[:17], model=MODEL)
+    with running_proxy(provider, tmp_path / "stash.db", clock) as first:
+        prune_cold(first, messages[:17], model=MODEL)
         before = first.state(ID)
-    with running_proxy(provider.url, tmp_path / "stash.db", clock) as second:
-        play(second, clock, messages, first=19, model=MODEL)
+    with running_proxy(provider, tmp_path / "stash.db", clock) as second:
+        play(second, messages, first=19, model=MODEL)
         report = report_of(state_since(second.state(ID), before))
     assert report.requests == 4
     assert report.dollars_paid
@@ -176,11 +174,11 @@ async def test_the_receipt_counts_what_a_proxied_session_saved_once(tmp_path: Pa
 
 
 def test_what_left_is_counted_as_texts_are_and_not_as_tools_and_images(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider counts 30,000 tokens that the body does not show; a byte of the texts takes as many as ever."""
     counted = CachingProvider.count
     monkeypatch.setattr(CachingProvider, "count", lambda self, body, hidden: counted(self, body, hidden + 30_000))
-    play(proxy, clock, session(12))
+    play(proxy, session(12))
     rate = proxy.state(ID).tokens_per_byte
     assert rate == pytest.approx(1 / CHARACTERS_PER_TOKEN, rel=0.1)

@@ -17,13 +17,11 @@ from contextstash.request.client_window import ClientCall, ClientMessage, Client
 from contextstash.stash import Stash
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.proxy.test_identity import recorded
-from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
     ID,
     OLD,
     READ,
     RETRIEVAL,
-    Clock,
     RunningProxy,
     placeholders,
     play,
@@ -58,63 +56,53 @@ def stored(proxy: RunningProxy) -> dict[str, int]:
     return found
 
 
-def test_a_moving_breakpoint_stores_no_message_twice(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_a_moving_breakpoint_stores_no_message_twice(proxy: RunningProxy) -> None:
     messages = session(6)
-    play(proxy, clock, messages)
+    play(proxy, messages)
     assert stored(proxy) == {ID: len(messages)}
     recorded = in_stash(proxy.database, lambda stash: history(stash, ID))
     assert recorded[0] == messages[0]
     assert "cache_control" not in json.dumps(recorded)
 
 
-def test_the_clients_header_outranks_everything(provider: CachingProvider, proxy: RunningProxy, clock: Clock) -> None:
+def test_the_clients_header_outranks_everything(proxy: RunningProxy) -> None:
     for name in ("one", "two"):
         proxy.send(request_of(session(1)), {"x-claude-code-session-id": name})
     assert stored(proxy) == {"one": 3, "two": 3}
 
 
-def test_a_client_without_an_id_is_known_by_its_messages(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    play(proxy, clock, session(3), metadata={})
+def test_a_client_without_an_id_is_known_by_its_messages(proxy: RunningProxy) -> None:
+    play(proxy, session(3), metadata={})
     other = [{"role": "user", "content": "Another task."}, *session(2)[1:]]
-    play(proxy, clock, other, metadata={})
+    play(proxy, other, metadata={})
     proxy.send(request_of(session(0), metadata={}))
     assert sorted(stored(proxy).values()) == [1, 5, 7]
 
 
-def test_a_side_call_without_tools_belongs_to_no_session(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_a_side_call_without_tools_belongs_to_no_session(proxy: RunningProxy) -> None:
     response = proxy.send(request_of([{"role": "user", "content": "Write a title."}], tools=[]))
     assert "x-contextstash-session" not in response.headers
     assert stored(proxy) == {}
 
 
-def test_a_sub_agent_has_a_session_of_its_own_and_gets_no_placeholder_of_what_it_never_saw(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_a_sub_agent_has_a_session_of_its_own_and_gets_no_placeholder_of_what_it_never_saw(proxy: RunningProxy) -> None:
     messages = session(8)
-    prune_cold(proxy, clock, messages)
+    prune_cold(proxy, messages)
     sub_agent = [{"role": "user", "content": "Search the code."}, *turn(0, session(1)[2]["content"][0]["content"])]
     response = proxy.send(request_of(sub_agent, system=[{"type": "text", "text": "You are a sub-agent."}]))
-    assert placeholders(provider.bodies[-1]) == []
+    assert placeholders(proxy.provider.bodies[-1]) == []
     assert response.headers["x-contextstash-session"].startswith(f"{ID}.")
     assert sorted(stored(proxy).values()) == [3, len(messages)]
 
 
-def test_a_compaction_by_the_client_keeps_the_session_and_is_not_disturbed(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_a_compaction_by_the_client_keeps_the_session_and_is_not_disturbed(proxy: RunningProxy) -> None:
     messages = session(8)
-    play(proxy, clock, messages[:-2])
-    before = placeholders(provider.bodies[-1])
-    clock.now += 400
+    play(proxy, messages[:-2])
+    before = placeholders(proxy.provider.bodies[-1])
+    proxy.clock.now += 400
     asks = {"role": "user", "content": "Your task is to create a detailed summary of the conversation so far."}
     proxy.send(request_of([*messages, asks]))
-    assert placeholders(provider.bodies[-1]) == before != OLD
+    assert placeholders(proxy.provider.bodies[-1]) == before != OLD
     after = [{"role": "user", "content": "This session continues from a summary."}, *turn(30, "new")]
     response = proxy.send(request_of(after))
     assert response.headers["x-contextstash-session"] == ID
@@ -151,12 +139,10 @@ def compacted_by_us(proxy: RunningProxy, messages: list[dict[str, Any]]) -> list
     return shown
 
 
-def test_a_compaction_by_our_plugin_shortens_the_window_and_keeps_the_session(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    clock.now = time.time()
+def test_a_compaction_by_our_plugin_shortens_the_window_and_keeps_the_session(proxy: RunningProxy) -> None:
+    proxy.clock.now = time.time()
     messages = session(12)
-    play(proxy, clock, messages)
+    play(proxy, messages)
     for number in (1, 2):
         before = len(json.dumps(messages))
         messages = compacted_by_us(proxy, messages)
@@ -164,7 +150,7 @@ def test_a_compaction_by_our_plugin_shortens_the_window_and_keeps_the_session(
         response = proxy.send(request_of(messages))
         assert response.headers["x-contextstash-session"] == ID
         assert list(stored(proxy)) == [ID]
-        sent = json.dumps(provider.bodies[-1]["messages"])
+        sent = json.dumps(proxy.provider.bodies[-1]["messages"])
         assert "Fix the bug." in sent
         assert sent.count("hand-off of session") == 1
         assert "archived output of Read `[contextstash" not in sent
@@ -175,19 +161,19 @@ def test_a_compaction_by_our_plugin_shortens_the_window_and_keeps_the_session(
             assert "line " in found.content
         for more in range(8):
             messages = [*messages, *turn(number * 20 + more, f"line {number}-{more}: words\n" * 300)]
-            play(proxy, clock, messages, first=len(messages))
+            play(proxy, messages, first=len(messages))
 
 
-def test_a_rewind_keeps_the_session_and_its_pins(provider: CachingProvider, proxy: RunningProxy, clock: Clock) -> None:
+def test_a_rewind_keeps_the_session_and_its_pins(proxy: RunningProxy) -> None:
     messages = session(8)
-    prune_cold(proxy, clock, messages)
+    prune_cold(proxy, messages)
     rewound = [*messages[:7], {"role": "assistant", "content": "Other."}, {"role": "user", "content": "Go on."}]
     response = proxy.send(request_of(rewound))
     assert response.headers["x-contextstash-session"] == ID
-    assert placeholders(provider.bodies[-1]) == OLD[:3]
+    assert placeholders(proxy.provider.bodies[-1]) == OLD[:3]
     changed = [{"role": "user", "content": "Fix the other bug."}, *messages[1:]]
     proxy.send(request_of(changed))
-    assert placeholders(provider.bodies[-1]) == OLD
+    assert placeholders(proxy.provider.bodies[-1]) == OLD
 
 
 def transcript_of(messages: list[dict[str, Any]], path: Path) -> Path:
@@ -209,25 +195,25 @@ def transcript_of(messages: list[dict[str, Any]], path: Path) -> Path:
 
 
 def test_a_followed_session_is_recorded_by_its_transcript_and_pruned_all_the_same(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, tmp_path: Path
+    proxy: RunningProxy, tmp_path: Path
 ) -> None:
     messages = session(8)
     path = transcript_of(messages[:3], tmp_path / f"{ID}.jsonl")
     in_stash(proxy.database, lambda stash: ingest(stash, path))
     transcript_of(messages, path)
-    prune_cold(proxy, clock, messages)
+    prune_cold(proxy, messages)
     assert stored(proxy) == {ID: len(messages)}
-    assert placeholders(provider.bodies[-1]) == OLD
+    assert placeholders(proxy.provider.bodies[-1]) == OLD
 
 
 def test_the_estimate_of_a_followed_session_follows_the_edits_that_its_proxy_makes(
-    proxy: RunningProxy, clock: Clock, tmp_path: Path
+    proxy: RunningProxy, tmp_path: Path
 ) -> None:
     messages = session(4)
     path = transcript_of(messages, tmp_path / f"{ID}.jsonl")
     in_stash(proxy.database, lambda stash: ingest(stash, path))
     alone = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=1, dry_run=True))
-    play(proxy, clock, messages, first=len(messages))
+    play(proxy, messages, first=len(messages))
     before = in_stash(proxy.database, lambda stash: stash.estimate_context(ID))
     pruned = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=1))
     after = in_stash(proxy.database, lambda stash: stash.estimate_context(ID))
@@ -238,33 +224,29 @@ def test_the_estimate_of_a_followed_session_follows_the_edits_that_its_proxy_mak
     assert after.view_tokens is None
 
 
-def test_a_prune_and_a_restore_by_the_tools_show_in_the_next_request(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    clock.now = time.time()
+def test_a_prune_and_a_restore_by_the_tools_show_in_the_next_request(proxy: RunningProxy) -> None:
+    proxy.clock.now = time.time()
     messages = session(4)
-    play(proxy, clock, messages)
+    play(proxy, messages)
     pruned = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=1))
     assert "next request shows the change" in pruned.note
     messages += turn(20, "x")
-    play(proxy, clock, messages, first=len(messages))
-    assert placeholders(provider.bodies[-1]) == OLD[:3]
+    play(proxy, messages, first=len(messages))
+    assert placeholders(proxy.provider.bodies[-1]) == OLD[:3]
     handles = [archived.handle for archived in pruned.archived[:1]]
     in_stash(proxy.database, lambda stash: stash.restore_outputs(handles, session_id=ID))
-    play(proxy, clock, messages, first=len(messages))
-    assert len(placeholders(provider.bodies[-1])) == 2
+    play(proxy, messages, first=len(messages))
+    assert len(placeholders(proxy.provider.bodies[-1])) == 2
 
 
-def test_a_compaction_by_our_tool_shows_in_the_next_request(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_a_compaction_by_our_tool_shows_in_the_next_request(proxy: RunningProxy) -> None:
     messages = session(30)
-    play(proxy, clock, messages)
+    play(proxy, messages)
     result = in_stash(proxy.database, lambda stash: stash.compact_session(ID, summary="We fixed the parser."))
     assert result.compacted
     messages += turn(40, "x")
-    play(proxy, clock, messages, first=len(messages))
-    body = provider.bodies[-1]
+    play(proxy, messages, first=len(messages))
+    body = proxy.provider.bodies[-1]
     assert "We fixed the parser." in json.dumps(body["messages"])
     assert len(body["messages"]) < len(messages)
     roles = [message["role"] for message in body["messages"]]
@@ -272,35 +254,31 @@ def test_a_compaction_by_our_tool_shows_in_the_next_request(
     assert all(one != two for one, two in pairwise(roles))
 
 
-def test_what_a_placeholder_stands_for_can_be_retrieved(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_what_a_placeholder_stands_for_can_be_retrieved(proxy: RunningProxy) -> None:
     messages = session(8)
-    prune_cold(proxy, clock, messages)
-    shown = json.dumps(provider.bodies[-1]["messages"][2])
+    prune_cold(proxy, messages)
+    shown = json.dumps(proxy.provider.bodies[-1]["messages"][2])
     handle = shown[shown.index("out_") :][: len("out_") + 16]
     page = in_stash(proxy.database, lambda stash: stash.get_archived_output(handle, max_tokens=8000))
     assert page.text.startswith('line 0-0: äöü "quoted"')
 
 
-def test_tools_by_name_are_enough_if_the_client_searches_tools(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_tools_by_name_are_enough_if_the_client_searches_tools(proxy: RunningProxy) -> None:
     messages = session(8)
     messages[0] = {"role": "user", "content": "<available-deferred-tools>" + RETRIEVAL["name"] + "</…> Fix the bug."}
     tools = [READ, {"name": "ToolSearch", "input_schema": {"type": "object"}}]
-    prune_cold(proxy, clock, messages, tools=tools)
-    assert placeholders(provider.bodies[-1]) == OLD
+    prune_cold(proxy, messages, tools=tools)
+    assert placeholders(proxy.provider.bodies[-1]) == OLD
 
 
 @pytest.mark.parametrize("merged", [False, True])
 def test_the_results_that_filled_the_window_are_recorded_from_the_request_for_the_summary(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock, merged: bool
+    proxy: RunningProxy, merged: bool
 ) -> None:
     """No other request holds them: the next one begins with the summary. Some clients write the prompt into the message
     with the results, since messages of the user must not follow each other."""
     messages = session(3)
-    play(proxy, clock, messages[:5])
+    play(proxy, messages[:5])
     summary = {"type": "text", "text": "Your task is to create a detailed summary of the conversation so far."}
     last = {"role": "user", "content": [*messages[-1]["content"], summary]}
     apart = [*messages, {"role": "user", "content": [summary]}]

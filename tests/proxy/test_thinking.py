@@ -10,7 +10,7 @@ import pytest
 
 from tests.proxy.test_sessions import in_stash
 from tests.support.caching_provider import CachingProvider, Refusal
-from tests.support.proxies import ID, OLD, Clock, RunningProxy, placeholders, request_of, session, turn
+from tests.support.proxies import ID, OLD, RunningProxy, placeholders, request_of, session, turn
 
 MODEL = "claude-opus-5-5"
 
@@ -46,18 +46,18 @@ def is_broken(body: dict[str, Any]) -> bool:
 class Agent:
     """Sends requests and thinks about what the provider received, not about what it wrote."""
 
-    def __init__(self, proxy: RunningProxy, provider: CachingProvider, clock: Clock) -> None:
-        self._proxy, self._provider, self._clock = proxy, provider, clock
+    def __init__(self, proxy: RunningProxy) -> None:
+        self._proxy = proxy
         self.messages: list[dict[str, Any]] = []
 
     def say(self, *messages: dict[str, Any]) -> None:
         self.messages += messages
-        self._clock.now += 10
+        self._proxy.clock.now += 10
         response = self._proxy.send(request_of(self.messages, model=MODEL))
         assert response.status_code == 200, response.text
 
     def reply(self, content: dict[str, Any]) -> None:
-        signature = signature_after(self._provider.bodies[-1]["messages"])
+        signature = signature_after(self._proxy.provider.bodies[-1]["messages"])
         thinking = {"type": "thinking", "thinking": "hm", "signature": signature}
         self.messages.append({"role": "assistant", "content": [thinking, content]})
 
@@ -69,41 +69,35 @@ class Agent:
             self.say(result)
 
 
-def test_what_was_sent_stays_while_thinking_follows_it_also_between_tool_loops(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    agent = Agent(proxy, provider, clock)
+def test_what_was_sent_stays_while_thinking_follows_it_also_between_tool_loops(proxy: RunningProxy) -> None:
+    agent = Agent(proxy)
     agent.say({"role": "user", "content": "Fix the bug."})
     agent.work(0, 7)
-    clock.now += 400
+    proxy.clock.now += 400
     agent.work(7, 1)
     agent.reply({"type": "text", "text": "Fixed."})
-    clock.now += 400
+    proxy.clock.now += 400
     agent.say({"role": "user", "content": "Now the next one."})
     agent.work(20, 3)
-    assert [placeholders(body) for body in provider.bodies] == [[]] * len(provider.bodies)
-    assert json.dumps(provider.bodies[-1]["messages"]).count('"signature"') == 12
-    assert provider.refusals[0].times == 1000
+    assert [placeholders(body) for body in proxy.provider.bodies] == [[]] * len(proxy.provider.bodies)
+    assert json.dumps(proxy.provider.bodies[-1]["messages"]).count('"signature"') == 12
+    assert proxy.provider.refusals[0].times == 1000
 
 
-def test_old_outputs_leave_if_no_thinking_follows_them(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    agent = Agent(proxy, provider, clock)
+def test_old_outputs_leave_if_no_thinking_follows_them(proxy: RunningProxy) -> None:
+    agent = Agent(proxy)
     agent.messages = session(8)
     agent.say({"role": "user", "content": "Go on."})
-    clock.now += 400
+    proxy.clock.now += 400
     agent.say({"role": "assistant", "content": "Yes."}, {"role": "user", "content": "And now?"})
-    assert placeholders(provider.bodies[-1]) == [*OLD, "toolu_6"]
+    assert placeholders(proxy.provider.bodies[-1]) == [*OLD, "toolu_6"]
     agent.work(20, 3)
-    assert placeholders(provider.bodies[-1]) == [*OLD, "toolu_6"]
-    assert provider.refusals[0].times == 1000
+    assert placeholders(proxy.provider.bodies[-1]) == [*OLD, "toolu_6"]
+    assert proxy.provider.refusals[0].times == 1000
 
 
-def test_a_prune_by_a_tool_waits_until_the_client_compacts(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
-    agent = Agent(proxy, provider, clock)
+def test_a_prune_by_a_tool_waits_until_the_client_compacts(proxy: RunningProxy) -> None:
+    agent = Agent(proxy)
     agent.say({"role": "user", "content": "Fix the bug."})
     agent.work(0, 8)
     agent.reply({"type": "text", "text": "Fixed."})
@@ -111,22 +105,20 @@ def test_a_prune_by_a_tool_waits_until_the_client_compacts(
     pruned = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=6))
     agent.work(8, 3)
     assert len(pruned.archived) == 2
-    assert placeholders(provider.bodies[-1]) == []
+    assert placeholders(proxy.provider.bodies[-1]) == []
     agent.reply({"type": "text", "text": "Fixed, too."})
     agent.messages = [each for each in agent.messages if each["role"] == "user"][:1] + session(2)[1:]
-    clock.now += 400
+    proxy.clock.now += 400
     agent.say({"role": "assistant", "content": "Compacted."}, {"role": "user", "content": "And the last one."})
-    assert provider.refusals[0].times == 1000
+    assert proxy.provider.refusals[0].times == 1000
 
 
-def test_tools_that_are_announced_in_a_message_of_the_system_are_offered(
-    provider: CachingProvider, proxy: RunningProxy, clock: Clock
-) -> None:
+def test_tools_that_are_announced_in_a_message_of_the_system_are_offered(proxy: RunningProxy) -> None:
     connecting = "The following MCP servers are still connecting:\ncontextstash\n\nUse ToolSearch."
     first, *rest = session(8)
     messages = [first, {"role": "system", "content": connecting}, *rest]
     tools = [{"name": "ToolSearch", "input_schema": {"type": "object"}}]
     proxy.send(request_of(messages[:-2], tools=tools))
-    clock.now += 400
+    proxy.clock.now += 400
     proxy.send(request_of(messages, tools=tools))
-    assert placeholders(provider.bodies[-1]) == OLD
+    assert placeholders(proxy.provider.bodies[-1]) == OLD

@@ -81,16 +81,14 @@ class CachingProvider:
     def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
         """The usage of a request, whose prefixes are stored."""
         now = self.clock()
-        chain, at = hashlib.sha256(str(body.get("model")).encode()).hexdigest(), []
-        total = 0
-        marks: list[tuple[int, float]] = []
-        for place, (text, mark) in enumerate(blocks_of(body, hidden, self.weights)):
-            chain = hashlib.sha256(f"{chain}{text[1]}".encode("utf-8", "surrogatepass")).hexdigest()
-            total += text[0]
-            at.append((chain, total))
-            if mark is not None:
-                marks.append((place, 3600.0 if mark.get("ttl") == "1h" else 300.0))
-        read = 0
+        blocks = list(blocks_of(body, hidden, self.weights))
+        at = list(prefixes((block for block, _ in blocks), str(body.get("model"))))
+        marks = [
+            (place, 3600.0 if mark.get("ttl") == "1h" else 300.0)
+            for place, (_, mark) in enumerate(blocks)
+            if mark is not None
+        ]
+        read, (_, total) = 0, at[-1]
         for place, _ in marks:
             for back in range(place, max(-1, place - LOOK_BACK), -1):
                 used, seconds = self.stored.get(at[back][0], (float("-inf"), 0.0))
@@ -100,12 +98,7 @@ class CachingProvider:
         for place, seconds in marks:
             self.stored[at[place][0]] = (now, seconds)
         last = at[marks[-1][0]][1] if marks else 0
-        return {
-            "input_tokens": total - max(last, read),
-            "cache_read_input_tokens": read,
-            "cache_creation_input_tokens": max(0, last - read),
-            "output_tokens": 5,
-        }
+        return usage_of(read, max(0, last - read), total - max(last, read))
 
     def refusal_of(self, body: dict[str, Any]) -> Refusal | None:
         """The refusal that this request gets, which counts; None if it gets a reply."""
@@ -124,7 +117,46 @@ class CachingProvider:
         }
 
 
+@dataclass
+class AutomaticCache:
+    """The cache of the Responses API: it finds the longest common start of any earlier request, in whole items and in
+    steps of 128 tokens, as long as that was used within an hour."""
+
+    clock: Callable[[], float] = lambda: 0.0
+    stored: dict[str, float] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
+        """The usage of a request, whose prefixes are stored. Writing costs nothing extra, and is not reported."""
+        now, total, read = self.clock(), 0, 0
+        for chain, total in prefixes(items_of(body, hidden, self.weights)):
+            if now - self.stored.get(chain, float("-inf")) <= 3600.0:
+                read = total
+            self.stored[chain] = now
+        read = read // 128 * 128 if read >= 1024 else 0
+        return usage_of(read, total - read)
+
+
 MESSAGES = "/v1/messages"
+
+
+def usage_of(read: int, written: int, beside: int = 0) -> dict[str, int]:
+    """A usage in the fields of Messages: tokens read from the cache, written to it, and beside it."""
+    return {
+        "input_tokens": beside,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": written,
+        "output_tokens": 5,
+    }
+
+
+def prefixes(blocks: Iterable[tuple[int, str]], before: str = "") -> Iterator[tuple[str, int]]:
+    """For each block, given by its tokens and content: the hash of the request up to its end, and the tokens."""
+    chain, total = hashlib.sha256(before.encode()).hexdigest(), 0
+    for size, text in blocks:
+        chain = hashlib.sha256(f"{chain}{text}".encode("utf-8", "surrogatepass")).hexdigest()
+        total += size
+        yield chain, total
 
 
 def blocks_of(
@@ -141,6 +173,17 @@ def blocks_of(
         for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
             text = text_of(message["role"], part)
             yield (weights.get(text) or tokens(text), text), part.get("cache_control")
+
+
+def items_of(
+    body: dict[str, Any], hidden: int, weights: Mapping[str, int] = MappingProxyType({})
+) -> Iterator[tuple[int, str]]:
+    """What a request of the Responses API holds, in the order of the cache: its tokens and content."""
+    around = json.dumps([body.get("tools"), body.get("instructions")])
+    yield hidden + tokens(around), around
+    for item in body["input"]:
+        text = text_of("", item)
+        yield weights.get(text) or tokens(text), text
 
 
 _TEXTS: dict[int, tuple[object, str]] = {}

@@ -22,6 +22,7 @@ from contextstash.view.branches import path_to
 from contextstash.web.loopback import serving
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.caching_provider import CachingProvider
 
 START = 1_800_000_000.0
 """When the clock of a test starts, in seconds since 1970."""
@@ -43,10 +44,12 @@ class Clock:
 
 @dataclass
 class RunningProxy:
-    """Its address, its engine, and the loop in which they run."""
+    """Its address, its engine, the loop in which they run, and the clock and the provider of the test."""
 
     url: str
     database: Path
+    clock: Clock
+    provider: CachingProvider
     loop: asyncio.AbstractEventLoop
     app: ProxyApp
     http: httpx2.Client = field(default_factory=lambda: httpx2.Client(timeout=30.0))
@@ -96,7 +99,7 @@ async def conversation_in(database: Path, session_id: str) -> list[Any]:
 
 @contextmanager
 def running_proxy(
-    upstream: str,
+    upstream: CachingProvider | str,
     database: Path,
     clock: Clock,
     *,
@@ -105,12 +108,13 @@ def running_proxy(
     **options: Any,
 ) -> Iterator[RunningProxy]:
     """The proxy before this model API, with its database; with a `secret` as `contextstash run` starts it."""
+    provider = CachingProvider(upstream) if isinstance(upstream, str) else upstream
 
     async def open_stash() -> Stash:
         return Stash(await open_sqlite(database, busy_seconds=1.0), settings=settings)
 
     served = ServedProxy(
-        upstream,
+        provider.url,
         ProxyOptions(**{"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, **options}),
         open_stash,
         secret=secret,
@@ -127,7 +131,7 @@ def running_proxy(
     with serving(app, UVICORN, 30) as port:
         address = f"http://127.0.0.1:{port}"
         assert ready.wait(30)
-        proxy = RunningProxy(f"{address}/{secret}" if secret else address, database, *found)
+        proxy = RunningProxy(f"{address}/{secret}" if secret else address, database, clock, provider, *found)
         with proxy.http:
             yield proxy
 
@@ -194,10 +198,10 @@ OLD = [f"toolu_{number}" for number in range(6)]
 the model has replied to."""
 
 
-def play(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:
+def play(proxy: RunningProxy, messages: list[dict[str, Any]], first: int = 1, **fields: Any) -> None:
     """Send the requests of a conversation, ten seconds apart."""
     for count in range(first, len(messages) + 1, 2):
-        clock.now += 10
+        proxy.clock.now += 10
         proxy.send(request_of(messages[:count], **fields))
 
 
@@ -211,8 +215,8 @@ def placeholders(body: dict[str, Any]) -> list[str]:
     ]
 
 
-def prune_cold(proxy: RunningProxy, clock: Clock, messages: list[dict[str, Any]], **fields: Any) -> None:
+def prune_cold(proxy: RunningProxy, messages: list[dict[str, Any]], **fields: Any) -> None:
     """Send the requests of a conversation, the last one so late that the cache is cold and old outputs leave."""
-    play(proxy, clock, messages[:-2], **fields)
-    clock.now += 400
-    play(proxy, clock, messages, first=len(messages), **fields)
+    play(proxy, messages[:-2], **fields)
+    proxy.clock.now += 400
+    play(proxy, messages, first=len(messages), **fields)
