@@ -77,11 +77,36 @@ def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, 
     assert uses_of(tool, arguments) == expected
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments", "output", "is_error", "told"),
+    [
+        ("Edit", {"file_path": "a.py"}, "String to replace not found", True, []),
+        ("Read", {"file_path": "gone.py"}, "Error: File does not exist.", True, []),
+        ("Bash", {"command": "cat gone.txt there.txt"},
+         "Exit code 1\ncat: gone.txt: No such file or directory\nhere", True, ["Only read: `there.txt`"]),
+        ("Bash", {"command": "cat > /srv/a.py <<'EOF'\nnew = 1\nEOF"}, "bash: /srv/a.py: Permission denied", True, []),
+        ("Bash", {"command": "cat > /srv/a.py <<'EOF'\nnew = 1\nEOF"}, "bash: /srv/a.py: Permission denied", False, []),
+        ("Bash", {"command": "echo 1 > a.txt; echo 2 > /b.txt"}, "bash: /b.txt: Read-only file system", False,
+         ["`a.txt`: created"]),
+    ],
+)  # fmt: skip
+def test_a_file_that_a_call_did_not_reach_was_not_used(
+    tool: str, arguments: dict[str, object], output: str, is_error: bool, told: list[str]
+) -> None:
+    script = Script().call(tool, arguments, output, is_error=is_error)
+    assert lines_in(script) == told
+    assert known_files(script.turns) == []
+
+
 def lines_of(*commands: str) -> list[str]:
     script = Script()
     for command in commands:
         script.call("Bash", {"command": command}, "")
     return lines_in(script)
+
+
+def test_a_copy_under_another_name_is_a_file_of_its_own() -> None:
+    assert "`src/b.py`: created (copy of src/a.py)" in lines_of("cp src/a.py src/b.py")
 
 
 SCRIPT = "cat > fix.py <<'EOF'\npath = 'src/a.py'\ntext = open(path).read()\nwith open(path, 'w') as file:\n  ...\nEOF"
@@ -102,7 +127,7 @@ def test_a_file_that_is_committed_by_name_was_changed_by_whoever_it_was() -> Non
         "Bash", {"command": "git add src/loans.py README.md . && git commit -m 'Lend copies'"}, "2 files changed"
     )
     lines = lines_in(script)
-    assert lines == [f"{BY_GIT}`README.md`, `/w/src/loans.py`"]
+    assert lines == [f"{BY_GIT}`README.md`, `/w/src/loans.py`", "Only read: `/w/src/fines.py`"]
 
 
 def test_the_line_of_a_file_tells_what_was_put_in_last_definitions_first() -> None:
@@ -255,4 +280,5 @@ def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:
     assert lines_in(script) == [
         "Folder of the paths below: `/srv/app/`",
         "`src/b.py`: edited",
+        "Only read: `src/a.py`",
     ]

@@ -29,6 +29,19 @@ def changes(script: Script, path: str = "/srv/app/fines.py") -> Script:
     return reads(script, path).call("Edit", edit, "done")
 
 
+def test_names_in_changed_files_are_listed() -> None:
+    listed = " ".join(name_lines(changes(Script()).turns, [], 200))
+    assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
+
+
+def test_names_that_the_agent_only_saw_come_last() -> None:
+    script = reads(Script()).call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
+    listed = name_lines(script.turns, [], 200)[-1].split(", ")
+    assert listed[0] == "Names: place_hold"
+    assert "charge_fine" in listed
+    assert "charge_fine" not in " ".join(name_lines(script.turns, [], 20))
+
+
 def test_colours_hashes_and_lines_of_a_search_are_no_names() -> None:
     script = Script().assistant("See `ff6b6b`, `deadbe1` and `hooks.go-275`: app/hooks.go-275- in `install_hook`.")
     assert name_lines(script.turns, [], 200) == ["Files: app/hooks.go", "Names: install_hook"]
@@ -70,6 +83,11 @@ def test_a_text_has_these_names(text: str, names: list[str]) -> None:
     assert list(names_of(text)) == names
 
 
+def test_the_system_prompt_lends_no_names() -> None:
+    system = [replace(turn, role="system") for turn in Script().user("tool_policy prefix_rule").turns]
+    assert "prefix_rule" not in " ".join(name_lines([*system, *reads(Script()).turns], [], 200))
+
+
 def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:
     script = Script().user("<environment_context><current_date>2026-11-22</current_date></environment_context>")
     turns = [*(replace(turn, kind="host") for turn in script.turns), *reads(Script()).turns]
@@ -89,7 +107,19 @@ def test_the_names_take_at_most_their_share_of_the_summary() -> None:
     assert Section.TASK in read_summary(text)
 
 
-SHOWN = {"", "/srv/app/fines.py", "Files", "Names"}
+def test_names_stand_beside_the_file_in_whose_text_they_were_seen_until_an_edit_takes_them_out() -> None:
+    code = "     1\tdef place_hold(): ...\n     2\tdef cancel_hold(): ..."
+    script = Script().call("Read", {"file_path": "/srv/holds.py"}, code).assistant("Next: `place_hold`.")
+    script.call("Bash", {"command": "cat /srv/fines.py /srv/loans.py"}, "charge_fine()\nlend_copy()")
+    read = "`/srv/holds.py` (seen in it: place_hold, cancel_hold)"
+    files = read_summary(extract_summary(script.turns, max_tokens=600, count=quarter))[Section.FILES]
+    assert files == [f"Only read: `/srv/loans.py`, `/srv/fines.py`, {read}"]
+    edit = {"file_path": "/srv/holds.py", "old_string": "def cancel_hold(): ...", "new_string": "end_hold = 1"}
+    script.call("Edit", edit, "done").call("Bash", {"command": "rm /srv/loans.py"}, "")
+    files = read_summary(extract_summary(script.turns, max_tokens=600, count=quarter))[Section.FILES]
+    assert files[0] == "`/srv/holds.py`: edited (seen in it: end_hold, place_hold): + end_hold = 1"
+    rest = read_summary(extract_summary(script.turns, max_tokens=600, max_names=100, count=quarter))
+    assert rest[Section.FILES] == ["`/srv/holds.py`: edited: + end_hold = 1", "Deleted: `/srv/loans.py`"]
 
 
 def test_the_handle_of_an_output_is_no_name() -> None:

@@ -118,7 +118,7 @@ def test_an_update_of_a_task_that_is_not_known_leaves_the_plan_of_the_earlier_su
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
     text = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
     assert [line[3:] for line in text.split("\n") if line.startswith("## ")] == [
-        "Task", "Said at the end of turns, and commits", "Files changed",
+        "Task", "Said at the end of turns, and commits", "Files touched",
         "Failed when last run", "Open items", "Last state", "Names in use",
     ]  # fmt: skip
 
@@ -129,7 +129,7 @@ def test_the_words_of_the_user_are_whole_as_long_as_there_is_room_and_shortened_
     assert f"(19) {wish}" in summary_of(script, most=3_400)[Section.TASK]
     small = summary_of(script, most=900)
     assert any(text.startswith("(19) Fine number 0") and "[left out: " in text for text in small[Section.TASK])
-    assert small[Section.FILES] == ["`/srv/app/fines.py`: edited"]
+    assert small[Section.FILES][0].startswith("`/srv/app/fines.py`: edited")
 
 
 def test_a_constraint_is_kept_even_if_the_task_is_too_long_to_show() -> None:
@@ -213,7 +213,7 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     assert sections[Section.TASK][0] == f"(0) {TASK}"
     assert sections[Section.FILES] == [
         "`/srv/app/CHANGELOG.md`: created",
-        "`/srv/app/fines.py`: edited: + def charged_today(loan):",
+        "`/srv/app/fines.py`: edited (seen in it: charge_fine, charged_today): + def charged_today(loan):",
     ]
     assert Section.FAILED not in sections
     assert sections[Section.OPEN] == ["[ ] Tag the release", "The plan above is of message 24."]

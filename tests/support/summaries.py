@@ -19,7 +19,7 @@ class Section(StrEnum):
     TASK = "Task"
     EARLIER = "Earlier summary"
     DONE = "Said at the end of turns, and commits"
-    FILES = "Files changed"
+    FILES = "Files touched"
     FAILED = "Failed when last run"
     OPEN = "Open items"
     STATE = "Last state"

@@ -19,6 +19,7 @@ from contextstash.events.shell import (
     staged_files,
     written_by_script,
 )
+from contextstash.outputs.run_outcomes import has_any
 from contextstash.safety.sanitize import MARKER
 
 
@@ -64,7 +65,7 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
     used: dict[str, None] = {}
     folder = ""
     for call in calls:
-        uses = [use for use in file_uses(call) if not _NOT_OF_WORK.search(use.path)]
+        uses = [use for use in file_uses(call) if not _NOT_OF_WORK.search(use.path) and not _in_vain(call, use)]
         folder = call.folder or folder
         uses = [_within(folder if f"{folder}/{use.path}" in used else "", use) for use in uses]
         command = call.command or ""
@@ -107,6 +108,17 @@ def _told_changed(command: str, call: Call) -> list[str]:
 
 MAX_LISTING = 20_000
 """Characters of an output that are searched for files that are not there."""
+
+_REFUSALS = ("No such file", "Permission denied", "Read-only file system", "Is a directory")
+
+
+def _in_vain(call: Call, use: FileUse) -> bool:
+    """Whether the command says that it could not read or write a file; it may have done so with others."""
+    if call.output is None or call.command is None or not has_any(call.output.text, _REFUSALS):
+        return False
+    name = use.path.rpartition("/")[2]
+    lines = call.output.text[:MAX_LISTING].split("\n")
+    return any(name in line and has_any(line, _REFUSALS) for line in lines)
 
 
 _PATH_KEYS = (

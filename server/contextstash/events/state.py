@@ -335,6 +335,8 @@ class _Fold:
         if not is_plan_call(call) and not is_dialog(call.tool):
             self._told.append((call, uses))
         self._ran(call)
+        if call.output is not None:
+            state.names.add(call.seq, names_of(call.output.text), by_agent=False)
         for use in uses:
             self._used(use, call.seq)
         for commit in commits_of(call):
@@ -348,8 +350,6 @@ class _Fold:
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
-        if call.output is not None:
-            state.names.add(call.seq, names_of(call.output.text), by_agent=False)
 
     def _ran(self, call: Call) -> None:
         """Whether a program that tests, checks or builds failed or passed."""
@@ -380,11 +380,19 @@ class _Fold:
         file = state.files.pop(path, FileState())
         file.use(use, seq)
         state.files[path] = file
+        self._seen(use, path)
         if use.changes and not use.staged:
             name = path.rpartition("/")[2]
             for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
                 others = [each for each in run.since if each != name][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, name]
+
+    def _seen(self, use: FileUse, path: str) -> None:
+        """Which names the text of the file contains after the use, and which no longer."""
+        names = self.state.names
+        renewed = use.verb in ("deleted", "restored", "stashed") or (use.text is not None and not use.appended)
+        gone = names.known if renewed else names_of("\n".join(each.old for each in use.replaced))
+        names.place(path, names_of(use.seen), gone)
 
     def _committed(self, seq: int, commit: Committed) -> None:
         done, text = self.state.done, commit.text

@@ -38,8 +38,12 @@ SAID_SHARE = 0.4
 NOTES_SHARE = 0.3
 """The share of what the last message leaves that what the agent found before, in the same turn, may take."""
 
-LINES_OF_FILE = (3, 2, 1, 0)
-"""Lines that the line of a changed file tells of what was put in, the newest: as many as there is room for."""
+TOLD_OF_FILE = ((24, 3), (16, 3), (12, 2), (8, 2), (4, 1), (0, 1), (0, 0))
+"""Names that the line of a file tells, those most in use that were seen in its text, and lines of what was put in, the
+newest: as many as there is room for."""
+
+MAX_READ = 12
+"""Files that were only read that are told, those that were read last."""
 
 LATELY_CHANGED = 12
 """Changed files that get a line with what was done; of older ones the path is listed, so that in a summary of 1,000
@@ -104,15 +108,16 @@ def summary_of(
     count: Count,
 ) -> str:
     """A summary of the session, of what was done from message `since` on, in at most `max_tokens`; empty if not even
-    one line fits. The names in use take at most `max_names` of them; if it is None, all that the other sections leave.
+    one line fits. The names in use take at most `max_names` of them; if it is None, all that the other sections leave,
+    and each file is told with the names that were seen in it: in a hand-off they help less than what else has its room.
     `earlier` is a summary that somebody else wrote of what is before."""
-    write = _Writer(state, since, beside, earlier, count)
+    write = _Writer(state, since, beside, earlier, count, in_files=max_names is None)
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
     sections = [
         *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
         Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
         Section("Said at the end of turns, and commits", 0.4, 7, write.done),
-        Section("Files changed", 0.35, 4, write.files),
+        Section("Files touched", 0.55, 4, write.files),
         Section("Failed when last run", 0.15, 5, write.failures),
         Section("Open items", 0.25, 0, write.open),
         Section("Last state", 0.25, 1, write.state),
@@ -126,6 +131,7 @@ def summary_of(
     room = max_tokens - cost(write.told)
     room = room if max_names is None else min(room, max_names)
     names = fill([Section("Names in use", 1.0, 0, write.names)], room, count)
+    write.listed |= {*names_of(names)}
     told = fill(sections, max_tokens - cost(names), count)
     return "\n\n".join(part for part in (told, names) if part)
 
@@ -138,15 +144,19 @@ def task_of(state: State, max_tokens: int, count: Count) -> str:
 
 class _Writer:
     """Writes the sections: each method returns the items of one, in at most so many tokens. `told` is what the sections
-    before the names tell."""
+    before the names tell, `listed` are the names in their list; `in_files` is whether they also stand beside files."""
 
-    def __init__(self, state: State, since: int, beside: Beside, earlier: str, count: Count) -> None:
+    def __init__(
+        self, state: State, since: int, beside: Beside, earlier: str, count: Count, *, in_files: bool = False
+    ) -> None:
         self._state = state
         self._since = since
         self._beside = beside
         self._earlier = earlier
         self._count = count
+        self._in_files = in_files
         self.told = ""
+        self.listed: set[str] = set()
         self._folder = state.folder
         self._beside_names = {name_key(name) for text in beside.texts for name in names_of(text)}
 
@@ -186,9 +196,11 @@ class _Writer:
         return [*([f"[left out: {left} earlier]"] if left and shown else []), *shown]
 
     def files(self, room: int) -> list[str]:
-        """The changed files, those that were changed last first. A line says how many are left out: without it, the
-        list would read as complete."""
-        files = [(self._short(path), path, file) for path, file in reversed(self._state.files.items()) if file.changed]
+        """The changed files, those that were changed last first, then those that were only read. A line says how many
+        changed ones are left out: without it, the list would read as complete."""
+        used = [(self._short(path), path, file) for path, file in reversed(self._state.files.items())]
+        files = [each for each in used if each[2].changed]
+        read = [each for each in used if not each[2].verbs][:MAX_READ] if self._in_files else []
         scripts = [each for each in files if {"created", "run"} <= set(each[2].verbs)]
         scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
         own = [each for each in files if not (each in scripts or each[2].deleted or each[2].by_others)]
@@ -199,16 +211,26 @@ class _Writer:
             *_listed("Deleted", [short for short, _, file in files if file.deleted]),
             *_listed("Git lists as changed, by whom no call shows", by_others[: 2 * PER_LINE]),
         ]
-        head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and files else []
+        head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and (files or read) else []
+        names = self._names_by_file() if self._in_files else {}
         found: list[str] = []
-        for most in LINES_OF_FILE:
-            found = [*head, *(_file_line(short, file, most) for short, _, file in own[:LATELY_CHANGED]), *listed]
+        for most, lines in TOLD_OF_FILE:
+            seen = {path: _seen_in_it(of[:most]) for path, of in names.items()}
+            told = [_file_line(short, file, seen.get(path, ""), lines) for short, path, file in own[:LATELY_CHANGED]]
+            only_read = ", ".join(one_line(f"`{short}`{seen.get(path, '')}", 700) for short, path, _ in read)
+            found = [*head, *told, *listed, *([f"Only read: {only_read}"] if only_read else [])]
             if sum(map(self._item, found)) <= room - NOTE_TOKENS:
                 break
         kept = first_of(found, room - NOTE_TOKENS, self._count)
         shown = "\n".join(kept)
         more = sum(f"`{short}`" not in shown for short, *_ in files)
         return [*kept, *([f"[left out: {more} changed]"] if kept and more else [])]
+
+    def _names_by_file(self) -> dict[str, list[str]]:
+        """The names that were seen in each file, without those that stand elsewhere, those most in use first."""
+        hidden = self._beside_names | self.listed
+        by_file = self._state.names.by_file(self._state.seq)
+        return {path: [name for name in names if name not in hidden] for path, names in by_file.items()}
 
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
@@ -327,11 +349,15 @@ class _Writer:
         return kept
 
 
-def _file_line(path: str, file: FileState, most: int) -> str:
+def _file_line(path: str, file: FileState, seen: str, most: int) -> str:
     verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
     was = f" ({file.was})" if file.was else ""
     lines = defused("; ".join(file.lines[::-1][:most]))
-    return one_line(f"`{path}`: {verbs}{was}{f': {lines}' if lines else ''}", 700)
+    return one_line(f"`{path}`: {verbs}{was}{seen}{f': {lines}' if lines else ''}", 1_000)
+
+
+def _seen_in_it(names: Sequence[str]) -> str:
+    return f" (seen in it: {', '.join(names)})" if names else ""
 
 
 def _listed(label: str, paths: Sequence[str]) -> list[str]:
