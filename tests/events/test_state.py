@@ -108,6 +108,12 @@ def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
     assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed is None
 
 
+def test_a_run_that_passed_first_and_then_failed_is_told_as_failed_alone() -> None:
+    sections = sections_of(run(run(Script(), "go test ./sync", GO_PASSED), "go test ./sync", GO_FAILED, failed=True))
+    assert "Tests passed" not in "\n".join(sections[Section.STATE])
+    assert sections[Section.FAILED][0].startswith("(3) ran `go test ./sync`: 1 failed")
+
+
 def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> None:
     script = run(Script().user("Test it."), "go test ./...", GO_FAILED, failed=True)
     script.assistant("Let me look at the failing test. The failure of TestPrune is unrelated to my change.")

@@ -41,6 +41,11 @@ def test_an_edit_is_applied_to_what_was_read() -> None:
     assert file.whole
 
 
+def test_every_place_is_replaced_if_the_call_says_so() -> None:
+    file = edited(edit(read_whole(), "(x):", "(x, y):\n    # (x):", replace_all=True))
+    assert sum(line.endswith("(x, y):") for line in lines_of(file)) == 10
+
+
 def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
     script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
     file = edited(edit(script, "far away", "over there\nand on", "a.py"))
@@ -80,6 +85,13 @@ def test_of_a_cut_output_only_the_lines_before_the_cut_are_known() -> None:
     script = Script().call("shell", {"command": ["bash", "-lc", "cat a.txt"]}, output)
     (file,) = known_files(script.turns)
     assert (lines_of(file), file.whole) == (["one", "two"], False)
+
+
+def test_a_deleted_file_has_no_text_and_failed_edits_count_as_nothing() -> None:
+    script = edit(read_whole(), "return x + 99", "gone").call("Bash", {"command": "rm /srv/a.py"}, "")
+    assert known_files(script.turns) == []
+    failed = read_whole().call("Edit", {"file_path": "/srv/a.py"}, "String to replace not found", is_error=True)
+    assert lines_of(edited(failed)) == FUNCTIONS
 
 
 def test_what_a_kept_message_shows_is_not_shown_again() -> None:
@@ -169,6 +181,18 @@ def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
     assert "masked" not in text
     assert "whole" not in text
     assert text.startswith("`/srv/a.py`, message 3:\n```\nimport os\n[…]\ndef a_total")
+
+
+def test_the_head_of_a_class_stays_with_its_first_method() -> None:
+    methods = [f"    def part{number}(self):\n        return {number}" for number in range(9)]
+    script = Script().call("Read", {"file_path": "a.py"}, numbered(["class Whole:", *"\n".join(methods).split("\n")]))
+    text = pieces_of_files(known_files(edit(script, "return 0", "return 7", "a.py").turns), 26, quarter)
+    assert text == "`a.py`, message 3:\n```\nclass Whole:\n    def part0(self):\n        return 7\n```"
+
+
+def test_the_end_of_a_function_of_which_nothing_else_is_known_is_not_shown() -> None:
+    script = Script().call("Read", {"file_path": "a.go", "offset": 90, "limit": 2}, numbered(["\treturn nil", "}"], 90))
+    assert pieces_of_files(known_files(script.turns), 500, quarter) == ""
 
 
 def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
