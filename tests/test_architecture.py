@@ -61,7 +61,7 @@ ONLY_IN = {
     "click": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),
-    "keyring": ("server/contextstash/configuration/database",),
+    "keyring": ("server/contextstash/configuration/encryption_key",),
     "sqlite3": ("storage", "server/contextstash/clients/opencode.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
     "genai_prices": ("server/contextstash/configuration/windows_and_prices",),
@@ -123,7 +123,7 @@ def test_a_layer_does_not_know_those_above_it(layer: str) -> None:
 
 def test_the_service_knows_the_store_by_its_protocol_alone() -> None:
     records = ("contextstash_storage.notes", "contextstash_storage.search")
-    allowed = (*RECORDS, "contextstash_storage.store", *records)
+    allowed = (*RECORDS, "contextstash_storage.store", "contextstash_storage.recorder", *records)
     everything = [found for room in USE_CASES for path in modules(SERVER / room) for found in imports(path)]
     stores = [found for found in everything if is_within(found.module, ("contextstash_storage",))]
     assert [found for found in stores if not is_within(found.module, allowed)] == []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from contextstash_storage.errors import StoreError
 
 if TYPE_CHECKING:
     from contextstash_storage.postgres.address import Address
+    from contextstash_storage.postgres.store import PostgresStore
+    from contextstash_storage.recorder import Recorder
     from contextstash_storage.store import SessionStore
 
     Location: TypeAlias = Path | Address
@@ -33,24 +35,45 @@ def name_of(location: Location) -> str:
     return str(location) if isinstance(location, Path) else location.given
 
 
+FindKey: TypeAlias = Callable[[], "bytes | None"]
+"""Returns the key of encrypted files, None if the user has none."""
+
+
 async def open_store(
     location: Location,
     *,
     owner: str | None = None,
     busy_seconds: float | None = None,
-    find_key: Callable[[], bytes | None] = lambda: None,
+    find_key: FindKey = lambda: None,
 ) -> SessionStore:
     """Open a database for the sessions of `owner`, by default those of this machine's user. A transaction waits
-    `busy_seconds` for those of other processes, by default as long as its kind of store does. `find_key` returns the
-    key of encrypted files, if the user has one. Raises StoreError if the database cannot be used."""
-    from contextstash_storage.records import LOCAL_OWNER  # it imports pydantic, which no command needs at its start
+    `busy_seconds` for those of other processes, by default as long as its kind of store does. Raises StoreError if the
+    database cannot be used."""
+    if not isinstance(location, Path):
+        return await _open_postgres(location, **_given(owner, busy_seconds))
+    from contextstash_storage.sqlite.store import open_sqlite
 
-    owner = owner or LOCAL_OWNER
-    limits = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
-    if isinstance(location, Path):
-        from contextstash_storage.sqlite.store import open_sqlite
+    return await open_sqlite(location, find_key=find_key, **_given(owner, busy_seconds))
 
-        return await open_sqlite(location, owner=owner, find_key=find_key, **limits)
+
+async def open_recorder(
+    location: Location, *, busy_seconds: float | None = None, find_key: FindKey = lambda: None
+) -> Recorder:
+    """The same of what only records: a file is opened for it in less time."""
+    if not isinstance(location, Path):
+        return await _open_postgres(location, **_given(None, busy_seconds))
+    from contextstash_storage.sqlite.connection import open_recorder
+
+    return await open_recorder(location, find_key=find_key, **_given(None, busy_seconds))
+
+
+def _given(owner: str | None, busy_seconds: float | None) -> dict[str, Any]:
+    """The arguments that have no default of the store's own."""
+    given = {"owner": owner or None, "busy_seconds": busy_seconds}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+async def _open_postgres(address: Address, **given: Any) -> PostgresStore:
     try:
         from contextstash_storage.postgres.store import open_postgres
     except ModuleNotFoundError as error:
@@ -58,4 +81,4 @@ async def open_store(
             f"A database in PostgreSQL needs the package {error.name}: install the extra, with"
             " pip install --editable '.[postgres]' in the checkout."
         ) from error
-    return await open_postgres(location, owner=owner, **limits)
+    return await open_postgres(address, **given)

@@ -105,7 +105,7 @@ Result = TypeVar("Result")
 TxWork = Callable[[Tx], Result]
 
 
-class Database(Protocol):
+class Recording(Protocol):
     """An open database, which runs functions on transactions in threads of its own."""
 
     async def read(self, work: TxWork[Result], /) -> Result:
@@ -117,14 +117,18 @@ class Database(Protocol):
     async def write_together(self, work: TxWork[Result], /) -> Result:
         """The same, perhaps in a transaction with others."""
 
+    async def close(self) -> None:
+        """Close it, after what runs on it; closing again does nothing."""
+
+
+class Database(Recording, Protocol):
+    """One from which rows are removed too."""
+
     async def forget(
         self, pieces: Callable[[TxWork[bool]], Awaitable[bool]], closing: asyncio.Event, had_words: bool, /
     ) -> bool:
         """Overwrite what removed rows leave in the files, by `pieces` if that takes long, and until it is `closing`;
         False if something of it stays."""
-
-    async def close(self) -> None:
-        """Close it, after what runs on it; closing again does nothing."""
 
 
 def only(rows: Sequence[Any]) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 from contextstash.clients.follow import own_readers, recognize
 from contextstash.clients.transcripts import Batch, Head, Line, Reader, split_lines
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.proxy.replies import ReplyBody
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError

@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from contextstash.library.replies import as_natives, read_reply
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.messages.usage import read_usage
 from contextstash_storage.errors import BadInputError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from contextstash.messages import get_format
 from contextstash.messages.breakpoints import count_breakpoints
+from contextstash.messages.detection import get_format
 from contextstash.messages.repair import render
 from contextstash_storage.records import Native
 from tests.support.provider_rules import violations

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages import FORMATS, detect_format, get_format
+from contextstash.messages.detection import FORMATS, detect_format, get_format
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations

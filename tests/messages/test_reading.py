@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from contextstash.messages import get_format
 from contextstash.messages.base import Reading
+from contextstash.messages.detection import get_format
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 from tests.messages.natives import (

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.messages import detect_format, get_format
 from contextstash.messages.cuts import safe_cuts
+from contextstash.messages.detection import detect_format, get_format
 from contextstash.messages.repair import render
 from tests.support.conversations import as_messages
 from tests.support.provider_rules import violations

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages import FORMATS, detect_format, get_format
+from contextstash.messages.detection import FORMATS, detect_format, get_format
 from contextstash.messages.repair import render
 from contextstash_storage.errors import BadMessageError
 from tests.support.conversations import FORMAT_NAMES, conversations

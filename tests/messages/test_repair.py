@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.messages.repair import ASSISTANT_FIRST, MISSING_RESULT, repaired
 from contextstash_storage.records import Native
 from tests.messages.natives import (

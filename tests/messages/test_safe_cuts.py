@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages import get_format
 from contextstash.messages.cuts import safe_cuts
+from contextstash.messages.detection import get_format
 from contextstash.messages.repair import render
 from contextstash_storage.records import Message, Native
 from tests.support.conversations import FORMAT_NAMES, as_messages, conversations

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.stash import Stash
 from contextstash_storage.records import Edit, Native, Replacement
 from tests.support.conversations import FORMAT_NAMES, PIXEL, conversations

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from contextstash_storage import ranking
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.search import SearchFilter
-from contextstash_storage.sqlite import match
 from contextstash_storage.store import SessionStore, Weigh
 from tests.support.effort import examples
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
@@ -103,7 +102,7 @@ async def test_no_number_of_better_matches_of_another_owner_hides_ones_own(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranking, "MATCHES", 2)
-    monkeypatch.setattr(match, "MORE_MATCHES", 4)
+    monkeypatch.setattr(ranking, "MORE_MATCHES", 4)
     other = store.for_owner("another")
     await new_session(other, SESSION)
     await record(other, *(says(f"needle needle {number}") for number in range(8)))

@@ -18,8 +18,9 @@ from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.search import SearchFilter
 from contextstash_storage.sessions import STAGED_OWNER
+from contextstash_storage.sqlite.connection import SqliteTx
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, SqliteTx, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import now
 from tests.support.stored_edits import archiving

@@ -9,8 +9,8 @@ import pytest
 
 from contextstash.web.access_tokens import SCOPES, create_token, digest, now, verified
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.notes import Token
 from contextstash_storage.store import SessionStore
+from contextstash_storage.tokens import Token
 
 
 async def test_a_token_is_found_by_its_hash_alone_and_reads_as_it_was_stored(store: SessionStore) -> None:

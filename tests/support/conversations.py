@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash_storage.records import Message, Native
 
 FORMAT_NAMES = ("openai-chat", "openai-responses", "anthropic", "gemini")

@@ -11,7 +11,7 @@ from typing import Any
 
 from contextstash.clients.follow import recognize
 from contextstash.clients.transcripts import Batch, State, split_lines
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 

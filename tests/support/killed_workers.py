@@ -26,7 +26,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 from contextstash.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.database_file import convert
+from contextstash_storage.sqlite.conversion import convert
 from tests.support.stashes import as_bytes, history, stash_at, valid_view
 
 FORMAT = "openai-chat"

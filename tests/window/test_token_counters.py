@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.tokenizer import count_with
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, counter_for, family_of, measure

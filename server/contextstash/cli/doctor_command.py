@@ -131,7 +131,8 @@ async def _in_use(database: Location) -> tuple[int, int]:
 
 def _privacy(path: Path, encrypted: bool) -> Findings:
     """Who may read the file; of its encryption nothing for those who have not asked for it."""
-    from contextstash.configuration.database import key_source, shown
+    from contextstash.configuration.database import key_source
+    from contextstash.configuration.encryption_key import shown
 
     source = key_source(os.environ)
     if encrypted:

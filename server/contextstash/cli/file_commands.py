@@ -18,7 +18,7 @@ from contextstash.base.files import replacement
 from contextstash.cli.config_commands import write_settings
 from contextstash.cli.console import echo
 from contextstash.cli.options import DATABASE, SESSION, DatabaseType, find_session, opener_options
-from contextstash.configuration.database import SETTING
+from contextstash.configuration.locations import KEY_SETTING
 from contextstash.configuration.setting_layers import Layer
 from contextstash.outputs.counts import counted
 from contextstash.stash_opener import StashOpener
@@ -133,7 +133,7 @@ PLACES = "keyring or file:PATH"
 
 
 @click.command(epilog="Example: contextstash encrypt --key keyring")
-@click.option("--key", metavar="PLACE", help=f"Where the key is: {PLACES}. [default: {SETTING}]")
+@click.option("--key", metavar="PLACE", help=f"Where the key is: {PLACES}. [default: {KEY_SETTING}]")
 @DATABASE
 def encrypt(db: Location | None, key: str | None) -> None:
     """Encrypt the database file, and new ones from now on.
@@ -141,8 +141,10 @@ def encrypt(db: Location | None, key: str | None) -> None:
     If the keyring or the file has no key yet, one is made. --key is written to your settings as encryption_key. End all
     clients first: nothing is changed while another process has the database open.
     """
-    from contextstash.configuration.database import key_source, read_key, read_or_make_key, shown
-    from contextstash_storage.sqlite.database_file import begins_encrypted, convert
+    from contextstash.configuration.database import key_source
+    from contextstash.configuration.encryption_key import read_key, read_or_make_key, shown
+    from contextstash_storage.sqlite.conversion import convert
+    from contextstash_storage.sqlite.database_file import begins_encrypted
 
     path, known = _file(db), key_source(os.environ)
     place = key or known
@@ -150,18 +152,18 @@ def encrypt(db: Location | None, key: str | None) -> None:
         raise BadInputError(f"Where shall the key be? Pass --key: {PLACES}.")
     if known not in (None, place):
         raise BadInputError(
-            f"{SETTING} is {shown(known or '')} already. To change the key: contextstash decrypt, then encrypt."
+            f"{KEY_SETTING} is {shown(known or '')} already. To change the key: contextstash decrypt, then encrypt."
         )
     # A key that is lost is not replaced: the database would stay closed, and nobody would see why.
     made = read_key(place) if begins_encrypted(path) else read_or_make_key(place)
     if known is None:  # first: whoever is killed now still knows where the key of an encrypted database is
-        write_settings({SETTING: place})
+        write_settings({KEY_SETTING: place})
     try:
         done = convert(path, made, encrypt=True)
     except ContextstashError:
         # The database is as it was, and the setting would keep every command from opening it.
         if known is None and not begins_encrypted(path):
-            write_settings({SETTING: None})
+            write_settings({KEY_SETTING: None})
         raise
     echo(f"Encrypted {path}." if done else f"{path} is encrypted already.")
     echo(f"Its key is in {place}. Keep a copy of the key in another place: without it, all of the database is lost.")
@@ -174,20 +176,24 @@ def decrypt(db: Location | None) -> None:
 
     The setting encryption_key is removed from your own settings: new databases are not encrypted any more.
     """
-    from contextstash.configuration.database import key_source, read_key, shown
-    from contextstash_storage.sqlite.database_file import begins_encrypted, convert
+    from contextstash.configuration.database import key_source
+    from contextstash.configuration.encryption_key import read_key, shown
+    from contextstash_storage.sqlite.conversion import convert
+    from contextstash_storage.sqlite.database_file import begins_encrypted
 
     path, place = _file(db), key_source(os.environ)
     if place is None and not begins_encrypted(path):
         echo(f"{path} is not encrypted.")
         return
     if place is None:
-        raise BadInputError(f"No setting says where the key is: contextstash config set {SETTING}=… ({PLACES}).")
+        raise BadInputError(f"No setting says where the key is: contextstash config set {KEY_SETTING}=… ({PLACES}).")
     done = convert(path, read_key(place), encrypt=False)
     echo(f"Decrypted {path}." if done else f"{path} is not encrypted.")
-    write_settings({SETTING: None})
+    write_settings({KEY_SETTING: None})
     if (still := key_source(os.environ)) is not None:
-        echo(f"{SETTING} is still set, to {shown(still)}: new databases are encrypted until you remove it.", err=True)
+        echo(
+            f"{KEY_SETTING} is still set, to {shown(still)}: new databases are encrypted until you remove it.", err=True
+        )
 
 
 def _file(database: Location | None) -> Path:
@@ -195,5 +201,5 @@ def _file(database: Location | None) -> Path:
     if path is None:
         raise BadInputError("Only a file can be encrypted here; for PostgreSQL, encrypt the disk of its server.")
     if not path.exists():
-        raise BadInputError(f"There is no database {path} yet. With the setting {SETTING} it is made encrypted.")
+        raise BadInputError(f"There is no database {path} yet. With the setting {KEY_SETTING} it is made encrypted.")
     return path.resolve()

@@ -16,7 +16,7 @@ import click
 from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.console import print_table
 from contextstash.cli.options import address, opener_options, stash_command
-from contextstash.configuration.setting_layers import sets_output_limits
+from contextstash.outputs.limits import sets_output_limits
 from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES, create_token, now
 from contextstash_storage.errors import BadInputError, NotFoundError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextstash.gateway import Gateway
     from contextstash.stash import Stash
     from contextstash.stash_opener import StashOpener
-    from contextstash_storage.notes import Token
+    from contextstash_storage.tokens import Token
 
 
 @click.command()

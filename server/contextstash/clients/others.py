@@ -23,7 +23,7 @@ from contextstash.clients.transcripts import (
     parse_document,
     split_lines,
 )
-from contextstash.messages import FORMATS, detect_format, get_format
+from contextstash.messages.detection import FORMATS, detect_format, get_format
 from contextstash.record.transcript_records import TranscriptMessage
 from contextstash_storage.errors import BadMessageError
 

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from contextstash.clients.client import Client, hooks_of
 from contextstash.clients.projects import project_folder
-from contextstash.configuration.database import HOOK_BUSY_SECONDS, open_database
-from contextstash.configuration.setting_layers import RemarkHandler, configuration, sets_output_limits
+from contextstash.configuration.database import open_recorder
+from contextstash.configuration.locations import has_settings
 from contextstash.messages.main_argument import main_argument
-from contextstash.outputs.limits import OutputLimits
+from contextstash.outputs.limits import OutputLimits, sets_output_limits
 from contextstash.record.output_archive import OutputArchive, tokens_of_bytes
 from contextstash.session.ids import check_session_id
 from contextstash.window.settings import resolve_settings, session_layer
 from contextstash_storage.errors import SessionNotFoundError
 
 if TYPE_CHECKING:
-    from contextstash_storage.store import SessionStore
+    from contextstash.configuration.setting_layers import RemarkHandler
+    from contextstash_storage.recorder import Recorder
 
 CHARACTERS_PER_TOKEN = 4
 """The usual estimate for English text and code."""
@@ -48,10 +49,9 @@ async def cut_outputs(
 ) -> list[str] | None:
     """The texts to show, None if none is over its limit; of each it is given whether the client shows only a preview.
     `on_remark` is called with each remark on a project's file."""
-    found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=on_remark)
-    layer = found.settings_layer(client.name)
+    layer = _settings_layer(client, on_remark)
     own = limits_in_characters(layer) if sets_output_limits(layer) else {}
-    async with await open_database(busy_seconds=HOOK_BUSY_SECONDS) as store:
+    async with await open_recorder() as store:
         archive = await _archive(store, layer, event.get("session_id"))
         if archive is None:
             return None
@@ -64,7 +64,17 @@ async def cut_outputs(
     return [each.text for each in limited] if any(each.cut for each in limited) else None
 
 
-async def _archive(store: SessionStore, layer: Mapping[str, Any], named: object) -> OutputArchive | None:
+def _settings_layer(client: Client, on_remark: RemarkHandler) -> dict[str, Any]:
+    """The user's settings for the sessions of a client; most users have none."""
+    project = project_folder(os.environ)
+    if not has_settings(os.environ, project, client.name):
+        return {}
+    from contextstash.configuration.setting_layers import configuration
+
+    return configuration(project=project, environment=os.environ, on_remark=on_remark).settings_layer(client.name)
+
+
+async def _archive(store: Recorder, layer: Mapping[str, Any], named: object) -> OutputArchive | None:
     """The archive of the client's session, which may have settings of its own; None if the session was deleted."""
     session_id, own = named if isinstance(named, str) and named else None, {}
     if session_id is not None:

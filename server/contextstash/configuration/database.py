@@ -1,46 +1,35 @@
-"""The user's database, opened; and its key if it is encrypted, from where the user's setting says: the system's keyring
-or a file."""
+"""The user's database, opened; and where its key is if it is encrypted."""
 
 from __future__ import annotations
 
 import os
-import re
-import secrets
-import stat
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from contextstash.configuration.locations import SETTINGS_FILE, default_database, user_config_folder
+from contextstash.configuration.locations import KEY_SETTING, SETTINGS_FILE, default_database, user_config_folder
 from contextstash_storage.errors import StoreError
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
+    from contextstash_storage.recorder import Recorder
     from contextstash_storage.store import SessionStore
-
-SETTING = "encryption_key"
-
-KEYRING_ENTRY = ("contextstash", "database")
-"""Service and user name in the keyring."""
-
-KEY_BYTES = 32
-
-MAX_KEY_BYTES = 1_000
-"""How much of a file is read; a key has 64 characters."""
 
 
 def database_key() -> bytes | None:
     """The user's key, None if the user has set none. Raises StoreError if it cannot be read."""
     source = key_source(os.environ)
-    return None if source is None else read_key(source)
+    if source is None:
+        return None
+    from contextstash.configuration.encryption_key import read_key  # few have a key, and a hook has no time
+
+    return read_key(source)
 
 
 def key_source(environment: Mapping[str, str]) -> str | None:
     """Where the key is, by the environment or else the user's own file. The other layers of settings are not looked at:
     a file may be opened before they are known, and a project must not name a place."""
-    given = environment.get(f"CONTEXTSTASH_{SETTING.upper()}")
+    given = environment.get(f"CONTEXTSTASH_{KEY_SETTING.upper()}")
     if given is None:
         given = _in_settings(user_config_folder() / SETTINGS_FILE)
     return None if given is None or given.lower() in ("", "none") else given
@@ -50,131 +39,16 @@ def _in_settings(path: Path) -> str | None:
     """The setting in the user's file, which most users do not have: a hook has no time to import parsers."""
     try:
         text = path.read_text("utf-8")
-        if SETTING not in text:
+        if KEY_SETTING not in text:
             return None
         import tomllib
 
-        given = tomllib.loads(text).get(SETTING)
+        given = tomllib.loads(text).get(KEY_SETTING)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} cannot be read, and may say where the key of the database is: {error}.") from error
     return None if given is None else str(given)
-
-
-def read_key(source: str) -> bytes:
-    """The key from its place. Raises StoreError, which names the place and never what was found there."""
-    kind, _, place = source.partition(":")
-    if kind == "keyring" and not place:
-        found = _in_keyring()
-        advice = "contextstash encrypt makes one; if the database is encrypted already, bring back that key"
-    elif kind == "file" and place:
-        found = _in_file(_path(place))
-        advice = "put it there"
-    else:  # not shown, since it may be a key
-        raise StoreError(f"{SETTING} must be keyring or file:PATH.")
-    if found is None or not re.fullmatch(r"[0-9a-fA-F]{64}", found.strip()):
-        what = "no key" if not found else "something that is not a key of 64 hexadecimal digits"
-        raise StoreError(f"{SETTING} names {what} ({shown(source)}): {advice}.")
-    return bytes.fromhex(found.strip())
-
-
-def shown(source: str) -> str:
-    """The place of a key as it may be printed: not what may be a key itself."""
-    is_place = source == "keyring" or source.startswith("file:")
-    return source if is_place else "something that is not shown, since it may be a key"
-
-
-def read_or_make_key(source: str) -> bytes:
-    """The key from its place. If a keyring or a file has none yet, a new one is put there first."""
-    kind, _, place = source.partition(":")
-    if source == "keyring":
-        with _alone():
-            if _in_keyring() is None:
-                _keyring().set_password(*KEYRING_ENTRY, secrets.token_hex(KEY_BYTES))
-    elif kind == "file" and not _path(place).exists():
-        _make_file(_path(place))
-    return read_key(source)
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """While no other process of the user makes a key: a second one would take the place of the first, with which a
-    database may be encrypted by then. Raises StoreError if one does. Windows has no such lock."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    folder = user_config_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise StoreError(
-            "Another process is making the key, and may wait for you. Let it end, and try again."
-        ) from error
-    finally:
-        os.close(opened)
-
-
-def _path(place: str) -> Path:
-    path = Path(place).expanduser()
-    if not path.is_absolute():  # hooks and servers run in folders of their own
-        raise StoreError(f"{SETTING} must name a file by its whole path, not {place}.")
-    return path
-
-
-def _make_file(path: Path) -> None:
-    """A file with a new key, on the disk before anything is encrypted with it."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(f"{secrets.token_hex(KEY_BYTES)}\n")
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise StoreError(f"The key cannot be written to {path}: {error.strerror}.") from error
-
-
-def _in_file(path: Path) -> str | None:
-    from contextstash.base.files import read_regular
-
-    try:
-        if sys.platform != "win32" and stat.S_IMODE(path.stat().st_mode) & 0o077:
-            raise StoreError(f"Other users may read the key in {path}: chmod 600 {path}")
-        return read_regular(path, MAX_KEY_BYTES).decode("ascii", "replace")
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StoreError(f"The key in {path} cannot be read: {error.strerror}.") from error
-
-
-def _in_keyring() -> str | None:
-    keyring = _keyring()
-    try:
-        found: str | None = keyring.get_password(*KEYRING_ENTRY)
-    except keyring.errors.KeyringError as error:
-        raise StoreError(
-            f"The keyring cannot be read ({type(error).__name__}). Unlock it; without one, as on a server, set"
-            f" {SETTING} to file:PATH."
-        ) from error
-    return found
-
-
-def _keyring() -> Any:
-    """The package, which takes 0.1 s to import."""
-    try:
-        import keyring
-        import keyring.errors
-    except ImportError as error:
-        raise StoreError(
-            "A key in the keyring needs the package keyring: pip install keyring, pipx inject contextstash keyring, or"
-            " uv tool install --with keyring contextstash, as contextstash was installed. Or pass file:PATH."
-        ) from error
-    return keyring
 
 
 HOOK_BUSY_SECONDS = 2.0
@@ -188,3 +62,10 @@ async def open_database(location: Location | None = None, *, busy_seconds: float
     from contextstash_storage.databases import open_store
 
     return await open_store(location or default_database(), busy_seconds=busy_seconds, find_key=database_key)
+
+
+async def open_recorder() -> Recorder:
+    """What only records in the user's database, for a hook. Raises StoreError if it cannot be used."""
+    from contextstash_storage import databases
+
+    return await databases.open_recorder(default_database(), busy_seconds=HOOK_BUSY_SECONDS, find_key=database_key)

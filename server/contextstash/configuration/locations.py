@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 SETTINGS_FILE = "contextstash.toml"
+KEY_SETTING = "encryption_key"
+"""The setting that says where the key of the database is."""
 AGENTS_FOLDER = "agents"
 AGENT_ENDINGS = (".yaml", ".yml")
 

@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.configuration.api_key import OWN_KEY, is_key
-from contextstash.configuration.database import SETTING as KEY_SETTING
-from contextstash.configuration.locations import AGENTS_FOLDER, SETTINGS_FILE, agent_files, user_config_folder
+from contextstash.configuration.locations import (
+    AGENTS_FOLDER,
+    KEY_SETTING,
+    SETTINGS_FILE,
+    agent_files,
+    user_config_folder,
+)
 from contextstash.configuration.settings_files import (
     RefusedFileError,
     TrustedFiles,
@@ -206,8 +211,3 @@ def _read_value(text: str) -> str | None:
 
 def _variable(name: str) -> str:
     return PREFIX + name.upper()
-
-
-def sets_output_limits(layer: Mapping[str, Any]) -> bool:
-    """Whether a layer of settings may change the limits of a tool output."""
-    return any(name == "preset" or name.startswith("output_") for name in layer)

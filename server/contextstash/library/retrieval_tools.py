@@ -13,8 +13,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from contextstash.messages import get_format
 from contextstash.messages.base import ToolSchema
+from contextstash.messages.detection import get_format
 from contextstash.operations import OPERATIONS
 from contextstash.results import SearchResult
 from contextstash_storage.errors import BadInputError

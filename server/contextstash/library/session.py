@@ -30,8 +30,7 @@ from contextstash.library.request import (
     request_of,
 )
 from contextstash.library.retrieval_tools import OFFERED, carried_out, tool_definitions
-from contextstash.messages import get_format
-from contextstash.messages.detection import format_of_model, shown_format
+from contextstash.messages.detection import format_of_model, get_format, shown_format
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native

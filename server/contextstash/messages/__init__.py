@@ -1,13 +1,8 @@
 """Providers' JSON: messages detected, read and written, lists repaired, and where they may be cut.
 
-    fmt = get_format(detect_format(messages))
+    fmt = get_format(detect_format(messages))  # of messages.detection
     reading = fmt.read(messages[-1])  # its role, its blocks, and a text for each block
     shorter = fmt.replace(messages[-1], {0: "[left out]"})  # the same message with another tool result
 
 Messages are never changed: each method returns a new one.
 """
-
-from contextstash.messages.detection import FORMATS, UNDECIDED, detect_format, get_format
-
-__all__ = ["FORMATS", "UNDECIDED", "detect_format", "get_format"]
-"""All that a caller of this room needs, besides the records of `messages.base`."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from contextstash.base.near_names import nearest
 from contextstash.outputs.counts import counted
 from contextstash.outputs.measures import Count, Split, Unit, UnitLimit, byte_length, ends
 from contextstash.outputs.salient import SalientLine, rendered, salient_lines, select
@@ -135,11 +134,18 @@ def shared_limit(sizes: Iterable[int], room: int) -> int:
     return max([1, *ordered])
 
 
+def sets_output_limits(layer: Mapping[str, Any]) -> bool:
+    """Whether a layer of settings may change the limits of a tool output."""
+    return any(name == "preset" or name.startswith("output_") for name in layer)
+
+
 def _over(value: int, maximum: int | None) -> bool:
     return maximum is not None and value > maximum
 
 
 def _unknown(name: str) -> str:
+    from contextstash.base.near_names import nearest  # a client waits for its hook, which loads this module
+
     right = nearest(name.removeprefix("output_").removeprefix("max_"), NAMES)
     hint = f"Did you mean '{right}'?" if right else f"Known: {', '.join(NAMES)}."
     return f"There is no limit '{name}'. {hint}"

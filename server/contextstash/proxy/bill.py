@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.configuration.windows_and_prices import model_facts, price_of
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.messages.request.text import RequestText, TextMessage
 from contextstash.messages.usage import with_cache
 from contextstash.outputs.own_tools import is_own_call

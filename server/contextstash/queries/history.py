@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.results import (
     MessageLine,
     MessagePage,

@@ -9,7 +9,7 @@ from typing import Any
 
 from contextstash.events.requests import requests_of
 from contextstash.events.turns import Turn
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.results import SessionLine, SessionList
 from contextstash.safety.sanitize import one_line

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from contextstash.messages import UNDECIDED, detect_format, get_format
 from contextstash.messages.base import Format, Reading
-from contextstash.messages.detection import shown_format
+from contextstash.messages.detection import UNDECIDED, detect_format, get_format, shown_format
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.declared_parts import MAX_HEAD, System, Tools, check_declared, declare, declared_system
 from contextstash.record.messages import append, check_limits, in_thread_if_large, size_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextstash.base.json_values import NotJsonError, check_json
-from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.messages.detection import get_format
 from contextstash.session.access import Access
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Declared, DeclaredVersion, Native, Session

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from contextstash.base.json_values import NotJsonError, check_json, value_bytes
-from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.messages.detection import get_format
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.session.access import Access
 from contextstash.session.masks import derived, stored_body
@@ -20,8 +20,8 @@ from contextstash.view.session_counters import count_message
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure
 from contextstash_storage.errors import BadMessageError
+from contextstash_storage.recorder import Placement
 from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session, handle_of
-from contextstash_storage.store import Placement
 
 MAX_BLOCKS = 10_000
 """Blocks of one message, including those inside its tool results. Reading and measuring them blocks the interpreter:
@@ -147,10 +147,10 @@ class _Reader:
     def _message(self, native: Native, extra: Mapping[str, Any]) -> NewMessage:
         reading = self.fmt.read(native)
         texts = reading.texts or ("",)
-        blocks = measure(reading, self.counter, self.settings)
-        shown = derived(self.settings, replace(reading, blocks=blocks, texts=texts))
-        remember_calls(self.calls, shown.blocks)
-        blocks = tuple(self._named(block) for block in shown.blocks)
+        measured = measure(reading, self.counter, self.settings)
+        blocks, masked = derived(self.settings, reading.role, measured, texts)
+        remember_calls(self.calls, blocks)
+        blocks = tuple(self._named(block) for block in blocks)
         results = [place for place, block in enumerate(blocks) if block.type == "tool_result"]
         fields: dict[str, Any] = {
             "kind": "tool_result" if results else "message",
@@ -164,7 +164,7 @@ class _Reader:
             role=reading.role,
             blocks=blocks,
             outputs=tuple(self._output(place, blocks[place], texts[place]) for place in results),
-            texts=search_texts(shown.texts, blocks, self.calls),
+            texts=search_texts(masked, blocks, self.calls),
             **fields,
         )
 

@@ -15,20 +15,18 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextstash.messages.base import Reading
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.own_tools import is_own_call, is_own_retrieval
 from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX, check_session_id
 from contextstash.session.masks import derived, stored_body
-from contextstash.view.session_counters import count_message
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, BadMessageError, NotFoundError
-from contextstash_storage.records import Block, Native, NewMessage, Output, Role, Session, handle_of
+from contextstash_storage.records import Block, Counters, Native, NewMessage, Output, Role, Session, handle_of
 
 if TYPE_CHECKING:
     from contextstash.session.access import Access
-    from contextstash_storage.store import SessionStore
+    from contextstash_storage.recorder import Recorder
 
 OUTPUTS_AGENT = "contextstash-outputs"
 """The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
@@ -82,7 +80,7 @@ class OutputArchive(NamedTuple):
     """The archive of the outputs of one session, or of none, with the settings in force for it. `count` returns the
     tokens of a text."""
 
-    store: SessionStore
+    store: Recorder
     settings: ContextSettings
     count: Callable[[str], int]
     session_id: str | None = None
@@ -103,7 +101,7 @@ class OutputArchive(NamedTuple):
         name = outputs_session_id(self.session_id)
         messages = await asyncio.to_thread(self._messages, text, tool, argument)
         await self.store.create_session(_outputs_session(name, self.session_id))
-        await self.store.append_messages(name, messages, count=count_message)
+        await self.store.append_messages(name, messages, count=_counted)
         seq = await self.store.find_key(name, messages[1].key or "")
         [output] = await self.store.read_outputs(name, first=seq or 0, last=seq)
         return output.handle  # the store numbers equal names
@@ -126,9 +124,9 @@ class OutputArchive(NamedTuple):
 
     def _message(self, role: Role, block: Block, text: str, body: Native, **more: Any) -> NewMessage:
         sized = block.model_copy(update={"size": len(text), "tokens": self._tokens(text)})
-        shown = derived(self.settings, Reading(role, (sized,), (text,)))
-        found = () if is_own_call(block.tool, block.argument) else ((0, shown.texts[0]),)
-        return NewMessage(body=stored_body(self.settings, body), role=role, blocks=shown.blocks, texts=found, **more)
+        blocks, texts = derived(self.settings, role, (sized,), (text,))
+        found = () if is_own_call(block.tool, block.argument) else ((0, texts[0]),)
+        return NewMessage(body=stored_body(self.settings, body), role=role, blocks=blocks, texts=found, **more)
 
     def _output(self, tool: str, argument: str, text: str) -> Output:
         return Output(
@@ -145,6 +143,11 @@ class OutputArchive(NamedTuple):
 
     def _tokens(self, text: str) -> int:
         return tokens_of_bytes(text) if len(text) > MAX_COUNTED else self.count(text)
+
+
+def _counted(counters: Counters, message: NewMessage, seq: int) -> Counters:
+    """The counters of a session that is no conversation and has no window: how many messages it holds."""
+    return counters.model_copy(update={"messages": seq + 1})
 
 
 async def keep_output(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.outputs.limits import OutputLimits, shared_limit
 from contextstash.outputs.own_tools import is_own_retrieval
 from contextstash.record.messages import in_thread_if_large

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contextstash.messages import UNDECIDED
+from contextstash.messages.detection import UNDECIDED
 from contextstash.record.batches import Batch, create_session, ensure_session
 from contextstash.results import ConfigureResult
 from contextstash.session.access import Access

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.messages.detection import get_format
 from contextstash.record.batches import Batch, ensure_session, store_batch
 from contextstash.record.messages import append, limit_problem
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.messages.detection import get_format
 from contextstash.messages.usage import reported_usage
 from contextstash.session.access import Access
 from contextstash.view.session_counters import booked_late, reported_late

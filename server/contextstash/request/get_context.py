@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 
-from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.messages.detection import get_format
 from contextstash.messages.repair import render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER

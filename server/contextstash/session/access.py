@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 from anyio import CapacityLimiter
 
 from contextstash.base.bounded_cache import BoundedCache
-from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.messages.detection import get_format
 from contextstash.session.ids import check_session_id
 from contextstash.session.open_session import READ_AT_ONCE, WHOLE, OpenSession, Scope
 from contextstash.view.session_counters import fixed_tokens

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from contextstash.messages import detect_format, get_format
+from contextstash.messages.detection import detect_format, get_format
 from contextstash.results import Estimate, Trigger
 from contextstash.session.access import Access
 from contextstash.view import session_counters as counting

@@ -5,44 +5,43 @@ retrieved outputs. That is never masked, since a model that edits a file writes 
 text, for the search index, titles, summaries, hand-offs, digests, pages and exports: each of these takes a message's
 texts from here, in one of two forms.
 
-    derived(settings, reading)   when a message is recorded: what is stored beside its body, of unchanged length
-    shown_texts(settings, ...)   when it is read: what a summary, a hand-off or a page is made from
+    derived(settings, …)         when a message is recorded: what is stored beside its body, of unchanged length
+    shown_texts(settings, …)     when it is read: what a summary, a hand-off or a page is made from
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 from operator import eq
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextstash.messages.main_argument import main_argument
 from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, shown
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block, Native
 
-if TYPE_CHECKING:
-    from contextstash.messages.base import Reading
-
 PROMPT_ROLES = ("user",)
 """Roles of messages in which `<private>` is a person's word; a tool's output may hold it as any other text."""
 
 
-def derived(settings: ContextSettings, reading: Reading) -> Reading:
+Contents = tuple[tuple[Block, ...], tuple[str, ...]]
+"""The blocks of a message, and the text of each."""
+
+
+def derived(settings: ContextSettings, role: str, blocks: tuple[Block, ...], texts: tuple[str, ...]) -> Contents:
     """The contents from which everything is made that is stored of a message but its body. Texts keep their lengths,
     by which the index finds its blocks."""
-    if settings.secrets == "off" or not _may_hold_secrets(reading):
-        return reading
-    texts = tuple(_text(reading.role, *part) for part in zip(reading.blocks, reading.texts, strict=False))
-    blocks = tuple(map(_without_secret, reading.blocks, reading.texts))
-    return replace(reading, texts=texts, blocks=blocks)
+    if settings.secrets == "off" or not _may_hold_secrets(blocks, texts):
+        return blocks, texts
+    masks = tuple(_text(role, *part) for part in zip(blocks, texts, strict=False))
+    return tuple(map(_without_secret, blocks, texts)), masks
 
 
-def _may_hold_secrets(reading: Reading) -> bool:
-    """Whether one of its texts does, asked once for all of them: most messages are short, and hold none."""
-    arguments = (block.argument for block in reading.blocks if block.argument)
-    return may_hold_secrets("\n".join((*reading.texts, *arguments)))
+def _may_hold_secrets(blocks: Sequence[Block], texts: Sequence[str]) -> bool:
+    """Whether one of the texts does, asked once for all of them: most messages are short, and hold none."""
+    arguments = (block.argument for block in blocks if block.argument)
+    return may_hold_secrets("\n".join((*texts, *arguments)))
 
 
 def _text(role: str, block: Block, text: str) -> str:

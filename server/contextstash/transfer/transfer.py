@@ -9,15 +9,15 @@ import json
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from contextstash import __version__
 from contextstash.base.json_values import NotJsonError, check_json, lenient_value
-from contextstash.messages import get_format
 from contextstash.messages.base import Format
+from contextstash.messages.detection import get_format
 from contextstash.queries.sessions import all_sessions
 from contextstash.record.messages import search_texts
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
@@ -313,18 +313,18 @@ def _message(fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settin
     outputs = [{**output, "seq": 0} for output in fields.get("outputs", ())]
     message = NewMessage.model_validate({**fields, "outputs": outputs}, extra="ignore")
     read = fmt.read(message.body)
-    shown = derived(settings, replace(read, blocks=message.blocks, texts=read.texts or ("",)))
-    remember_calls(calls, shown.blocks)
+    blocks, texts = derived(settings, read.role, message.blocks, read.texts or ("",))
+    remember_calls(calls, blocks)
     kept: dict[str, Any] = {
         "body": stored_body(settings, message.body),
-        "blocks": shown.blocks,
+        "blocks": blocks,
         "outputs": tuple(
             output.model_copy(update={"argument": masked_argument(settings, output.argument)})
             for output in message.outputs
         ),
     }
-    if len(shown.texts) == len(message.blocks):
-        kept["texts"] = search_texts(shown.texts, shown.blocks, calls)
+    if len(texts) == len(message.blocks):
+        kept["texts"] = search_texts(texts, blocks, calls)
     return message.model_copy(update=kept)
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
 
-from contextstash.base.near_names import did_you_mean, nearest
 from contextstash_storage.errors import BadInputError
 
 _TABLES = tomllib.loads((get_data(__package__, "presets.toml") or b"").decode())
@@ -216,6 +215,8 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
         raise BadInputError(unknown_setting(unknown[0]))
     preset = merged.get("preset", "default")
     if preset not in PRESETS:
+        from contextstash.base.near_names import did_you_mean
+
         raise BadInputError(f"There is no preset '{preset}'. {did_you_mean(str(preset), PRESETS)}")
     try:
         return ContextSettings(**{**PRESETS[preset], **merged, "preset": preset})
@@ -260,5 +261,7 @@ def unknown_setting(
     sentence = f"There is no setting '{spelling(name)}'{place and f' (in {place})'}."
     if name in ContextSettings.model_fields:
         return f"{sentence} Only a preset sets this number: contextstash config presets."
+    from contextstash.base.near_names import nearest
+
     near = nearest(spelling(name), [*map(spelling, UserSettings.model_fields), *others])
     return f"{sentence} " + (f"Did you mean '{near}'?" if near else "contextstash config show lists the settings.")

@@ -1,11 +1,11 @@
-"""The words of the index in SQLite: an FTS5 table that holds no texts, and forgets a row by its number."""
+"""The words of the index in SQLite: an FTS5 table that holds no texts, and forgets a row by its number. The weights of
+a search are imported by searches alone: what only stores, as a client's hook, must start fast."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from contextstash_storage.documents import kind_mark
-from contextstash_storage.ranking import CALL_WEIGHT, MORE_MATCHES, rarity
 from contextstash_storage.transaction import Found, IndexedPiece, Place, Tx, only
 
 SCHEMA = (
@@ -16,8 +16,8 @@ SCHEMA = (
 ENTRIES_A_MESSAGE = 2
 """Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
 
-_BM25 = f"bm25(words, 1.0, {CALL_WEIGHT}, 0.0)"
-"""Of the columns text, call and place."""
+_BM25 = "bm25(words, 1.0, ?, 0.0)"
+"""Of the columns text, call, whose weight is a value, and place."""
 
 _BEST = f"SELECT rowid, -{_BM25} AS score FROM words WHERE words MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?"
 _OWN = f"""
@@ -41,6 +41,8 @@ def _mark(session: int) -> str:
 
 def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
     """What matches any of the terms, found in the quickest way first, until there is enough."""
+    from contextstash_storage.ranking import MORE_MATCHES
+
     places: list[str] = []
     if place.kinds:
         places.append(_marked([kind_mark(kind) for kind in place.kinds]))
@@ -58,7 +60,9 @@ def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterato
 
 def _best_entries(tx: Tx, expression: str, most: int) -> dict[int, float]:
     """The best entries and their scores."""
-    return dict(tx.rows(_BEST, (expression, most)))
+    from contextstash_storage.ranking import CALL_WEIGHT
+
+    return dict(tx.rows(_BEST, (CALL_WEIGHT, expression, most)))
 
 
 def _own_entries(
@@ -66,12 +70,14 @@ def _own_entries(
 ) -> tuple[dict[int, float], set[int]]:
     """All entries of the owner with any of the terms and with all marks, and their scores; and those with all
     of several terms."""
+    from contextstash_storage.ranking import CALL_WEIGHT, rarity
+
     indexed = only(tx.rows("SELECT count(*) FROM entries"))
     scores: dict[int, float] = {}
     having_all: set[int] | None = None
     for term in wanted:
         count = only(tx.rows("SELECT count(*) FROM words WHERE words MATCH ?", (_expression([term], "OR", ()),)))
-        found = dict(tx.rows(_OWN, (_expression([term], "OR", marks), place.owner)))
+        found = dict(tx.rows(_OWN, (CALL_WEIGHT, _expression([term], "OR", marks), place.owner)))
         factor = rarity(len(found), ENTRIES_A_MESSAGE * place.messages) / rarity(count, indexed)
         for entry, score in found.items():
             scores[entry] = scores.get(entry, 0.0) + factor * score

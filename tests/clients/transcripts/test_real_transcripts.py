@@ -10,7 +10,7 @@ import pytest
 
 from contextstash.clients.follow import recognize
 from contextstash.clients.transcripts import Reader, State, split_lines
-from contextstash.messages import get_format
+from contextstash.messages.detection import get_format
 from contextstash.record.transcript_records import TranscriptMessage
 from tests.support.effort import sample
 

@@ -18,9 +18,11 @@ from contextstash_storage import hidden_sessions
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
+from contextstash_storage.sqlite import connection
 from contextstash_storage.sqlite import store as sqlite_store
+from contextstash_storage.sqlite.connection import in_transaction
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, in_transaction, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held
@@ -265,7 +267,7 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             if begin == WRITING:
                 seconds.append(time.thread_time() - begun)
 
-    monkeypatch.setattr(sqlite_store, "in_transaction", timed)
+    monkeypatch.setattr(connection, "in_transaction", timed)
     return seconds
 
 
