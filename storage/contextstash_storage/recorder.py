@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
 from contextstash_storage import messages as stored_messages
 from contextstash_storage import notes
-from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, prepare
+from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, is_large, prepare
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreError
 from contextstash_storage.records import (
     LOCAL_OWNER,
@@ -126,7 +126,8 @@ class Recorder:
 
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
-        batch = Batch(self.owner, session_id, await asyncio.to_thread(prepare, messages), count, **placed)
+        prepared = await asyncio.to_thread(prepare, messages) if is_large(messages) else prepare(messages)
+        batch = Batch(self.owner, session_id, prepared, count, **placed)
         # Committed together with others that begin at the same time.
         progress = await self.database.write_together(partial(append_piece, batch, Progress(), PIECE_SIZE))
         while progress.appended is None:

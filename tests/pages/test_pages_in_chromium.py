@@ -59,7 +59,8 @@ def test_the_sessions_are_in_view_when_the_start_page_opens(served: Served, widt
 
 
 def test_a_message_that_a_link_names_is_in_view(served: Served) -> None:
-    with browser_page(viewport={"width": 1440, "height": 900}) as page:
+    # Else the page scrolls smoothly, for some 300 ms.
+    with browser_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce") as page:
         page.goto(served.opening)
         page.goto(f"{served.address}/search?q=part30")
         follow(page, ".hit >> text=at message")
