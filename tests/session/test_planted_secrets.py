@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -213,6 +214,18 @@ async def test_a_secret_that_the_cut_of_a_main_argument_divides_is_in_no_index(t
     async with stash_at(tmp_path / "s.db") as stash:
         await stash.record_messages(natives, session_id=SESSION, format="anthropic")
     assert key[:20].lower() not in indexed_texts(tmp_path / "s.db").lower()
+
+
+@pytest.mark.parametrize(
+    "command", [["mysql", "-u", "root", "-pS3cr3tPa55w0rd9x", "db"], "mysql -u root\t-pS3cr3tPa55w0rd9x db"]
+)
+async def test_a_password_that_only_the_words_of_a_command_show_is_masked_in_it(tmp_path: Path, command: Any) -> None:
+    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": command}}
+    natives: list[Native] = [{"role": "assistant", "content": [call]}]
+    async with stash_at(tmp_path / "s.db") as stash:
+        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+        [block] = (await stash.store.read_messages(SESSION))[0].blocks
+    assert block.argument == "mysql -u root -p‹masked›•••••••• db"
 
 
 async def test_a_secret_is_masked_in_what_stands_for_an_output(tmp_path: Path) -> None:

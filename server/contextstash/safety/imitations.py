@@ -32,8 +32,8 @@ _SPEAKER = re.compile(
 
 _TITLES = (
     r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|said at the end|files (?:touched|changed)|failed when"
-    r"|names in use|what was done|errors?|findings?|open items?|last state|archived outputs?|missing above|outputs kept|files in use"
-    r"|instructions?|rules?|requirements?|messages? \d"
+    r"|names in use|what was done|errors?|findings?|open items?|last state|archived outputs?|missing above"
+    r"|outputs kept|files in use|instructions?|rules?|requirements?|messages? \d"
 )
 _OF_WHOM = r"(?:(?:the|your|our|my|these|standing|important|new|further|hard|project|permanent|[a-z]+'s) ){0,3}"
 _HEADING = re.compile(

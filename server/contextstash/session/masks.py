@@ -51,11 +51,19 @@ def _text(role: str, block: Block, text: str) -> str:
 
 
 def _without_secret(block: Block, text: str) -> Block:
-    """The block with the main argument of its call without secrets: taken from the text of the call, since the argument
-    alone is cut, and may end with the beginning of one."""
-    if not block.argument or (hidden := masked(text)) == text:
+    """The block with the main argument of its call without secrets: those that it shows itself, such as a password
+    behind a word of a list, and those that the whole text of the call shows, as the argument is cut, and may end with
+    the beginning of one."""
+    if not block.argument:
         return block
-    return block.model_copy(update={"argument": main_argument(hidden)})
+    own, hidden = masked(block.argument), masked(text)
+    whole = (main_argument(hidden) if hidden != text else None) or block.argument
+    if len(whole) == len(own):
+        each = zip(block.argument, own, whole, strict=True)
+        argument = "".join(second if first == third else third for first, second, third in each)
+    else:
+        argument = masked(whole)
+    return block if argument == block.argument else block.model_copy(update={"argument": argument})
 
 
 def masked_argument(settings: ContextSettings, argument: str) -> str:
