@@ -242,7 +242,15 @@ def test_a_file_whose_changes_git_stashes_is_told_as_stashed_until_they_are_back
     assert lines_in(script)[0] == "`/srv/docs/a.md`: stashed"
     assert known_files(script.turns) == []
     script.call("Bash", {"command": "cd /srv && git stash pop"}, "On branch main\n\tmodified:   docs/a.md\n")
-    assert lines_in(script)[0] == f"{BY_GIT}`/srv/docs/a.md`"
+    assert lines_in(script)[0] == "`/srv/docs/a.md`: changed"
+
+
+def test_what_git_lists_is_not_told_as_changed_by_others_if_an_edit_named_it_from_another_folder() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/docs/a.md", "old_string": "x", "new_string": "y"}, "ok")
+    script.call("Bash", {"command": "git status --short"}, " M a.md\n M b.md\n")
+    [listed] = [line for line in lines_in(script) if line.startswith(BY_GIT)]
+    assert "b.md" in listed
+    assert "a.md" not in listed
 
 
 def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not_run() -> None:

@@ -87,11 +87,12 @@ does not read as complete if it is not."""
 @dataclass(slots=True)
 class FileState:
     """What was done to a file but reading it, the path that it was renamed or copied from, the newest lines that were
-    put in, and the message of its last use."""
+    put in, whether any call of the session changed it, and the message of its last use."""
 
     verbs: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     was: str = ""
+    by_session: bool = False
     seq: int = -1
 
     @property
@@ -105,7 +106,7 @@ class FileState:
     @property
     def by_others(self) -> bool:
         """Whether only Git says that it is changed: by whom, or when, no call shows."""
-        return self.verbs == ["changed"]
+        return self.verbs == ["changed"] and not self.by_session
 
     @property
     def put_back(self) -> bool:
@@ -116,6 +117,7 @@ class FileState:
         """Take over a use of the file."""
         was_there = self.seq >= 0 and not self.deleted
         self.seq = seq
+        self.by_session = self.by_session or (use.changes and not use.staged)
         if use.verb == "read" or (use.staged and self.changed and not self.put_back):
             return
         if use.verb in ("deleted", "restored", "stashed") or (use.changes and (self.put_back or self.deleted)):

@@ -204,7 +204,9 @@ class _Writer:
         scripts = [each for each in files if {"created", "run"} <= set(each[2].verbs)]
         scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
         own = [each for each in files if not (each in scripts or each[2].deleted or each[2].by_others)]
-        by_others = [short for short, _, file in files if file.by_others]
+        # Git names a file from another folder than an edit may: what has the name of one that was edited is not told.
+        edited = {path.rpartition("/")[2] for path, file in self._state.files.items() if file.by_session}
+        by_others = [short for short, path, file in files if file.by_others and path.rpartition("/")[2] not in edited]
         listed = [
             *_listed("Also changed", [short for short, *_ in own[LATELY_CHANGED:]]),
             *_listed("Created and run", [short for short, *_ in scripts]),
