@@ -110,10 +110,10 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
         from contextstash.results import ConfigureResult
 
         result = ConfigureResult(session_id=session_id, settings={"pin": before}, changed=[])
-    return result, lambda: _print_pins(result, before)
+    return result, lambda: _print_pins(result, before, remove=remove and bool(named))
 
 
-def _print_pins(result: ConfigureResult, before: Sequence[str]) -> None:
+def _print_pins(result: ConfigureResult, before: Sequence[str], *, remove: bool) -> None:
     """What was added and removed, remarks, and what is pinned now."""
     from contextstash.safety.secret_masks import masked
 
@@ -126,6 +126,8 @@ def _print_pins(result: ConfigureResult, before: Sequence[str]) -> None:
             echo(masked(f"{done}: {', '.join(changed)}."))
     if result.note:
         echo(masked(in_commands(result.note)), prose=True)
+    if remove and len(pins) == len(before):
+        echo("None of these was pinned.")
     now = f" {(pins or ['nothing'])[0]}." if len(pins) < 2 else "".join(f"\n  {each}" for each in pins)
     echo(f"Pinned in session {result.session_id}:{masked(now)}")
 

@@ -59,6 +59,8 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
+    if session is not None and len(paths) != 1:
+        raise BadInputError("--session names one exported session: pass its file, and no other.")
     is_all, paths = not paths, paths or _own_folders()
     found = dict(sorted(_transcripts(paths), key=lambda each: each[1]))  # a file that was named itself counts as named
 
@@ -132,6 +134,8 @@ async def _import(stash: Stash, path: Path, named: bool, session: str | None) ->
         with path.open(encoding="utf-8") as lines:
             result = await stash.import_session(lines, session_id=session)
         return Imported(str(path), result.session_id, result.recorded, result.duplicates)
+    if session is not None:
+        raise BadInputError("--session is for an exported session: the id of a transcript is its client's.")
     try:
         reader = recognize(path)
     except BadInputError:

@@ -54,7 +54,9 @@ fetches next if the excerpts do not say enough."""
 MIN_EXCERPT, MAX_EXCERPT = 240, 600
 """Characters of one excerpt: a few lines, however many hits there are, and not more than two parts of a dozen."""
 
-NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words are found: check them, or try others."
+NOTHING_FOUND = (
+    "Nothing found: no text{} has any of these words. Only whole words are found: check them, or try others."
+)
 SCOPES = ("session", "outputs", "messages", "everywhere")
 
 
@@ -140,7 +142,7 @@ async def search_history(
     weigh = None if own is None else await _unseen_first(access, own)
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
     shown = await asyncio.to_thread(_shown, hits, query, line_breaks)
-    return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND)
+    return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND.format(f" since {since}" if since else ""))
 
 
 async def _sessions(access: Access, session_id: str | None, scope: str | None) -> list[str] | None:

@@ -45,3 +45,9 @@ def test_pins_are_listed_and_a_handle_names_its_session(orchard: Orchard) -> Non
         orchard.run("pin", "--session", orchard.session).stdout == f"Pinned in session {orchard.session}: {handle}.\n"
     )
     assert orchard.run("pin").stdout.endswith(": nothing.\n")
+
+
+def test_a_pin_that_is_not_there_is_not_told_as_removed(orchard: Orchard) -> None:
+    said = orchard.run("pin", "--remove", "never prune trees").stdout
+    assert "None of these was pinned." in said
+    assert "Removed" not in said

@@ -85,6 +85,16 @@ def test_an_export_is_not_imported_from_a_folder(contextstash: CommandLine) -> N
     assert [report["session_id"] for report in named] == ["copy"]
 
 
+def test_only_one_exported_session_takes_an_id(contextstash: CommandLine) -> None:
+    folder = contextstash.folder / "transcripts"
+    folder.mkdir()
+    write_transcript(folder / "session.jsonl", outputs=1)
+    done = contextstash.run("import", folder / "session.jsonl", "--session", "mine")
+    assert done.returncode == 1
+    assert "--session is for an exported session" in done.stderr
+    assert "--session names one exported session" in failure_of(contextstash.run("import", "--session", "mine"))
+
+
 def test_a_folder_without_a_transcript_is_an_error(contextstash: CommandLine) -> None:
     write_json(contextstash.folder / "nothing" / "settings.json", {"theme": "dark"})
     assert "No transcript in a recognized format" in failure_of(
