@@ -108,6 +108,13 @@ def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
     assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed is None
 
 
+def test_tests_that_others_ran_are_not_told_as_passed() -> None:
+    review = "git commit -qm 'Fix it'; codex exec review --base main | tail -12"
+    assert fold(run(Script(), review, GO_PASSED).turns).passed is None
+    assert fold(run(Script(), "cat test.log", GO_PASSED).turns).passed is None
+    assert fold(run(Script(), "./run_all.sh", GO_PASSED).turns).passed is not None
+
+
 def test_a_run_that_passed_first_and_then_failed_is_told_as_failed_alone() -> None:
     sections = sections_of(run(run(Script(), "go test ./sync", GO_PASSED), "go test ./sync", GO_FAILED, failed=True))
     assert "Tests passed" not in "\n".join(sections[Section.STATE])

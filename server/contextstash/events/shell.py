@@ -24,6 +24,9 @@ LOOKING = re.compile(
 )
 """Commands that only look at something: that it is missing, or differs, does not stop the work."""
 
+TESTS_NOTHING = re.compile(rf"{LOOKING.pattern}|^(?:git|gh|glab|codex|claude|curl|echo)\b")
+"""Commands that test nothing themselves: what they print of tests, such as a log or a review, others ran."""
+
 _COMMENTS = re.compile(r"^(?:\s*#[^\n]*\n)+")
 _WENT = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
 _LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")

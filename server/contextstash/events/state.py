@@ -22,7 +22,7 @@ from contextstash.events.plans import Plan, is_plan_call
 from contextstash.events.replies import waits_for_words
 from contextstash.events.requests import SKILL, requests_of, without_host_text
 from contextstash.events.sentences import own_sentences
-from contextstash.events.shell import bare_command, runner_of
+from contextstash.events.shell import TESTS_NOTHING, bare_command, runner_of
 from contextstash.events.turns import Turn
 from contextstash.events.words import Newest, UserWords, joined_words, words_of
 from contextstash.safety.imitations import defused, is_speaker_line
@@ -358,17 +358,19 @@ class _Fold:
         state, command = self.state, call.command
         if command is None or call.output is None or call.refused or call.output.running:
             return
-        runner = runner_of(command) or ("" if not call.tests else " ".join(bare_command(command).split()[:2]))
+        bare, runner = bare_command(command), runner_of(command)
+        tests = call.tests if runner or not TESTS_NOTHING.match(bare) else None
+        runner = runner or (" ".join(bare.split()[:2]) if tests else "")
         whole = bool(runner) and _is_whole(command, runner)
         known = state.failed.get(runner)
         if runner and call.failed:
             state.failed[runner] = Run(call.seq, call_line(call), one_line(failures_of(call), MAX_FAILED), whole=whole)
         elif known and (whole or not known.whole):
             del state.failed[runner]
-        if call.tests and not call.failed:
-            passed = f"{call.tests.passed} passed" if call.tests.passed else ""
+        if tests and not call.failed:
+            passed = f"{tests.passed} passed" if tests.passed else ""
             state.passed = Run(call.seq, call_line(call), passed)
-        elif call.tests and state.passed and state.passed.line == call_line(call):
+        elif tests and state.passed and state.passed.line == call_line(call):
             state.passed = None
 
     def _used(self, use: FileUse, seq: int) -> None:
