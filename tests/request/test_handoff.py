@@ -94,16 +94,7 @@ async def test_a_window_is_handed_off_once(stash: Stash, client: ClientTranscrip
     assert [event.kind for event in await stash.read_events(SESSION)].count("handoff") == 2
 
 
-async def test_a_cleared_session_is_handed_off_to_each_new_one_once(stash: Stash, client: ClientTranscript) -> None:
-    client.write("user", PROMPT)
-    client.say("Working on it.")
-    await client.read()
-    assert await stash.hand_off(SESSION, to="new")
-    assert await stash.hand_off(SESSION, to="new") is None
-    assert await stash.hand_off(SESSION, to="newer")
-
-
-async def test_a_session_whose_window_was_compacted_by_us_is_handed_off_when_it_is_cleared(
+async def test_a_session_whose_window_was_compacted_by_us_is_not_handed_off_to_it(
     stash: Stash, client: ClientTranscript
 ) -> None:
     client.write("user", PROMPT)
@@ -112,7 +103,6 @@ async def test_a_session_whose_window_was_compacted_by_us_is_handed_off_when_it_
     window = ClientWindow(session_id=session_id, messages=[], tokens_before=3_000, tokens_after=1_000, left=1)
     await stash.note_given_window(session_id, window)
     assert await stash.hand_off(session_id) is None
-    assert PROMPT in (await stash.hand_off(session_id, to="new") or "")
 
 
 async def test_what_a_model_summarized_for_us_is_handed_off_with_what_came_after(

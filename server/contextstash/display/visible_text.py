@@ -61,10 +61,6 @@ def _value(value: object) -> str:
     return f"\n{text}" if "\n" in text else text
 
 
-MAX_WHOLE = 2_000_000
-"""Characters of a text on a page of its own: browsers render longer texts slowly."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The beginning of a text, and how many characters were cut."""

@@ -54,7 +54,6 @@ PART_SECONDS, LOOK_SECONDS, END_SECONDS = 10.0, 0.05, 0.25
 given to end. If that is not enough, the parts are shown in another order; each says which one it is."""
 
 NEW_WINDOW = "Hand-off to the client's new window."
-TO_SESSION = "Hand-off to session {}."
 PART = " Part {} of {}."
 INSIDE = "Hand-off in a window that was compacted by us."
 
@@ -216,28 +215,27 @@ async def hand_off_once(
     session_id: str,
     *,
     max_tokens: int | None = None,
-    to: str | None = None,
     part: Part = WHOLE,
 ) -> str | None:
-    """The hand-off, or a part of it, once for each window: for the session's own new window, or for the session `to`.
-    Logged as an event. A further part is returned after the one before it was."""
-    reason = _reason(to, part.number, part.of)
-    if await _has_had_it(access, session_id, reason, same=to is None):
+    """The hand-off, or a part of it, once for each window. Logged as an event. A further part is returned after the one
+    before it was."""
+    reason = _reason(part.number, part.of)
+    if await _has_had_it(access, session_id, reason):
         return None
-    text = await hand_off(access, session_id, max_tokens, same=to is None, part=part)
+    text = await hand_off(access, session_id, max_tokens, same=True, part=part)
     if text is not None:
         session = await access.read_session(session_id)
         tokens = sum((await tokens_by_part(access, session)).values())
         seq = session.counters.messages
         if part.number > 1:
-            await _await_part(access, session_id, _reason(to, part.number - 1, part.of), seq)
+            await _await_part(access, session_id, _reason(part.number - 1, part.of), seq)
         event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=seq)
         await access.store.append_log(session_id, event)
     return text
 
 
-def _reason(to: str | None, number: int, of: int) -> str:
-    return (NEW_WINDOW if to is None else TO_SESSION.format(to)) + (PART.format(number, of) if of > 1 else "")
+def _reason(number: int, of: int) -> str:
+    return NEW_WINDOW + (PART.format(number, of) if of > 1 else "")
 
 
 async def _await_part(access: Access, session_id: str, reason: str, seq: int) -> None:
@@ -251,16 +249,15 @@ async def _await_part(access: Access, session_id: str, reason: str, seq: int) ->
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _has_had_it(access: Access, session_id: str, reason: str, *, same: bool) -> bool:
+async def _has_had_it(access: Access, session_id: str, reason: str) -> bool:
     """Whether this window has had its hand-off."""
     events = await access.store.read_log(session_id, Event, keys=("handoff",), newest=True, limit=MAX_PARTS)
-    given = (reason, INSIDE) if same else (reason,)  # what a session's own window holds, a cleared one does not
-    last = next((event for event in events if event.reason in given), None)
+    last = next((event for event in events if event.reason in (reason, INSIDE)), None)
     if last is None:
         return False
     # Without a reply in between it is the same window: the hook is installed twice, or the client repeats the event.
     since = await access.store.read_messages(session_id, first=last.seq, bodies=False)
-    return not same or not any(message.role == "assistant" for message in since)
+    return not any(message.role == "assistant" for message in since)
 
 
 def divided(text: str, characters: int) -> list[str]:

@@ -16,8 +16,6 @@ from sqlcipher3 import dbapi2
 
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
 
-KEY_BYTES = 32
-
 MARK = b"contextstash\0enc"
 """The first 16 bytes of an encrypted file, which SQLCipher takes as the salt of the key. A salt protects passwords from
 tables made in advance; the key is 256 random bits, so the salt may be known, and an encrypted file is recognized
