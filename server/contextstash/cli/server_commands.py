@@ -16,7 +16,6 @@ import click
 from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.console import print_table
 from contextstash.cli.options import address, opener_options, stash_command
-from contextstash.outputs.limits import sets_output_limits
 from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES, create_token, now
 from contextstash_storage.errors import BadInputError, NotFoundError
 
@@ -150,6 +149,7 @@ def gateway(opener: StashOpener, config: Path, check: bool) -> None:
     preview with a handle.
     """
     from contextstash.gateway import Gateway, read_servers, run_gateway
+    from contextstash.outputs.limits import sets_output_limits
 
     configure_logs()
     entries = read_servers(config.expanduser(), os.environ)
