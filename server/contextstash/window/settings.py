@@ -145,8 +145,8 @@ class UserSettings(BaseModel):
     set it."""
 
     keep_days: int | None = Field(default=None, gt=0, le=MAX_DAYS)
-    """Days after which a session is deleted, by `contextstash retain` and, three days after it was announced, by the
-    server and the proxy; if not set, it is kept. A session cannot set it."""
+    """Days after which `contextstash retain` deletes a session, for example in a scheduler; if not set, it is kept. A
+    session cannot set it."""
     encryption_key: str | None = None
     """Where the key of an encrypted database is: `keyring` or `file:PATH`. Read from the environment or the user's own
     file alone. `contextstash encrypt` encrypts a database that exists."""
