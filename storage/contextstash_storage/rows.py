@@ -110,7 +110,9 @@ def facts_of(message: NewMessage) -> str:
 
 
 def facts_json(stored: str) -> bytes:
-    """The JSON of `facts_of`."""
+    """The JSON of `facts_of`. Raises DamagedError if the row holds no text."""
+    if not isinstance(stored, str):  # one flipped bit makes a value of another type of it
+        raise damaged("what is derived from a message")
     text = stored.encode("utf-8", "surrogatepass")
     for mark, phrase in _MARKS:
         text = text.replace(mark, phrase)

@@ -75,7 +75,7 @@ async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path) -> N
         async with open_stash(tmp_path / "s.db") as stash:
             stashed = StashCallbacks(stash.session("job", model="gemini-3-pro-preview", window=WINDOW))
             assert await answer(provider, *stashed.tools(), **callbacks_of(stashed)) == "done"
-            requests = await stash.use_cases.store.read_log("job", Request, newest=True)
+            requests = await stash.use_cases.store.read_log("job", Request, newest=True, limit=3)
             recorded = await stash.use_cases.read_messages("job", limit=500)
     assert (provider.refusals, len(provider.sizes)) == ([], TURNS + 1)
     assert [request.usage.prompt_tokens for request in requests if request.usage] == provider.sizes[:-4:-1]

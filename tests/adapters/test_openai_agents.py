@@ -57,7 +57,7 @@ async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path, kind
             config = RunConfig(call_model_input_filter=run.filter)
             reader = agent(client, kind, *run.tools())
             done = await Runner.run(reader, QUESTION, max_turns=TURNS + 2, hooks=run, run_config=config)
-            requests = await stash.use_cases.store.read_log("job", Request, newest=True)
+            requests = await stash.use_cases.store.read_log("job", Request, newest=True, limit=3)
             recorded = await stash.use_cases.read_messages("job", limit=500)
     assert done.final_output == "done"
     assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], TURNS + 1)

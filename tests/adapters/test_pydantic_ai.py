@@ -54,7 +54,7 @@ async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path) -> N
         async with open_stash(tmp_path / "s.db") as stash:
             session = stash.session("job", model="gpt-5.4", window=WINDOW)
             result = await answer(provider, StashHistory(session))
-            requests = await stash.use_cases.store.read_log("job", Request, newest=True)
+            requests = await stash.use_cases.store.read_log("job", Request, newest=True, limit=3)
             recorded = await stash.use_cases.read_messages("job", limit=500)
     assert result.output == "done"
     assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], TURNS + 1)

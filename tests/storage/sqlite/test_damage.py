@@ -147,3 +147,12 @@ async def test_a_damaged_schema_that_is_no_text_is_said_to_be_damage(path: Path)
         await open_sqlite(path)
     with pytest.raises(StoreError, match="damaged"):
         look_at(path)
+
+
+async def test_a_text_that_a_bit_made_a_blob_names_its_message(path: Path) -> None:
+    await filled(path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE messages SET facts = cast(facts AS BLOB) WHERE seq = 1")
+    async with await open_sqlite(path) as store:
+        with pytest.raises(StoreError, match="message 1"):
+            await store.read_messages(SESSION)
