@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-from contextstash.safety.sanitize import GAP, SPEAKERS, replaced, skeleton, spelled, unforged, without_host_tags
+from contextstash.safety.sanitize import SPEAKERS, UNSEEN, unforged, without_host_tags
 
-# All of these find their text in a skeleton, in which what looks like a sign of ASCII is one.
-_LEAD = rf"(?P<lead>[{GAP}]*(?:(?:[>|*_+•-]|\d{{1,3}}[.)]|\[.?\]|#{{1,6}}(?=[{GAP}]))[{GAP}]*){{0,6}})"
+_GAP = r"[^\S\n]"
+_LEAD = rf"(?P<lead>(?:{_GAP}|[>|*_+#-]|[^\w\x00-\x7f“]|\d{{1,3}}[.)]|\[.?\]){{0,20}})"
 """Bullets, quotation marks, check boxes, pictures and emphasis before the first word of a line."""
 
-_WHO = "|".join(spelled(speaker, across_lines=False) for speaker in SPEAKERS)
+_WHO = "|".join(SPEAKERS)
 _WHOSE = (
     "(?:(?:an?|the|this|your|from|important|urgent|new|latest|current|actual|real|original|end|note|message|quote) )"
     "{0,4}"
@@ -24,9 +24,9 @@ _WHAT = (
     "|overrides?|input|says?|said|writes?|wrote|asks?|asked|wants|answered|reply|turn)){0,2}"
 )
 _SPEAKER = re.compile(
-    rf"^(?:{_LEAD}(?P<label>[\[(<{{]?{_WHOSE}(?:{_WHO}){_WHAT}[\])>}}]?[*_]{{0,3}}[{GAP}]{{0,4}}"
-    rf"(?::|[=-]{{0,2}}>|(?<=[{GAP}])-{{1,3}}(?=[{GAP}]))"
-    rf"|[\[({{][{GAP}]{{0,4}}{_WHOSE}(?:{_WHO}){_WHAT}[{GAP}]{{0,4}}[\])}}]))",
+    rf"^(?:{_LEAD}(?P<label>[\[(<{{]?{_WHOSE}(?:{_WHO}){_WHAT}[\])>}}]?[*_]{{0,3}}{_GAP}{{0,4}}"
+    rf"(?::|[=-]{{0,2}}>|→|(?<={_GAP})-{{1,3}}(?={_GAP}))"
+    rf"|[\[({{]{_GAP}{{0,4}}{_WHOSE}(?:{_WHO}){_WHAT}{_GAP}{{0,4}}[\])}}]))",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -37,29 +37,28 @@ _TITLES = (
 )
 _OF_WHOM = r"(?:(?:the|your|our|my|these|standing|important|new|further|hard|project|permanent|[a-z]+'s) ){0,3}"
 _HEADING = re.compile(
-    rf"^(?P<lead>[{GAP}]*(?:[>|*+-][{GAP}]+){{0,4}})(?P<label>"
-    rf"(?:#{{1,6}}[{GAP}]*|\*\*|__|[*_](?=[^\n]*[*_][{GAP}]*$)){_OF_WHOM}(?:{_TITLES}|{_WHO})(?!\w)[^\n]*"
-    rf"|{_OF_WHOM}(?:{_TITLES})(?!\w)[^\n]{{0,40}}(?=\n[{GAP}]*[=-]{{3,}}[{GAP}]*$))$",
+    rf"^(?P<lead>{_GAP}*(?:[>|*+-]{_GAP}+){{0,4}})(?P<label>"
+    rf"(?:#{{1,6}}{_GAP}*|\*\*|__|[*_](?=[^\n]*[*_]{_GAP}*$)){_OF_WHOM}(?:{_TITLES}|{_WHO})(?!\w)[^\n]*"
+    rf"|{_OF_WHOM}(?:{_TITLES})(?!\w)[^\n]{{0,40}}(?=\n{_GAP}*[=-]{{3,}}{_GAP}*$))$",
     re.IGNORECASE | re.MULTILINE,
 )
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile(f"[{UNSEEN}]")
 
 
 def defused(text: str) -> str:
     """The text with the same lines, in which no line reads as a speaker's, as a heading of a summary or as a marker:
     such a label is put in quotation marks. Idempotent."""
-    text = _DIRECTIONS.sub("", _LINE_ENDS.sub("\n", text))
+    text = _UNSEEN.sub("", _LINE_ENDS.sub("\n", text))
     text = without_host_tags(unforged(text))
-    return replaced(replaced(text, _HEADING, _quoted), _SPEAKER, _quoted)
+    return _SPEAKER.sub(_quoted, _HEADING.sub(_quoted, text))
 
 
 def is_speaker_line(line: str) -> bool:
     """Whether a line begins with a speaker's label, such as `User:`."""
-    return _SPEAKER.match(skeleton(line)) is not None
+    return _SPEAKER.match(line) is not None
 
 
-def _quoted(match: re.Match[str], matched: str) -> str:
-    lead = len(match["lead"])
-    return f"{matched[:lead]}“{matched[lead:].strip()}”"
+def _quoted(match: re.Match[str]) -> str:
+    return f"{match['lead']}“{match['label'].strip()}”"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Callable
 from functools import cache
 
 MARKER = "[contextstash"
@@ -35,115 +33,32 @@ _UNPRINTABLE = re.compile(f"[{_INVISIBLE}]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACES = re.compile(r"\s+")
 
-_OPENING = "[⁅⎡⎢⎣❲⟦⟬⦋⦍⦏⦗⧘⧚⸢⸤⹕⹗〈《【〔〖〘〚﹇﹝［︗︹︻⟨⟪⧼❬❰⦑⸂⸄︽︿\u2329"
-_CLOSING = "]⁆⎤⎥⎦❳⟧⟭⦌⦎⦐⦘⧙⧛⸣⸥⹖⹘〉》】〕〗〙〛﹈﹞］︘︺︼⟩⟫⧽❭❱⦒⸃⸅︾﹀\u232a"
-"""Square brackets and the characters that look like one: full-width, lenticular, white, with ticks or quills."""
+_ROUND = str.maketrans("[]", "()")
 
-_ROUND = str.maketrans(dict.fromkeys(_OPENING, "(") | dict.fromkeys(_CLOSING, ")"))
-
-_LOOK_ALIKES = {
-    "a": "аαᴀΑ", "b": "ʙвΒ", "c": "сϲᴄ", "d": "ԁⅾᴅđ", "e": "еεᴇΕ", "g": "ɡɢ", "h": "һʜħнΗ", "i": "іιıɪΙ",
-    "k": "кᴋΚ", "l": "ӏʟł", "m": "мᴍΜ", "n": "пɴΝ", "o": "оοᴏø", "p": "рρᴘ", "r": "гʀ", "s": "ѕꜱ", "t": "тτᴛŧ",
-    "u": "υᴜս", "v": "ѵνᴠ", "w": "ԝᴡ", "x": "хχ", "y": "уγʏΥ", "[": _OPENING[1:], "]": _CLOSING[1:],
-    ":": "\ufe13\ua789\u2236\u02d0\ua4fd\u0589\u05c3", "'": "’ʼ", ">": "→⇒➡➜", "•": "·ℹ", "\n": "\x85\u2028\u2029",
-}  # fmt: skip
-"""Letters of other alphabets, small capitals and signs that look like those of ASCII; Unicode's own equivalents of
-characters (full-width, mathematical, with an accent) are found by its tables."""
-
-
-class _Skeleton(dict[int, str]):
-    """What a character looks like, one for one: a letter or sign of ASCII, `\x00` if nothing, `•` if a picture."""
-
-    def __init__(self) -> None:
-        super().__init__({ord(each): plain for plain, alike in _LOOK_ALIKES.items() for each in alike})
-
-    def __missing__(self, code: int) -> str:
-        plain = self[code] = _looks_like(chr(code))
-        return plain
-
-
-_skeletons = _Skeleton()
-
-
-def _looks_like(character: str) -> str:
-    category = unicodedata.category(character)
-    if category in ("Cf", "Cs", "Mn", "Me") or re.match(f"[{UNSEEN}]", character):
-        return "\x00"
-    if category in ("Zs", "Pd"):
-        return " " if category == "Zs" else "-"
-    if (lower := character.lower()) != character and len(lower) == 1:
-        return _skeletons[ord(lower)]
-    plain = unicodedata.normalize("NFKD", character)
-    first = plain[0]
-    if first.isascii() and first.isprintable() and all(unicodedata.category(each) == "Mn" for each in plain[1:]):
-        return first
-    if letter := re.search(r"(?:SQUARED|CIRCLED) LATIN CAPITAL LETTER ([A-Z])$", unicodedata.name(character, "")):
-        return letter[1]
-    return "•" if category in ("So", "Sk", "Sm") else _skeletons.get(ord(first), character)
-
-
-def skeleton(text: str) -> str:
-    """The text with each character as it looks, of the same length: patterns of ASCII find in it what a reader would
-    take for them."""
-    return text if text.isascii() else text.translate(_skeletons)
-
-
-GAP = "\x00-\x09\x0b-\x1f\x7f "
-"""What may stand between the words of a line, in a skeleton; as a part of a regular expression's class."""
-
-
-def spelled(words: str, *, across_lines: bool = True) -> str:
-    """A regular expression that finds these lower-case words in a skeleton, also with invisible characters or spaces
-    between the letters."""
-    return f"[{GAP}_{chr(10) if across_lines else ''}-]{{0,8}}".join(words.replace(" ", ""))
-
-
-def replaced(text: str, pattern: re.Pattern[str], make: Callable[[re.Match[str], str], str]) -> str:
-    """The text with `make(match, matched)` in the place of what the pattern finds in its skeleton."""
-    pieces, place = [], 0
-    for match in pattern.finditer(skeleton(text)):
-        pieces += [text[place : match.start()], make(match, text[match.start() : match.end()])]
-        place = match.end()
-    return "".join([*pieces, text[place:]]) if pieces else text
-
-
-_BRACKETS = re.compile(f"[<\uff1c\ufe64{re.escape(_OPENING)}]")
-_MAY_BE_FORGED = re.compile(rf"[{re.escape(_OPENING)}](?:[^\x21-\x7e]|[_-]|[cp])", re.IGNORECASE)
-"""The beginning of every forged marker: a bracket, then one of the first letters, something invisible or a letter that
-is not ASCII. Most texts have none."""
-
-
-@cache
-def _forged() -> re.Pattern[str]:
-    """The bracket before a marker or placeholder of contextstash, or before text that looks like one. Compiled at first
-    use: that takes longer than a client's hook may need for a small output."""
-    markers = "|".join(map(spelled, ("contextstash", "compaction tool digest", "previously viewed")))
-    return re.compile(rf"\[(?=[{GAP}\n]{{0,80}}(?:{markers}))", re.IGNORECASE | re.ASCII)
-
+_FORGED = re.compile(
+    rf"\[(?=[\s{UNSEEN}]{{0,8}}(?:contextstash|compaction tool digest|previously viewed))", re.IGNORECASE
+)
+"""The bracket before a marker or placeholder of contextstash."""
 
 SPEAKERS = ("user", "human", "system", "assistant", "developer", "operator", "admin", "administrator")
 
 _HOST_TAGS = (
-    "system reminder", "user instructions", "environment context", "user prompt submit hook", "command name",
-    "command message", "local command stdout", "task notification", "function calls", "function results", "invoke",
-    "start of turn", "end of turn", "turn", "sys", "tool", *SPEAKERS,
+    "user[_-]instructions", "environment[_-]context", "user[_-]prompt[_-]submit[_-]hook", "command[_-]name",
+    "command[_-]message", "local[_-]command[_-]stdout", "task[_-]notification", "function[_-](?:calls|results)",
+    "invoke", "(?:start|end)[_-]of[_-]turn", "turn", "sys", "tool", *SPEAKERS,
 )  # fmt: skip
-"""Tags by which Claude Code, Codex and chat templates say who speaks, with spaces for their `_` and `-`."""
+"""Tags by which Claude Code, Codex and chat templates say who speaks."""
 
 
 @cache
 def _host_tags() -> re.Pattern[str]:
-    """The bracket before a client's own tag, such as a reminder of the system. Compiled at first use too."""
-
-    def one_of(*words: str) -> str:
-        return "|".join(spelled(word, across_lines=False) for word in words)
-
-    tag = (
-        rf"(?:{one_of(*_HOST_TAGS)})(?:[{GAP}]{{0,8}}(?:/?>|$)|[{GAP}]{{1,8}}[a-z]+=)|{one_of('system reminder')}(?!\w)"
+    """The bracket before a client's own tag, such as a reminder of the system. Compiled at first use: that takes longer
+    than a client's hook may need for a small output."""
+    tag = rf"(?:{'|'.join(_HOST_TAGS)})(?:\s{{0,8}}(?:/?>|$)|\s{{1,8}}[a-z]+=)|system[_-]reminder\b"
+    between_bars = r"[|\uff5c][a-z0-9_\u2581]{2,40}[|\uff5c]"
+    return re.compile(
+        rf"<(?=[\s/<]{{0,8}}(?:{tag}|{between_bars}))|\[(?=[\s/]{{0,8}}inst\s{{0,8}}\])", re.IGNORECASE | re.MULTILINE
     )
-    between_bars = rf"\|[{GAP}a-z0-9_\u2581-]{{2,40}}\|"
-    instructions = rf"\[(?=[{GAP}/]{{0,8}}{one_of('inst')}[{GAP}]{{0,8}}\])"
-    return re.compile(rf"<(?=[{GAP}/<]{{0,8}}(?:{tag}|{between_bars}))|{instructions}", re.IGNORECASE | re.MULTILINE)
 
 
 def folded(text: str) -> str:
@@ -179,10 +94,8 @@ def _is_plain(text: str) -> bool:
 
 
 def unbracketed(text: str) -> str:
-    """The text, of the same length, with a round bracket for each square one or look-alike, so that text inside a
-    placeholder can neither end it nor begin another."""
-    if text.isascii() and "[" not in text and "]" not in text:
-        return text
+    """The text, of the same length, with a round bracket for each square one, so that text inside a placeholder can
+    neither end it nor begin another."""
     return text.translate(_ROUND)
 
 
@@ -200,19 +113,17 @@ def encodable(text: str) -> str:
 
 def without_host_tags(text: str) -> str:
     """The text without tags that hosts and chat templates set off text with which is not a tool's output."""
-    return replaced(text, _host_tags(), _other_bracket) if _BRACKETS.search(text) else text
+    return _host_tags().sub(_other_bracket, text) if "<" in text or "[" in text else text
 
 
-def _other_bracket(match: re.Match[str], bracket: str) -> str:
+def _other_bracket(match: re.Match[str]) -> str:
     if match[0] == "[":
         return "("
     text, place = match.string, match.start()
     is_type = place > 0 and text[place - 1].isalnum() and text[place + 1].isupper()  # List<User>
-    return bracket if is_type else "‹"
+    return "<" if is_type else "‹"
 
 
 def unforged(text: str) -> str:
-    """The text with the same lines, without anything that looks like a marker of contextstash."""
-    if text.isascii() and "[" not in text:
-        return text
-    return replaced(text, _forged(), lambda _, bracket: "(") if _MAY_BE_FORGED.search(text) else text
+    """The text with the same lines, without markers of contextstash."""
+    return _FORGED.sub("(", text) if "[" in text else text
