@@ -19,20 +19,12 @@ from typing import Any
 from pydantic_core import SchemaValidator, core_schema
 
 from contextstash.safety.sanitize import UNSEEN, folded
-from contextstash.safety.secret_rules import PRIVATE_KEY, RULES, Rule, span_of
+from contextstash.safety.secret_rules import RULES, Rule, span_of
 
 FILL = "•"
 
 SHOWN_FILL = 3
 """Characters of a mask's filling that a person or a model is shown; the rest of it says nothing."""
-
-PART_CHARACTERS = 8_000
-"""A text that may hold a secret is searched in parts of this size: rule by rule, which takes 0.3 ms a part, and only
-those parts in which a secret may begin."""
-
-MAX_BEFORE, MAX_BEHIND = 100, 4_100
-"""Characters around a part that its gate is shown with it: of some kinds the beginning stands behind the first letters,
-and the longest beginning of another, a token's first part, may take as many."""
 
 OPAQUE_FIELDS = frozenset(
     {"signature", "encrypted_content", "thoughtSignature", "thought_signature", "id", "call_id", "tool_use_id"}
@@ -48,6 +40,9 @@ MIN_SECRET_NAME = 18
 """Characters of the shortest secret that could be the name of a variable, `sk_test_` and ten more; shorter names of an
 object's fields are not searched."""
 
+MAX_NAMED = 8_000
+"""Characters of a string that may be secret by the name of its field: keys are shorter."""
+
 THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 """Types of blocks that a provider's signature is about."""
 
@@ -61,7 +56,7 @@ _INVISIBLE = rf"(?:\x1b\[|\x9b|\\{{1,4}}(?:u001[bB]|x1[bB]|033|e)\[){_CSI}|\x1b\
 _ESCAPED_QUOTES = r"\\+(?=[\"'])"
 """The escapes before quotes, of a shell, of JSON, or of both: what the argument of a call says is read without them."""
 
-_ESCAPE_ENDS = ("\x00", "\x08", "\x1b", "1b[", "1B[", "33[", "\\e[")
+_UNREAD = re.compile(f"{_INVISIBLE}|{_ESCAPED_QUOTES}")
 _MAY_BE_INVISIBLE = rf"[\x1b\x{{9b}}{_WIDTHLESS}]|(?:1[bB]|33|\\e)\["
 
 _FILLING = f"{FILL}{{{SHOWN_FILL}}}[{FILL}\n]*{FILL}"
@@ -91,7 +86,7 @@ def _uncounted(gate: str) -> str:
     return re.sub(r"\{([01]),\d+\}", lambda match: "*+"[int(match[1])], gate).replace(r"\d", "[0-9]")
 
 
-_ALL_GATES = (*(rule.gate for rule in RULES), PRIVATE_KEY.gate, "(?i-u:<private>)", _MAY_BE_INVISIBLE)
+_ALL_GATES = (*(rule.gate for rule in RULES), "(?i-u:<private>)", _MAY_BE_INVISIBLE)
 
 
 def may_hold_secrets(text: str) -> bool:
@@ -114,67 +109,46 @@ def secrets_in(text: str) -> list[Found]:
     """The secrets in a text, in order, none within another."""
     if not may_hold_secrets(text):
         return []
-    if (not text.isascii() or any(each in text for each in _ESCAPE_ENDS)) and re.search(_INVISIBLE, text):
-        found = [*_secrets_in(_blanked(text)), *_beneath(_INVISIBLE, text)]
-    else:
-        found = _secrets_in(text)
-    if _has_escaped_quotes(text):
-        found += _beneath(_ESCAPED_QUOTES, text)
-    return _apart(found)
+    if _UNREAD.search(text) is None:
+        return _apart(list(_secrets_in(text)))
+    # With spaces in the place of what is invisible, which may be all that parts a key from a word; and without it.
+    blanked = re.sub(_INVISIBLE, lambda match: " " * len(match[0]), text)
+    return _apart([*_secrets_in(blanked), *_beneath(text)])
 
 
-def _secrets_in(text: str) -> list[Found]:
+def _secrets_in(text: str) -> Iterator[Found]:
     """The secrets in a text that may hold some."""
-    found: list[Found] = []
-    for start in range(0, len(text), PART_CHARACTERS):
-        end = min(len(text), start + PART_CHARACTERS)
-        near = text[max(0, start - MAX_BEFORE) : end + MAX_BEHIND]
-        if near == text or may_hold_secrets(near):
-            part = text[start : end + max(rule.longest for rule in RULES)]
-            lower = folded(part)
-            for rule in RULES:
-                found += _found_by(rule, text, lower if rule.folds else part, start, end)
-    return found + list(_found_by(PRIVATE_KEY, text, text, 0, len(text)))
+    lower = folded(text)
+    for rule in RULES:
+        yield from _found_by(rule, text, lower if rule.folds else text)
 
 
-def _found_by(rule: Rule, text: str, searched: str, start: int, end: int) -> Iterator[Found]:
-    """What a rule finds at the places of its literals between two positions of a text. `searched` is the text from the
-    first of these on, as the rule compares it."""
+def _found_by(rule: Rule, text: str, searched: str) -> Iterator[Found]:
+    """What a rule finds at the places of its literals in a text. `searched` is the text as the rule compares it."""
     for literal in rule.literals:
         place = searched.find(literal)
-        while 0 <= place < end - start:
-            begin = start + place - rule.back
+        while place >= 0:
+            begin = place - rule.back
             match = rule.pattern.match(text, begin) if begin >= 0 else None
             if match is not None and (rule.holds is None or rule.holds(match)):
                 yield Found(rule.kind, *span_of(match))
-            place = searched.find(literal, max(place + 1, match.end() - start if match else 0))
+            place = searched.find(literal, max(place + 1, match.end() if match else 0))
 
 
-def _blanked(text: str) -> str:
-    """The text with spaces in the place of what is invisible, which may be all that parts a key from a word."""
-    return re.sub(_INVISIBLE, lambda match: " " * len(match[0]), text)
-
-
-def _bare(pattern: str, text: str) -> tuple[str, list[int], list[int]]:
-    """The text without what a pattern matches, the places in it from which on something was taken out, and how many
-    characters until there."""
+def _beneath(text: str) -> Iterator[Found]:
+    """The secrets of a text with what is not read as a part of it taken out: colours, escapes before quotes."""
     pieces, places, taken, place = [], [0], [0], 0
-    for match in re.finditer(pattern, text):
+    for match in _UNREAD.finditer(text):
         pieces.append(text[place : match.start()])
         place = match.end()
         places.append(match.start() - taken[-1])
         taken.append(place - places[-1])
-    return "".join([*pieces, text[place:]]), places, taken
-
-
-def _beneath(pattern: str, text: str) -> list[Found]:
-    """The secrets of a text with colours or escaped quotes, with what the pattern matches within them."""
-    bare, places, taken = _bare(pattern, text)
 
     def back(place: int) -> int:
         return place + taken[bisect_right(places, place) - 1]
 
-    return [Found(each.kind, back(each.start), back(each.end - 1) + 1) for each in _secrets_in(bare)]
+    for each in _secrets_in("".join([*pieces, text[place:]])):
+        yield Found(each.kind, back(each.start), back(each.end - 1) + 1)
 
 
 def _apart(found: list[Found]) -> list[Found]:
@@ -263,5 +237,5 @@ def _is_opaque(owner: dict[str, Any], key: str) -> bool:
 
 def _masked_string(text: str, name: str) -> str:
     """A string is also secret by the name of its field, as the value of an assignment is."""
-    named = masked(f'{name}="{text}"')[len(name) + 2 : -1] if name and len(text) < PART_CHARACTERS else text
+    named = masked(f'{name}="{text}"')[len(name) + 2 : -1] if name and len(text) < MAX_NAMED else text
     return masked(text) if named == text else named

@@ -82,11 +82,6 @@ class Rule:
     back: int = 0
 
     @cached_property
-    def longest(self) -> int:
-        """Characters of the longest literal."""
-        return max(map(len, self.literals))
-
-    @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Compiled when a text may hold one: all of them together take longer than a client's hook may."""
         return re.compile(self.expression, re.IGNORECASE if self.folds else 0)
@@ -197,11 +192,6 @@ def _signed_in(found: re.Match[str]) -> bool:
     return not (_is_dummy(value) or re.fullmatch(_PLAIN_PASSWORD, value))
 
 
-def _is_quoted_password(found: re.Match[str]) -> bool:
-    """Whether what stands in quotation marks behind the word is a password; SQL has no sign between them."""
-    return _signed_in(found) and _is_password(found["v"])
-
-
 def _is_opaque_value(found: re.Match[str]) -> bool:
     value = value_of(found)
     return not _is_dummy(value) and not _is_path(value) and _is_opaque(value)
@@ -227,20 +217,6 @@ def _basic(found: re.Match[str]) -> bool:
     return ":" in decoded and decoded.isprintable()
 
 
-def _bearer(found: re.Match[str]) -> bool:
-    value = found["v"]
-    return not _is_dummy(value) and any(c.isdigit() for c in value) and _is_mixed(value)
-
-
-def _cookie(found: re.Match[str]) -> bool:
-    values = (pair.partition("=")[2] or pair for pair in found["v"].split(";"))
-    return any(_is_opaque(value) for value in values)
-
-
-def _has_key(found: re.Match[str]) -> bool:
-    return re.search(r"[A-Za-z0-9+/]{32}", found[0]) is not None
-
-
 def _is_mixed_match(found: re.Match[str]) -> bool:
     return any(c.isdigit() for c in found[0]) and _is_mixed(found[0])
 
@@ -248,15 +224,11 @@ def _is_mixed_match(found: re.Match[str]) -> bool:
 _CHECKS = {
     "assigned": _assigned,
     "basic": _basic,
-    "bearer": _bearer,
-    "cookie": _cookie,
-    "has_key": _has_key,
     "is_address_token": _is_address_token,
     "is_login": _is_login,
     "is_mixed_match": _is_mixed_match,
     "is_named": _is_named,
     "is_opaque_value": _is_opaque_value,
-    "is_quoted_password": _is_quoted_password,
     "signed_in": _signed_in,
 }
 
@@ -289,7 +261,7 @@ def _form(
 
 
 def _read() -> Iterator[Rule]:
-    """The rules of the table; the last one is of several lines, so that it is searched for in the whole text."""
+    """The rules of the table."""
     parts: dict[str, str] = {}
     readers: dict[str, Callable[..., Rule]] = {"begins": _begins, "shape": _shape, "form": _form}
     text = (get_data(__package__, "secret_forms.txt") or b"").decode()
@@ -301,6 +273,6 @@ def _read() -> Iterator[Rule]:
             name, _, parts[name] = first.partition(" = ")
 
 
-*RULES, PRIVATE_KEY = _read()
+RULES = tuple(_read())
 _NAMES = next(rule.literals for rule in RULES if "_key" in rule.literals)
 """The beginnings of the names of secrets, by which what is assigned to one is found."""
