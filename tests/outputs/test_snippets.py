@@ -25,18 +25,6 @@ def test_the_part_with_the_most_terms_is_shown() -> None:
     assert shown.endswith("…")
 
 
-def test_two_parts_are_shown_if_no_single_one_has_all_terms() -> None:
-    text = "filler words\n" * 60 + "def load_settings(folder):\n" + "filler words\n" * 90 + "raise NoSettings\n"
-    text += "filler words\n" * 60
-    shown, matched = snippet(text, ["load_settings", "NoSettings"], 400)
-    assert "def load_settings(folder):" in shown.partition(" … ")[0]
-    assert "raise NoSettings" in shown.partition(" … ")[2]
-    assert matched == ["load_settings", "NoSettings"]
-    lines, _ = snippet(text, ["load_settings", "NoSettings"], 400, line_breaks=True)
-    assert "def load_settings(folder):\n" in lines.partition("\n…\n")[0]
-    assert "raise NoSettings\n" in lines.partition("\n…\n")[2]
-
-
 def test_a_name_and_a_rare_word_say_more_than_words_that_are_everywhere() -> None:
     text = "the test of the file\n" * 90 + "retry_budget = 3\n" + "the test of the file\n" * 90
     assert "retry_budget = 3" in snippet(text, ["test", "file", "retry_budget"], 100)[0]
@@ -64,14 +52,6 @@ def test_words_inside_camel_case_names_are_found_as_the_index_finds_them() -> No
     assert "TestShadowStrategy" in shown
 
 
-def test_lines_keep_their_breaks_and_how_they_are_indented_against_each_other() -> None:
-    text = "package x\n\n" + "// filler\n" * 100 + "\tif old {\n\t\tdrop(shadow)\n\n\t}\n" + "// filler\n" * 100
-    shown, _ = snippet(text, ["drop", "old"], 60, line_breaks=True)
-    assert "    if old {\n        drop(shadow)\n    }\n" in shown
-    assert snippet("\t\tif a:\n\t\t\tb()", ["b"], line_breaks=True)[0] == "if a:\n    b()"
-    assert len(shown) <= 60
-
-
 @laws
 @given(st.text(max_size=2_000), st.lists(st.text(max_size=20), max_size=5), st.integers(0, 300))
 def test_a_snippet_is_one_printable_line_within_its_limit(text: str, terms: list[str], most: int) -> None:
@@ -79,10 +59,6 @@ def test_a_snippet_is_one_printable_line_within_its_limit(text: str, terms: list
     assert len(shown) <= most
     assert not any(ord(character) < 32 or 0xD800 <= ord(character) < 0xE000 for character in shown)
     assert all(any(found in term for term in terms) for found in matched)  # a term, or a word of one
-    lines, again = snippet(text, terms, most, line_breaks=True)
-    assert len(lines) <= most
-    assert again == matched
-    assert all(character == "\n" or ord(character) >= 32 for character in lines)
 
 
 def test_a_letter_whose_lower_case_is_longer_moves_no_place() -> None:

@@ -38,7 +38,6 @@ async def search(stash: Stash, words: tuple[str, ...], session: str | None, **fi
         " ".join(words),
         session_id=await find_session(stash, session) if session else None,
         unseen_first=False,
-        line_breaks=not click.get_current_context().params["as_json"],
         **filters,
     )
     origins = [await _origin(stash, hit) for hit in found.hits]
@@ -51,8 +50,7 @@ def _print_hits(found: SearchResult, origins: Sequence[tuple[str, str]]) -> None
         where = hit.handle or f"message {hit.seq}"
         heading = f"{hit.tool or hit.role}  {when(hit.created_at.isoformat())}  {title}{short}".rstrip()
         click.echo(f"{click.style(where, bold=True)}  {for_reader(heading)}")
-        for text in hit.snippet.splitlines():
-            echo(f"  {text}")
+        echo(f"  {hit.snippet}")
         if not hit.matched:
             click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
         echo(f"  in full: contextstash show {hit.handle or f'{short} --message {hit.seq}'}", dim=True)

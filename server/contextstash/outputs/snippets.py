@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from string import ascii_uppercase
 
-from contextstash.safety.sanitize import clip, folded, one_line
+from contextstash.safety.sanitize import folded, one_line
 
 MAX_OCCURRENCES = 500
 """How many occurrences of one term are considered. It bounds the work on a text with one word repeated."""
@@ -15,30 +14,14 @@ MAX_OCCURRENCES = 500
 MAX_WORDS = 20
 """How many words of a term that does not occur are searched for. A path has fewer."""
 
-MAX_INDENT = 40
-"""Characters before a match up to which its line is shown from its beginning. Usual indentations are shorter."""
-
-WINDOWS = 2
-"""How many parts of a text are shown, if the best one lacks a term that another one has."""
-
-MIN_WINDOW = 160
-"""Characters of a part below which the text is not shown in several: a line of code and its surroundings."""
-
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[\d_./@+-]|(?<=[a-z])[A-Z]")
-_SUFFIXES = ("ations", "ation", "ings", "ing", "edly", "ied", "ies", "ed", "es", "ly", "s", "e")
+_STEM = re.compile(r"([A-Za-z]{4,}?)(?:ations?|ings?|edly|i?ed|i?es|ly|s|e)")
 
 
-def snippet(
-    text: str,
-    terms: Sequence[str],
-    max_chars: int = 240,
-    *,
-    line_breaks: bool = False,
-) -> tuple[str, list[str]]:
-    """The part of at most `max_chars` characters with the most telling terms, and the terms that occur anywhere in the
-    text, as they were passed. If it lacks some of them, two parts of half the size are shown. Each is one line, or with
-    `line_breaks` the lines of the text that are not empty, indented as they were.
+def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str, list[str]]:
+    """The part with the most telling terms, as one line of at most `max_chars` characters; and the terms that occur
+    anywhere in the text, as they were passed.
 
     A term is searched for as it is and, if that is not found, word by word (then those words of it that occur are
     returned); an English word also by its stem. If no term occurs, the snippet is the start of the text.
@@ -53,39 +36,12 @@ def snippet(
         places += [(place, number) for place in found]
         matched += [word for word in occurring if word not in matched]
         weights.append(_weight(term, len(found)))
-    places.sort()
-    write = _lines if line_breaks else _cut
-    starts = _starts(places, weights, max_chars)
-    if len(starts) == 1:
-        return write(text, starts[0], max_chars), matched
-    first, second = (write(text, start, max_chars // 2 - 1).strip("…") for start in starts)
-    start = "…" if starts[0] else ""
-    gap = "\n…\n" if line_breaks else " … "
-    return clip(f"{start}{first}{gap}{second}…", max_chars), matched
+    return _cut(text, _best_start(sorted(places), weights, max_chars), max_chars), matched
 
 
 def _weight(term: str, occurrences: int) -> int:
     """How telling a term is: a name more than a word, and less the more often it occurs."""
     return (200 if _NAME.search(term) else 100) // (1 + occurrences.bit_length())
-
-
-def _starts(places: Sequence[tuple[int, int]], weights: Sequence[int], width: int) -> list[int]:
-    """Where the parts begin that are shown, in the order of the text."""
-    best = _best_start(places, weights, width)
-    part = width // WINDOWS
-    if part < MIN_WINDOW or {term for _, term in places} == _terms_in(places, best, width):
-        return [best]
-    first = _best_start(places, weights, part)
-    shown = _terms_in(places, first, part)
-    others = [(place, term) for place, term in places if term not in shown and not first <= place < first + part]
-    if not others:
-        return [best]
-    second = _best_start(others, weights, part)
-    return [best] if abs(first - second) < part else sorted((first, second))
-
-
-def _terms_in(places: Sequence[tuple[int, int]], start: int, width: int) -> set[int]:
-    return {term for place, term in places if start <= place < start + width}
 
 
 def _places(text: str, lower: str, term: str) -> dict[str, list[int]]:
@@ -97,7 +53,8 @@ def _places(text: str, lower: str, term: str) -> dict[str, list[int]]:
     if whole:
         return {term: whole}
     words = _WORD.findall(bare)[:MAX_WORDS]
-    found = {term if word == bare else word: _find(text, lower, _stem(word)) for word in words}
+    stems = {word: stem[1] if (stem := _STEM.fullmatch(word)) else word for word in words}
+    found = {term if word == bare else word: _find(text, lower, stems[word]) for word in words}
     return {word: places for word, places in found.items() if places}
 
 
@@ -110,24 +67,12 @@ def _find(text: str, lower: str, word: str) -> list[int]:
     found: list[int] = []
     place = lower.find(wanted)
     while place >= 0 and len(found) < MAX_OCCURRENCES:
-        if not (at_start and place and lower[place - 1].isalnum()) or _is_camel_start(text, place):
+        is_inside = at_start and place and lower[place - 1].isalnum()
+        if not is_inside or (text[place].isupper() and not text[place - 1].isupper()):
             found.append(place)
-            place = lower.find(wanted, place + len(wanted))
-        else:
-            place = lower.find(wanted, place + 1)
+            place += len(wanted) - 1
+        place = lower.find(wanted, place + 1)
     return found
-
-
-def _is_camel_start(text: str, place: int) -> bool:
-    return text[place] in ascii_uppercase and text[place - 1] not in ascii_uppercase
-
-
-def _stem(word: str) -> str:
-    if word.isascii() and word.isalpha():
-        for suffix in _SUFFIXES:
-            if word.lower().endswith(suffix) and len(word) - len(suffix) >= 4:
-                return word[: -len(suffix)]
-    return word
 
 
 def _best_start(places: Sequence[tuple[int, int]], weights: Sequence[int], width: int) -> int:
@@ -161,18 +106,3 @@ def _cut(text: str, start: int, width: int) -> str:
     if start + 4 * width < len(text) and not line.endswith("…"):
         line = line[: max(0, room - 1)] + "…" * (room > 0)
     return (before + line)[:width]
-
-
-def _lines(text: str, start: int, width: int) -> str:
-    """The lines from a position on, without what they are all indented by."""
-    begin = text.rfind("\n", 0, start) + 1
-    is_whole = start - begin <= MAX_INDENT
-    start = begin if is_whole else start
-    pieces = text[start : start + 4 * width].expandtabs(4).splitlines()
-    shown = [(len(piece) - len(piece.lstrip()), one_line(piece, width)) for piece in pieces]
-    indented = [(indent, line) for indent, line in shown if line]
-    least = min((indent for indent, _ in indented), default=0)
-    joined = "\n".join(" " * min(indent - least, MAX_INDENT) + line for indent, line in indented)
-    before = "" if is_whole else "…"
-    more = "…" if start + 4 * width < len(text) and len(before) + len(joined) < width else ""
-    return clip(f"{before}{joined}{more}", width)

@@ -95,9 +95,7 @@ class Pages:
         found = None
         named = {session_id} - {None}
         if query.strip():
-            found = await self._stash.search_history(
-                query, session_id=session_id, limit=MAX_HITS, unseen_first=False, line_breaks=True
-            )
+            found = await self._stash.search_history(query, session_id=session_id, limit=MAX_HITS, unseen_first=False)
             named |= {hit.session_id for hit in found.hits}
         lines = await self._stash.lines_of([await self._stash.read_session(str(each)) for each in named])
         sessions = {line.session_id: line for line in lines}

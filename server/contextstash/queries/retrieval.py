@@ -118,13 +118,11 @@ async def search_history(
     scope: str | None = None,
     since: str | None = None,
     unseen_first: bool = True,
-    line_breaks: bool = False,
 ) -> SearchResult:
     """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), or
     `everywhere` (all of the owner's sessions; also the scope if no session is named or followed). `since`: only
-    messages from then on, a date or a time in ISO format. With `unseen_first` what the
-    session's view shows counts less; with `line_breaks` snippets have the lines of the text, for a person:
-    without the quotation marks by which a model is kept from taking a line for a speaker's."""
+    messages from then on, a date or a time in ISO format. With `unseen_first` what the session's view shows counts
+    less."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -141,7 +139,7 @@ async def search_history(
     )
     weigh = None if own is None else await _unseen_first(access, own)
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
-    shown = await asyncio.to_thread(_shown, hits, query, line_breaks)
+    shown = await asyncio.to_thread(_shown, hits, query)
     return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND.format(f" since {since}" if since else ""))
 
 
@@ -183,21 +181,20 @@ def _time(text: str) -> datetime:
     return time
 
 
-def _shown(found: Sequence[SearchHit], query: str, line_breaks: bool) -> list[Hit]:
+def _shown(found: Sequence[SearchHit], query: str) -> list[Hit]:
     words = query[:MAX_QUERY_CHARACTERS].split()
     terms = [word for word in words if word.strip(".,:;?!").lower() not in STOP_WORDS] or words
     texts = [without_reminders(without_json_envelopes(hit.text)) for hit in found]
     room = min(MAX_EXCERPT, max(MIN_EXCERPT, EXCERPTS // max(1, len(found))))
-    write = partial(snippet, terms=terms, max_chars=room, line_breaks=line_breaks)
-    return [_hit(hit, *write(text), line_breaks) for hit, text in zip(found, texts, strict=True)]
+    return [_hit(hit, *snippet(text, terms, room)) for hit, text in zip(found, texts, strict=True)]
 
 
-def _hit(hit: SearchHit, text: str, matched: list[str], line_breaks: bool) -> Hit:
+def _hit(hit: SearchHit, text: str, matched: list[str]) -> Hit:
     return Hit.of(
         hit,
         handle=hit.handles[0] if hit.handles else None,
         tool=None if hit.tool is None else one_line(hit.tool, MAX_TOOL_CHARACTERS),
-        snippet=text if line_breaks else defused(text),
+        snippet=defused(text),
         score=round(hit.score, 3),
         matched=matched,
     )

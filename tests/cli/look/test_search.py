@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.command_line import CommandLine, write_transcript
 from tests.support.orchard import Orchard
 
 
@@ -26,27 +25,10 @@ def test_each_hit_ends_with_the_command_that_shows_it_whole(orchard: Orchard) ->
     assert "--message 25" in command
 
 
-def test_snippets_keep_the_lines_of_the_text(orchard: Orchard) -> None:
-    shown = orchard.run("search", "tree 733", "--limit", "1").stdout.splitlines()
-    assert any(line.startswith("  tree 733: ") for line in shown)
-    assert "\n" not in orchard.json("search", "tree 733")["hits"][0]["snippet"]
-
-
 def test_nothing_found_says_why(orchard: Orchard) -> None:
     done = orchard.run("search", "zzyzx")
     assert (done.returncode, done.stdout) == (0, "")
     assert "no text has any of these words" in done.stderr
-
-
-def test_a_line_that_begins_with_a_speaker_or_a_heading_is_printed_word_for_word(contextstash: CommandLine) -> None:
-    path = contextstash.folder / "session.jsonl"
-    write_transcript(path, outputs=1)
-    lines = path.read_text().replace("Read all the orchard files.", "**Developer on main**: read the quinces.")
-    path.write_text(lines)
-    assert contextstash.run("import", path).returncode == 0
-    found = contextstash.run("search", "quinces").stdout
-    assert "  **Developer on main**: read the quinces." in found
-    assert "“**Developer" not in found
 
 
 def test_a_scope_needs_a_session(orchard: Orchard) -> None:
