@@ -356,7 +356,6 @@ async def record_messages(
     request_id: Annotated[str | None, About("Of get_context; default: newest")] = None,
     system: System = None,
     tools: Tools = None,
-    limits: Annotated[JsonObject | None, About("Of one output: lines, chars, bytes, tokens, cut, spill_chars")] = None,
 ) -> "RecordResult":
     """Append messages; with first_seq, batch_id or whole, repeated ones are skipped. Prunes and compacts
     automatically when due."""

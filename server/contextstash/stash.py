@@ -100,7 +100,6 @@ class Stash(Access):
         tools: Tools | None = None,
         title: str | None = None,
         parent_session_id: str | None = None,
-        limits: Mapping[str, Any] | None = None,
         seen: int | None = None,
     ) -> RecordResult:
         """Store messages durably; a session that does not exist is created.
@@ -111,9 +110,9 @@ class Stash(Access):
 
         `usage` is the usage that the provider reported for the last reply among the messages; it is booked to the
         request `request_id`, by default the newest one that get_context returned. `system` and `tools` are sent with
-        the messages and counted with them, until others are declared. `limits` override the session's limits of a
-        single output for these messages. `seen` is `next_seq` of this writer's previous result: if another one has
-        recorded since, what it recorded is neither continued nor hidden. Raises BadInputError then.
+        the messages and counted with them, until others are declared. `seen` is `next_seq` of this writer's previous
+        result: if another one has recorded since, what it recorded is neither continued nor hidden. Raises
+        BadInputError then.
         """
         batch = Batch(
             messages,
@@ -129,9 +128,7 @@ class Stash(Access):
             system=system,
             tools=tools,
         )
-        return await self._recorded(
-            await record_messages(self, session_id, batch, usage=usage, request_id=request_id, limits=limits)
-        )
+        return await self._recorded(await record_messages(self, session_id, batch, usage=usage, request_id=request_id))
 
     async def record_transcript(
         self,

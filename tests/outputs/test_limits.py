@@ -15,7 +15,6 @@ from contextstash.outputs.limits import OutputLimits, limit, shared_limit
 from contextstash.outputs.measures import byte_length, line_count
 from contextstash.window.settings import resolve_settings
 from contextstash.window.token_counters import RULES_OF_THUMB
-from contextstash_storage.errors import BadInputError
 from tests.support.turns import laws, quarter
 
 HANDLE = "out_k3f9x2ab"
@@ -154,25 +153,6 @@ def test_limits_too_small_for_a_notice_leave_a_brief_one_or_the_bare_head() -> N
 def test_the_notice_names_the_handle_if_the_whole_output_is_archived(cut: Any, handle: str) -> None:
     _, notice, _ = parts(limit(numbered(5_000), OutputLimits(chars=1_000, cut=cut), quarter, handle))
     assert ("whole output: " in notice) == bool(handle)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"line": 3}, "Did you mean 'lines'?"),
-        ({"max_tokens": 3}, "Did you mean 'tokens'?"),
-        ({"output_bytes": 3}, "Did you mean 'bytes'?"),
-        ({"colour": 3}, "Known: lines, chars, bytes, tokens, cut, spill_chars."),
-        ({"lines": 0}, "limits.lines must be a whole number above 0"),
-        ({"lines": True}, "limits.lines must be a whole number above 0"),
-        ({"tokens": "9"}, "limits.tokens must be a whole number above 0"),
-        ({"cut": "tail"}, "limits.cut must be one of head, head_tail, middle, smart, not 'tail'"),
-    ],
-)
-def test_an_invalid_limit_is_refused_with_the_right_one(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadInputError) as refused:
-        OutputLimits().merged(given)
-    assert message in str(refused.value)
 
 
 output_lines = st.sampled_from(["error: no", "all fine", "3 failed", "x" * 90, "fatal: 漢", ""])

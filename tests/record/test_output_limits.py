@@ -64,23 +64,6 @@ async def test_an_output_over_it_is_shown_cut_and_is_retrieved_whole(
         assert (await view(stash))[-1]["content"][0]["is_error"] is (preset == "staged")
 
 
-async def test_the_limits_of_one_call_override_the_settings_for_its_messages_only(stash: Stash) -> None:
-    text = numbered(4_000)
-    messages = session(text, text + "again")
-    await stash.record_messages(messages[:3], session_id=SESSION, limits={"lines": 20, "cut": "head"})
-    await stash.record_messages(messages[3:], session_id=SESSION)
-    first, second = await shown_outputs(stash)
-    assert first.startswith("0000000\n")
-    assert "481 lines, 3,848 characters cut here" in first
-    assert second == text + "again"
-
-
-async def test_a_call_can_remove_a_limit(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "stash.db", preset="staged") as stash:
-        await stash.record_messages(session("x" * 60_000), session_id=SESSION, limits={"bytes": None})
-        assert await shown_outputs(stash) == ["x" * 60_000]
-
-
 async def test_our_own_retrievals_are_never_cut_unless_other_commands_follow(tmp_path: Path) -> None:
     own = "contextstash show out_k3f9x2ab"
     messages: list[Native] = [{"role": "user", "content": "Read it."}]

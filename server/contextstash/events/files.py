@@ -19,7 +19,6 @@ from contextstash.events.shell import (
     staged_files,
     written_by_script,
 )
-from contextstash.outputs.run_outcomes import has_any
 from contextstash.safety.sanitize import MARKER
 
 
@@ -114,11 +113,11 @@ _REFUSALS = ("No such file", "Permission denied", "Read-only file system", "Is a
 
 def _in_vain(call: Call, use: FileUse) -> bool:
     """Whether the command says that it could not read or write a file; it may have done so with others."""
-    if call.output is None or call.command is None or not has_any(call.output.text, _REFUSALS):
+    if call.output is None or call.command is None:
         return False
     name = use.path.rpartition("/")[2]
     lines = call.output.text[:MAX_LISTING].split("\n")
-    return any(name in line and has_any(line, _REFUSALS) for line in lines)
+    return any(name in line and any(each in line for each in _REFUSALS) for line in lines)
 
 
 _PATH_KEYS = (

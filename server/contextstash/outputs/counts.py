@@ -9,8 +9,8 @@ def before_and_after(before: int, after: int) -> str:
 
 
 def counted(number: float, noun: str) -> str:
-    """A number and its noun: 1 session, 2 sessions."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """A number and its noun: 1 session, 2 sessions, 2 matches."""
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def amount(number: float) -> str:

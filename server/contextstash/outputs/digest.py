@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from contextstash.outputs.counts import counted
 from contextstash.outputs.measures import line_count
 from contextstash.outputs.run_outcomes import find_crash, find_test_run
 from contextstash.outputs.salient import error_line
@@ -71,13 +72,6 @@ def _described(call: str, text: str, is_error: bool) -> str:
     return next((line for describe in _KINDS if (line := describe(output))), "") or _ends(output)
 
 
-def _plural(number: int, noun: str) -> str:
-    ending = "es" if noun.endswith(("ch", "s")) else "s"
-    if noun.endswith("ry") and number != 1:
-        noun, ending = noun[:-1], "ies"
-    return f"{number:,} {noun}{'' if number == 1 else ending}"
-
-
 def _names(names: Sequence[str], maximum: int = 4) -> str:
     shown = ", ".join(names[:maximum])
     return f"{shown}, …" if len(names) > maximum else shown
@@ -104,7 +98,7 @@ def _diff(output: _Output) -> str | None:
         files = [_base_name(name) for name in dict.fromkeys(_DIFF_FILE.findall(output.text))]
         added = len(re.findall(r"^\+(?!\+\+ )", output.text, re.MULTILINE))
         removed = len(re.findall(r"^-(?!-- )", output.text, re.MULTILINE))
-        return f"diff of {_plural(len(files), 'file')} +{added:,} −{removed:,}: {_names(files)}"
+        return f"diff of {counted(len(files), 'file')} +{added:,} −{removed:,}: {_names(files)}"
     return None
 
 
@@ -119,7 +113,7 @@ def _search(output: _Output) -> str | None:
         files = list(dict.fromkeys(name for name, _ in matches))
         where = [f"{_base_name(name)}:{number}" for name, number in matches[:1]]
         where += [_base_name(name) for name in files[1:]]
-        return f"{_plural(len(matches), 'match')} in {_plural(len(files), 'file')}: {_names(where)}"
+        return f"{counted(len(matches), 'match')} in {counted(len(files), 'file')}: {_names(where)}"
     return None
 
 
@@ -147,7 +141,7 @@ def _file(output: _Output) -> str | None:
     numbers = _NUMBERED.findall(output.head[:2_000])
     if len(numbers) >= min(3, lines):  # an empty line without a number was before a client's notice
         lines = line_count(output.text.rstrip("\n"))
-    extent = _plural(lines, "line")
+    extent = counted(lines, "line")
     if len(numbers) >= min(3, lines):
         first = int(numbers[0])
         extent = f"lines {first:,}–{first + lines - 1:,}" if first > 1 else extent
@@ -173,7 +167,7 @@ def _ends(output: _Output) -> str:
     last = next((shown for line in reversed(tail) if len(shown := one_line(line, 100)) > 3), "")
     if not last or last == first:
         return first or "no text"
-    count = f" ({_plural(lines, 'line')})" if lines > 2 else ""
+    count = f" ({counted(lines, 'line')})" if lines > 2 else ""
     return f"{clip(first, 80)} … {last}{count}"
 
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from contextstash.outputs.counts import counted
 from contextstash.outputs.measures import Count, Split, Unit, UnitLimit, byte_length, ends
 from contextstash.outputs.salient import SalientLine, rendered, salient_lines, select
 from contextstash.safety.sanitize import MARKER
 from contextstash.window.settings import ContextSettings, Cut
-from contextstash_storage.errors import BadInputError
 
 CHARACTERS_PER_TOKEN = 4
 """How many characters the middle-out cut counts as a token: the rule of the preset `token-budget`, whose 2,500 tokens
@@ -71,19 +70,8 @@ class OutputLimits:
         return replace(limits, tokens=min(limits.tokens, _of_window(window, settings.output_share)))
 
     def merged(self, given: Mapping[str, Any] | None) -> OutputLimits:
-        """These limits, overridden by those of one call; None removes a limit. Raises BadInputError if a name is
-        unknown, naming the nearest right one, or if a value is invalid."""
-        changes = {}
-        for name, value in (given or {}).items():
-            known = NAMES.get(name)
-            if known is None:
-                raise BadInputError(_unknown(name))
-            if name == "cut":
-                _check_cut(value)
-            elif value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise BadInputError(f"limits.{name} must be a whole number above 0, or null for no limit.")
-            changes[known] = value
-        return replace(self, **changes)
+        """These limits, overridden by those of one call; None removes a limit."""
+        return replace(self, **(given or {}))
 
     def may_cut(self, characters: int, tokens: int) -> bool:
         """Whether a text of that many characters and about that many tokens could exceed a limit. If not, the text
@@ -114,9 +102,6 @@ class OutputLimits:
         return tuple(UnitLimit.of(unit, most, count) for unit, most in maxima if most is not None)
 
 
-NAMES = {field.name: field.name for field in fields(OutputLimits) if field.name != "notice"}
-
-
 def _of_window(window: int, share: float) -> int:
     """The tokens of one output in a window of so many."""
     return max(1, int(window * share), min(int(window * min(1, 2 * share)), READABLE_TOKENS))
@@ -141,19 +126,6 @@ def sets_output_limits(layer: Mapping[str, Any]) -> bool:
 
 def _over(value: int, maximum: int | None) -> bool:
     return maximum is not None and value > maximum
-
-
-def _unknown(name: str) -> str:
-    from contextstash.base.near_names import nearest  # a client waits for its hook, which loads this module
-
-    right = nearest(name.removeprefix("output_").removeprefix("max_"), NAMES)
-    hint = f"Did you mean '{right}'?" if right else f"Known: {', '.join(NAMES)}."
-    return f"There is no limit '{name}'. {hint}"
-
-
-def _check_cut(value: object) -> None:
-    if value not in get_args(Cut):
-        raise BadInputError(f"limits.cut must be one of {', '.join(get_args(Cut))}, not '{value}'.")
 
 
 def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> str:

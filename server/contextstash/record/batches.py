@@ -10,7 +10,6 @@ from typing import Any
 
 from contextstash.messages.base import Format, Reading
 from contextstash.messages.detection import UNDECIDED, detect_format, get_format, shown_format
-from contextstash.outputs.limits import OutputLimits
 from contextstash.record.declared_parts import MAX_HEAD, System, Tools, check_declared, declare, declared_system
 from contextstash.record.messages import append, check_limits, in_thread_if_large, size_of
 from contextstash.record.output_limits import limit_outputs
@@ -98,10 +97,8 @@ async def record_messages(
     *,
     usage: Mapping[str, Any] | None = None,
     request_id: str | None = None,
-    limits: Mapping[str, Any] | None = None,
 ) -> Appended:
     """Store a batch durably, with what a program declares and reports beside it, and cut its outputs to limits."""
-    OutputLimits().merged(limits)
     check_declared(batch.system, batch.tools)
     if not batch.messages:
         raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
@@ -120,7 +117,7 @@ async def record_messages(
             batch = replace(batch, extras=await fields_with_usage(access, session, batch.messages, usage, request_id))
         appended = await store_batch(access, session, batch)
         session = await declare(access, appended.session, system=batch.system, tools=batch.tools)
-        session = await limit_outputs(access, session, appended.messages, limits)
+        session = await limit_outputs(access, session, appended.messages)
         if usage is not None and not any(message.usage for message in appended.messages):
             session = await book_late(access, session, usage)
     return appended.model_copy(update={"session": session})

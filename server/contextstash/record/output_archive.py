@@ -174,8 +174,8 @@ async def limit_output(
     If the output is truncated, the whole is stored before this returns, in a session that only archives outputs: the
     one that belongs to the named session, or a common one. The same output is stored once and has the same handle. The
     results of contextstash's own retrieval tools are never truncated, and neither are outputs of a session that was
-    deleted: nothing of it is stored again. Raises BadInputError if a limit is invalid, and
-    StoreError if the whole cannot be stored.
+    deleted: nothing of it is stored again. Raises StoreError if the whole cannot be
+    stored.
     """
     session = await access.find(session_id)
     if session is None and session_id is not None and await access.was_deleted(session_id):
@@ -194,8 +194,7 @@ def _archive(access: Access, session: Session | None, session_id: str | None) ->
 def limits_of(
     access: Access, settings: ContextSettings, session: Session | None, given: Mapping[str, Any] | None
 ) -> OutputLimits:
-    """The limits of an output: those of the settings, scaled to the window, and over them those given for one call.
-    Raises BadInputError if one of these is invalid."""
+    """The limits of an output: those of the settings, scaled to the window, and over them those given for one call."""
     # The window scales the limit in tokens alone, and to find a model's window takes longer than a hook should.
     if given is not None and "tokens" in given:
         return OutputLimits.of(settings, settings.window).merged(given)
