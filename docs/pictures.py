@@ -27,7 +27,7 @@ WINDOW = 26_000
 """Tokens: the session has 33,000."""
 
 COLUMNS = 112
-STEPS = re.compile(r"^(?:3\. |\Z)", re.MULTILINE)
+STEPS = re.compile(r"^(?:2\. |\Z)", re.MULTILINE)
 """The README shows from the prune on to the end."""
 
 FORMAT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">

@@ -32,15 +32,14 @@ MAY_IMPORT_OF_OURS = {
 USE_CASES = ("session", "record", "reduce", "request", "queries", "transfer")
 
 MUST_NOT_IMPORT = {
-    **dict.fromkeys(USE_CASES, ("mcp", "clients", "cli", "demo", "gateway", "pages", "sharing", "proxy")),
+    **dict.fromkeys(USE_CASES, ("mcp", "clients", "cli", "demo", "gateway", "pages", "proxy")),
     "clients": ("mcp", "cli", "demo", "gateway"),
-    "mcp": ("cli", "demo", "gateway", "pages", "sharing"),
-    "sharing": ("cli", "demo", "gateway", "clients", "mcp", "pages"),
-    "proxy": ("cli", "demo", "gateway", "mcp", "sharing", "pages"),
+    "mcp": ("cli", "demo", "gateway", "pages"),
+    "proxy": ("cli", "demo", "gateway", "mcp", "pages"),
     "pages": ("cli", "demo", "gateway", "clients", "mcp"),
     "gateway": ("cli", "demo", "clients"),
-    "library": ("mcp", "cli", "demo", "gateway", "pages", "sharing", "adapters"),
-    "adapters": ("mcp", "cli", "demo", "gateway", "pages", "sharing", "clients", *USE_CASES, *PURE),
+    "library": ("mcp", "cli", "demo", "gateway", "pages", "adapters"),
+    "adapters": ("mcp", "cli", "demo", "gateway", "pages", "clients", *USE_CASES, *PURE),
     "demo": ("mcp", "cli", "gateway"),
 }
 """For each other layer, the parts of the server that must not be known to it."""

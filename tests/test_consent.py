@@ -172,7 +172,7 @@ async def test_an_address_in_an_imported_session_is_not_used(untrusted: Untruste
     with model_provider() as thief:
         async with untrusted.client(*SERVE, CONTEXTSTASH_AUTOMATIC="false") as client:
             await record(client, calls=12)
-        lines = untrusted.run("export", SESSION, "--format", "session").stdout.splitlines()
+        lines = untrusted.run("export", SESSION).stdout.splitlines()
         head = json.loads(lines[0])
         head["session"]["settings"] = {
             "summarizer": "anthropic",

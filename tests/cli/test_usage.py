@@ -26,6 +26,10 @@ def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, 
     assert line.endswith("--help")
 
 
+def test_a_number_that_is_none_is_refused_in_plain_words(contextstash: CommandLine) -> None:
+    assert "'x' is not a valid whole number." in contextstash.run("retain", "--days", "x").stderr
+
+
 def test_a_misspelt_setting_is_named_with_its_place_and_the_nearest_one(contextstash: CommandLine) -> None:
     message = failure_of(contextstash.run("sessions", "--set", "prun_at=0.5"))
     assert "(in --set). Did you mean 'prune_at'?" in message

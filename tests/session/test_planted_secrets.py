@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from contextstash.sharing.export import PIECES
 from contextstash.stash import Stash
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError
@@ -62,8 +61,7 @@ async def shown_texts(stash: Stash) -> AsyncIterator[tuple[str, str]]:
     yield "titles", (await stash.list_sessions()).model_dump_json()
     yield "status", (await stash.context_status(SESSION)).model_dump_json()
     yield "hand-off", await stash.hand_off_text(SESSION, None) or ""
-    for form, pieces in PIECES.items():
-        yield f"export as {form}", "".join([piece async for piece in pieces(stash, SESSION)])
+    yield "export", json.dumps([record async for record in stash.export_session(SESSION)])
     first: int | None = 0
     while first is not None:
         page = await stash.read_messages(SESSION, first=first, limit=100)
@@ -197,7 +195,7 @@ async def test_an_export_with_masks_can_be_imported(tmp_path: Path) -> None:
     natives = with_secrets(made_session(), secrets, random)
     async with stash_at(tmp_path / "sessions.db") as stash, stash_at(tmp_path / "other.db") as other:
         await stash.record_messages(natives, session_id=SESSION)
-        lines = [piece async for piece in PIECES["session"](stash, SESSION)]
+        lines = [json.dumps(record) async for record in stash.export_session(SESSION)]
         assert (await other.import_session(lines)).recorded == len(natives)
         hits = (await other.search_history("deployment", session_id=SESSION)).hits
         assert hits[0].seq == 0

@@ -13,7 +13,6 @@ for name in (
     "contextstash.clients.hooks",
     "contextstash.clients.output_cut",
     "contextstash.stash",
-    "contextstash.sharing.export",
     "contextstash_storage.sqlite.store",
     "tests.support.command_line",
 ):

@@ -50,7 +50,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "config": ("config_commands", "Show and change settings."),
     },
     "Share and check": {
-        "export": ("file_commands", "Write a session to a file: whole, its messages, or HTML."),
+        "export": ("file_commands", "Print a session as JSON lines: whole, or its messages."),
         "migrate-store": ("file_commands", "Copy all sessions into another database."),
     },
     "For clients and scripts": {
@@ -91,28 +91,13 @@ class SectionedGroup(click.Group):
                 formatter.write_dl([(name, text) for name, (_, text) in lines.items()])
 
 
-def _print_version(context: click.Context, _: click.Parameter, given: bool) -> None:
-    if given:
-        from contextstash.clients.installation import described
-
-        click.echo(f"contextstash {__version__}\nfrom {described()}")
-        context.exit()
-
-
 @click.group(
     cls=SectionedGroup,
     commands=Commands(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="New here? `contextstash demo` shows everything in a few seconds, with no set-up.",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_print_version,
-    help="Show the version, and where it is from.",
-)
+@click.version_option(__version__, message="contextstash %(version)s")
 def cli() -> None:
     """Manages an agent's context window: what leaves the model's window never leaves the session."""
 
@@ -150,7 +135,7 @@ def _help_command(error: click.UsageError) -> str:
 
 
 def _fail(text: str, code: int = 1) -> int:
-    echo(f"Error: {' '.join(text.split())}", err=True, prose=True)
+    echo(f"Error: {' '.join(text.split())}", err=True)
     return code
 
 

@@ -12,10 +12,10 @@ import click
 
 from contextstash import operations
 from contextstash.cli.console import echo, in_commands, print_table, tell
-from contextstash.cli.options import SESSION, find_session, operation_command, stash_command
+from contextstash.cli.options import SESSION, Number, find_session, operation_command, stash_command
 from contextstash.outputs.counts import counted
 from contextstash.session_names import OUTPUTS_SUFFIX
-from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.results import CompactResult, ConfigureResult, DeleteResult, PruneResult, RestoreResult
@@ -65,19 +65,15 @@ compact = operation_command(
 @click.option("--last", is_flag=True, help="Undo the last prune or compaction of the session as a whole.")
 async def restore(stash: Stash, handles: tuple[str, ...], last: bool) -> Any:
     """Put archived outputs (out_…) or the messages of a summary (sum_…) back into the view."""
-    if last and len(handles) > 1:
-        raise click.UsageError("With --last, name only a session: all that its last change archived is restored.")
-    if not last and not handles:
-        raise click.UsageError("Pass handles, or a session and --last.")
-    if not last and (unknown := next((each for each in handles if not each.startswith(PREFIXES)), None)):
-        raise NotFoundError(
-            f"There is no output or summary '{unknown}'. To undo the last prune or compaction of a session:"
+    if last and len(handles) < 2:
+        result = await stash.restore_last(await find_session(stash, next(iter(handles), None)))
+    elif not last and handles and all(each.startswith(PREFIXES) for each in handles):
+        result = await stash.restore_outputs(list(handles))
+    else:
+        raise BadInputError(
+            "Pass handles of outputs (out_…) or summaries (sum_…). To undo the last prune or compaction of a session:"
             " contextstash restore SESSION --last"
         )
-    if last:
-        result = await stash.restore_last(await find_session(stash, next(iter(handles), None)))
-    else:
-        result = await stash.restore_outputs(list(handles))
     return result, lambda: _print_restored(result)
 
 
@@ -102,32 +98,18 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
         session_id = (await stash.find_output(handle))[0].removesuffix(OUTPUTS_SUFFIX)
     else:
         session_id = await find_session(stash, session)
-    before = list(stash.settings(await stash.read_session(session_id)).pin)
-    if named:
-        added, removed = ([], named) if remove else (named, [])
-        result = await stash.configure_session(session_id, pin=added, unpin=removed)
-    else:
-        from contextstash.results import ConfigureResult
-
-        result = ConfigureResult(session_id=session_id, settings={"pin": before}, changed=[])
-    return result, lambda: _print_pins(result, before, remove=remove and bool(named))
+    added, removed = ((), named) if remove else (named, ())
+    result = await stash.configure_session(session_id, pin=added, unpin=removed)
+    pins = stash.settings(await stash.read_session(session_id)).pin
+    return result, lambda: _print_pins(result, pins)
 
 
-def _print_pins(result: ConfigureResult, before: Sequence[str], *, remove: bool) -> None:
-    """What was added and removed, remarks, and what is pinned now."""
+def _print_pins(result: ConfigureResult, pins: Sequence[str]) -> None:
+    """What the change does not affect, and what is pinned now."""
     from contextstash.safety.secret_masks import masked
 
-    pins = [str(each) for each in result.settings.get("pin") or ()]
-    for done, changed in (
-        ("Added", [each for each in pins if each not in before]),
-        ("Removed", [each for each in before if each not in pins]),
-    ):
-        if changed:
-            echo(masked(f"{done}: {', '.join(changed)}."))
     if result.note:
-        echo(masked(in_commands(result.note)), prose=True)
-    if remove and len(pins) == len(before):
-        echo("None of these was pinned.")
+        echo(masked(in_commands(result.note)))
     now = f" {(pins or ['nothing'])[0]}." if len(pins) < 2 else "".join(f"\n  {each}" for each in pins)
     echo(f"Pinned in session {result.session_id}:{masked(now)}")
 
@@ -163,7 +145,7 @@ async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
 @stash_command("retain", epilog="Example: contextstash retain --days 90            (says what would go)")
 @click.option(
     "--days",
-    type=click.IntRange(1, 36_500),
+    type=Number(1, 36_500),
     metavar="N",
     help="Keep what was recorded in these days. [default: keep_days]",
 )

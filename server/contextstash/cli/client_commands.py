@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -110,15 +109,12 @@ def uninstall(client: str, **confirmed: bool) -> None:
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
     from contextstash.clients.install import apply_uninstall, plan_uninstall
-    from contextstash.configuration.locations import data_folder, user_config_folder
 
     changes = plan_uninstall(client_of(client), Machine.this())
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
     elif _written(changes, apply_uninstall, **confirmed):
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
-        if folders := [each for each in (data_folder(), user_config_folder()) if each.exists()]:
-            click.echo(f"What is left, if you want to delete it too: {shlex.join(map(str, folders))}")
 
 
 def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, dry_run: bool) -> bool:

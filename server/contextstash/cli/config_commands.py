@@ -13,7 +13,7 @@ import click
 
 from contextstash.base.files import replace_file
 from contextstash.cli.console import echo, echo_json, print_table
-from contextstash.cli.options import JSON, PRESET, SET, settings_from
+from contextstash.cli.options import JSON, settings_from
 from contextstash.clients.projects import project_folder
 from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import Layer, read_pairs, shown
@@ -35,25 +35,19 @@ def config() -> None:
 
 
 @config.command("show")
-@click.option("--agent", metavar="NAME", help="Include the settings of this agent, agents/NAME.yaml.")
-@PRESET
-@SET
 @JSON
-def show(agent: str | None, preset: str | None, given: tuple[str, ...], as_json: bool) -> None:
+def show(as_json: bool) -> None:
     """Show each effective value, the layer that set it, and whether data may leave this machine."""
     from contextstash.configuration.consent import network_use
 
     remarks: list[str] = []
-    configuration = settings_from(preset, given, remarks.append)
-    if agent is not None and agent not in (agents := configuration.agents()):
-        raise BadInputError(f"There is no file {AGENTS_FOLDER}/{agent}.yaml. Agents: {', '.join(agents) or 'none'}.")
-    network = network_use(configuration, os.environ, agent)
-    values = _effective(configuration.layers(agent))
+    configuration = settings_from(None, (), remarks.append)
+    network = network_use(configuration, os.environ)
+    values = _effective(configuration.layers())
     if as_json:
         echo_json({"settings": values, "network": network.sentence, "ignored": remarks})
         return
-    rows = [(each["name"], _text(each["value"]), each["layer"]) for each in values]
-    print_table(["setting", "value", "set by"], rows)
+    print_table(["setting", "value", "set by"], [(each["name"], str(each["value"]), each["layer"]) for each in values])
     for line in (" ".join(filter(None, (network.sentence, network.detail))), *remarks):
         echo(line)
 
@@ -70,12 +64,6 @@ def _effective(layers: Sequence[Layer]) -> list[dict[str, Any]]:
         {"name": name, "value": without_credentials(value), "layer": setters.get(name, "default")}
         for name, value in resolved.model_dump(include=set(UserSettings.model_fields)).items()
     ]
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "none"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 @config.command("set")

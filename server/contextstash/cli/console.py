@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -34,21 +33,14 @@ def for_reader(text: str, *, err: bool = False) -> str:
     return visible(text) if (sys.stderr if err else sys.stdout).isatty() else text
 
 
-def echo(text: str, *, err: bool = False, dim: bool = False, prose: bool = False) -> None:
-    """Print a text that may hold recorded text: as `for_reader` returns it. Lines of `prose` that are longer than a
-    terminal is wide are broken between words."""
-    shown = for_reader(text, err=err)
-    if prose and (sys.stderr if err else sys.stdout).isatty():
-        width = shutil.get_terminal_size().columns
-        shown = "\n".join(
-            textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False) for line in shown.splitlines()
-        )
-    click.secho(shown, err=err, dim=dim or None)
+def echo(text: str, *, err: bool = False, dim: bool = False) -> None:
+    """Print a text that may hold recorded text: as `for_reader` returns it."""
+    click.secho(for_reader(text, err=err), err=err, dim=dim or None)
 
 
 def tell(result: Any) -> None:
     """Print what the result of an operation says in words."""
-    echo(in_commands(result.in_words()), prose=True)
+    echo(in_commands(result.in_words()))
 
 
 def echo_json(document: object) -> None:
@@ -58,12 +50,14 @@ def echo_json(document: object) -> None:
 
 def print_json(result: Result | Sequence[Result] | object) -> None:
     """Print a result as JSON, with the field names of the tools; or a JSON document as it is."""
-    dumped = [each.model_dump(mode="json") if hasattr(each, "model_dump") else each for each in _listed(result)]
-    echo_json(dumped if isinstance(result, list) else dumped[0])
+    if isinstance(result, list):
+        echo_json([_dumped(each) for each in result])
+    else:
+        echo_json(_dumped(result))
 
 
-def _listed(result: object) -> list[Any]:
-    return result if isinstance(result, list) else [result]
+def _dumped(result: Any) -> object:
+    return result.model_dump(mode="json") if hasattr(result, "model_dump") else result
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -49,11 +49,11 @@ def _print_receipt(result: Receipt) -> None:
     if result.shortened_outputs:
         which = f"{counted(result.shortened_outputs, 'new output')} of {amount(result.shortened_tokens or 0)} tokens"
         click.echo(f"Hooks or gateways shortened {which}: not in these figures.")
-    echo(result.method, prose=True)
+    echo(result.method)
     if result.unpriced_requests:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
     if result.unchanged_sessions == result.sessions:
-        echo(UNCHANGED, prose=True)
+        echo(UNCHANGED)
 
 
 UNCHANGED = (
@@ -90,11 +90,11 @@ async def advise(stash: Stash, session: tuple[str, ...]) -> Any:
 
 def _print_advice(result: WindowAdvice) -> None:
     if not result.conversations:
-        echo(NOTHING, prose=True)
+        echo(NOTHING)
         return
     left_out = f" ({result.left_out:,} left out: short, or of unknown price)" if result.left_out else ""
     which = f"{counted(result.conversations, 'session')}{left_out}, {counted(result.requests, 'request')}"
-    echo(f"{which}: {result.dollars:,.2f} US dollars for input as recorded.", prose=True)
+    echo(f"{which}: {result.dollars:,.2f} US dollars for input as recorded.")
     rows = [
         (
             amount(window.compaction_point),
@@ -106,4 +106,4 @@ def _print_advice(result: WindowAdvice) -> None:
         for window in result.windows
     ]
     print_table(["compacts at", "input cost", "of recorded", "more compactions", "held"], rows)
-    echo(f"{METHOD}\n{result.in_words()}", prose=True)
+    echo(f"{METHOD}\n{result.in_words()}")

@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.console import echo, print_table, shortened, tell
+from contextstash.cli.console import echo, tell
 from contextstash.cli.session_commands import read_output
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
     from contextstash_storage.records import Native
 
-MAX_LISTED = 6
-"""Archived outputs that are named."""
-
-MAX_SUMMARY_LINES = 20
-
-MAX_DIGEST = 60
-"""Characters of a digest in the list: a line of a usual terminal."""
+MAX_QUOTED_LINES = 20
 
 
 @click.command()
@@ -50,33 +44,26 @@ async def _show_steps(stash: Stash) -> None:
     from contextstash.demo import SESSION_ID, sample_session
 
     natives = sample_session()
-    _heading("1. Record, and record again: an agent debugs a small web service")
-    for _ in range(2):
-        tell(await stash.record_messages(natives, session_id=SESSION_ID, whole=True, title="Demonstration"))
+    _heading("1. Record: an agent debugs a small web service")
+    tell(await stash.record_messages(natives, session_id=SESSION_ID, whole=True, title="Demonstration"))
     view = (await stash.get_context(SESSION_ID)).messages
-    _heading("2. Estimate: how full is the window?")
-    echo("\n".join((await stash.estimate_context(SESSION_ID)).lines()))
-    _heading("3. Prune: old tool outputs move from the view to the archive")
+    _heading("2. Prune: old tool outputs move from the view to the archive")
     pruned = await stash.prune_tool_outputs(SESSION_ID)
-    largest, *others = sorted(pruned.archived, key=lambda output: -output.tokens)
-    listed = [largest, *others][:MAX_LISTED]
-    rows = [(each.handle, each.tokens, each.tool, shortened(each.digest, MAX_DIGEST)) for each in listed]
-    print_table(["handle", "tokens", "tool", "digest"], rows)
+    largest = max(pruned.archived, key=lambda output: output.tokens)
     shown = _tool_results((await stash.get_context(SESSION_ID)).messages)
     call_id, placeholder = next(item for item in shown.items() if largest.handle in item[1])
-    echo(f"In place of the first of {len(pruned.archived)} the model now sees:")
-    _quote(placeholder)
     tell(pruned)
+    echo(f"In place of the largest of {len(pruned.archived)} the model now sees:")
+    _quote(placeholder)
+    _heading("3. Compact: older messages become your words and a summary")
     compacted = await stash.compact_session(SESSION_ID)
-    seen = (await stash.get_context(SESSION_ID)).messages
-    _heading("4. Compact: older messages become your words and a summary")
-    _quote(_text(seen[0]["content"]))
     tell(compacted)
-    _heading("5. Retrieve: one output, by its handle")
-    pages = await read_output(stash, largest.handle, max_tokens=None)
-    text, original = "".join(page.text for page in pages), _tool_results(natives)[call_id]
-    echo(f"{largest.handle}: {len(text):,} characters, and the original: {_sameness(text, original)}.")
-    _heading("6. Restore: everything returns to the view")
+    _quote(_text((await stash.get_context(SESSION_ID)).messages[0]["content"]))
+    _heading("4. Retrieve: one output, by its handle")
+    text = "".join(page.text for page in await read_output(stash, largest.handle))
+    same = _sameness(text, _tool_results(natives)[call_id])
+    echo(f"{largest.handle}: {len(text):,} characters, and the original: {same}.")
+    _heading("5. Restore: everything returns to the view")
     handles = [str(compacted.summary_id), *(output.handle for output in pruned.archived)]
     tell(await stash.restore_outputs(handles, session_id=SESSION_ID))
     echo(f"The view, and that of step 1: {_sameness((await stash.get_context(SESSION_ID)).messages, view)}.")
@@ -106,7 +93,7 @@ def _heading(text: str) -> None:
 def _quote(text: str) -> None:
     """The beginning of a text as the model sees it."""
     lines = text.splitlines()
-    for line in lines[:MAX_SUMMARY_LINES]:
+    for line in lines[:MAX_QUOTED_LINES]:
         echo(f"  │ {line}", dim=True)
-    if len(lines) > MAX_SUMMARY_LINES:
-        echo(f"  … and {len(lines) - MAX_SUMMARY_LINES} more lines.")
+    if len(lines) > MAX_QUOTED_LINES:
+        echo(f"  … and {len(lines) - MAX_QUOTED_LINES} more lines.")

@@ -1,4 +1,4 @@
-"""`contextstash doctor`: check the installation on this machine, and advise on each problem."""
+"""`contextstash doctor`: what is wrong with the installation on this machine, and what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash import __version__
 from contextstash.cli.console import echo, echo_json
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.configuration.setting_layers import shown
@@ -59,7 +58,7 @@ def doctor(db: Location | None, as_json: bool) -> int:
     Exit code 1 if something is wrong.
     """
     found: list[Finding] = []
-    for check in (_program, _database, _settings, _clients, _round_trip):
+    for check in (_database, _network, _clients, _round_trip):
         for finding in _safely(check, db):
             found.append(finding)
             if not as_json:
@@ -87,15 +86,11 @@ def _safely(check: Callable[[Location | None], Findings], database: Location | N
         yield Finding(subject, "wrong", f"this check failed: {type(error).__name__}: {error}", "Please report it.")
 
 
-def _program(_: Location | None) -> Findings:
-    from contextstash.clients.installation import described
-
-    yield Finding("program", "ok", f"{__version__}, {described()}")
-
-
 def _database(location: Location | None) -> Findings:
-    from contextstash.configuration.database import database_key
+    """Whether it is whole, encrypted if it shall be, and its owner's alone; and what the proxy could not record."""
+    from contextstash.configuration.database import database_key, key_source
     from contextstash.configuration.locations import default_database
+    from contextstash.results import unread_line
     from contextstash_storage.sqlite.health import look_at
 
     path = location or default_database()
@@ -106,17 +101,19 @@ def _database(location: Location | None) -> Findings:
         yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
         return
     health = look_at(path, database_key)
-    is_whole, size = health.check == "ok", f"{path.stat().st_size / 1e6:.1f} MB"
-    whole = f", {health.sessions - len(health.damaged):,} of them whole" if health.damaged else ""
-    says = f"{path}, {size}, {counted(health.sessions, 'session')}{whole}, quick check: {health.check}"
+    encrypted, is_whole = ", encrypted" if health.encrypted else "", health.check == "ok"
+    says = f"{path}, {counted(health.sessions, 'session')}{encrypted}, quick check: {health.check}"
     advice = "" if is_whole else "Move it away and restore a backup."
     yield Finding("database", "ok" if is_whole else "wrong", says, advice)
     for session, what in health.damaged:
         yield Finding(f"session {session}", "wrong", what, "Restore a backup, or export what can be read.")
-    yield from _privacy(path, health.encrypted)
+    if key_source(os.environ) is not None and not health.encrypted:
+        says = "the database can be read without a key, though encryption_key is set"
+        yield Finding("encryption", "wrong", says, "End all clients, then: contextstash encrypt")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if sys.platform != "win32" and mode & 0o077:
+        yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
     if is_whole and (unread := asyncio.run(_in_use(path))[1]):
-        from contextstash.results import unread_line
-
         yield Finding("proxy", "wrong", unread_line(unread), f"Look into {path.with_name('proxy.log')}.")
 
 
@@ -129,41 +126,19 @@ async def _in_use(database: Location) -> tuple[int, int]:
         return await store.session_count(), sum(state.unread for _, state in proxied)
 
 
-def _privacy(path: Path, encrypted: bool) -> Findings:
-    """Who may read the file; of its encryption nothing for those who have not asked for it."""
-    from contextstash.configuration.database import key_source
-    from contextstash.configuration.encryption_key import shown
-
-    source = key_source(os.environ)
-    if encrypted:
-        yield Finding("encryption", "ok", f"the database is encrypted; its key: {shown(source or '')}")
-    elif source is not None:
-        says = f"the database can be read without a key, though encryption_key is set ({shown(source)})"
-        yield Finding("encryption", "wrong", says, "End all clients, then: contextstash encrypt")
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if sys.platform != "win32" and mode & 0o077:
-        yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
-
-
-def _settings(_: Location | None) -> Findings:
-    """The files in force, and whether data may leave this machine: for any agent, and for each that is allowed more."""
+def _network(_: Location | None) -> Findings:
+    """Whether data may leave this machine, by settings that can be read."""
     from contextstash.configuration.consent import network_use
 
-    remarks: list[str] = []
-    found = settings_from(None, (), remarks.append)
-    use = network_use(found, os.environ)
-    places = [layer.name for layer in found.layers()]
-    yield Finding("settings", "ok", f"from {', '.join(places) or 'defaults only'}")
-    yield Finding("network", "note" if use.may_leave else "ok", use.sentence, use.detail)
-    for agent in found.agents():
-        its = network_use(found, os.environ, agent)
-        if its.sentence != use.sentence:
-            yield Finding(f"network, agent {shown(agent, 40)}", "note" if its.may_leave else "ok", its.sentence)
-    for remark in remarks:
-        yield Finding("project's settings", "note", remark)
+    found = settings_from(None, ())
+    for agent in (None, *found.agents()):
+        use = network_use(found, os.environ, agent)
+        if agent is None or use.may_leave:
+            what = "network" if agent is None else f"network, agent {shown(agent, 40)}"
+            yield Finding(what, "note" if use.may_leave else "ok", use.sentence, use.detail)
 
 
-def _clients(_: Location | None = None) -> Findings:
+def _clients(_: Location | None) -> Findings:
     from contextstash.clients.client import Machine, clients
 
     machine = Machine.this()
@@ -175,40 +150,25 @@ def _clients(_: Location | None = None) -> Findings:
 
 def _of_client(client: Client, machine: Machine) -> Findings:
     """What is installed in a client: a bundle, a server with hooks, a plugin."""
-    from contextstash.clients.install import SERVER
+    from contextstash.clients.install import SERVER, missing_hooks
 
     install = f"contextstash install {client.name}"
     if client.has_plugin(machine):
-        off = client.bundle.off(machine) if client.bundle else None
-        says = "the mod that answers compactions may load" if off is None else f"compactions are the client's: {off}"
-        yield Finding(f"{client.name} (plugin)", "note" if off else "ok", f"its server and hooks are there; {says}")
+        yield Finding(f"{client.name} (plugin)", "ok", "its server, hooks and mod are there")
     try:
         if (entry := client.entry) is not None:
             servers = _content(entry.kind, entry.file(machine)).get(entry.key)
             if isinstance(servers, dict) and SERVER in servers:
                 yield _starts(client.name, _command_of(servers[SERVER]), install)
-                yield from _hooks(client, machine)
+                if (hooks := client.hooks) is not None and hooks.file is not None:
+                    missing = missing_hooks(client, machine, _content("json", hooks.file(machine)))
+                    if missing:
+                        yield Finding(f"{client.name} hooks", "note", f"missing for {', '.join(missing)}", install)
     except BadInputError as error:
         yield Finding(client.name, "wrong", str(error), "Correct the file.")
         return
     if (plugin := client.plugin) is not None and (command := plugin.installed(machine)) is not None:
         yield _starts(f"{client.name} (plugin)", command, install)
-
-
-def _hooks(client: Client, machine: Machine) -> Findings:
-    """The finding for our hooks in a client that can have them. Raises BadInputError if their file cannot be read."""
-    from contextstash.clients.install import missing_hooks
-
-    hooks, what = client.hooks, f"{client.name} hooks"
-    if hooks is None or hooks.file is None:
-        return
-    missing = missing_hooks(client, machine, _content("json", hooks.file(machine)))
-    if not missing:
-        yield Finding(what, "ok", f"installed for {', '.join(hooks.events)}", hooks.remark or "")
-        return
-    none = "not installed: new outputs stay long, and a new window gets no hand-off"
-    says = none if len(missing) == len(hooks.events) else f"missing for {', '.join(missing)}"
-    yield Finding(what, "note", says, f"contextstash install {client.name}")
 
 
 def _content(kind: Kind, path: Path) -> dict[str, Any]:
@@ -225,7 +185,7 @@ def _content(kind: Kind, path: Path) -> dict[str, Any]:
 
 def _command_of(entry: object) -> object:
     """The program in our entry in a client's file."""
-    named = (entry.get("command") or entry.get("cmd")) if isinstance(entry, dict) else None
+    named = entry.get("command") if isinstance(entry, dict) else None
     return named[0] if isinstance(named, list) and named else named
 
 
@@ -242,9 +202,7 @@ def _round_trip(_: Location | None) -> Findings:
     from contextstash.clients.installation import own_command
     from contextstash.mcp.stdio import round_trip
 
-    started = time.perf_counter()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         command = [*own_command(), "serve", "--db", str(Path(folder) / "doctor.db")]
         tools, tokens = asyncio.run(round_trip(command, ROUND_TRIP_SECONDS))
-    took = f"{time.perf_counter() - started:.1f} s"
-    yield Finding("round trip", "ok", f"over stdio: {tools} tools, one call ({tokens} tokens), {took}")
+    yield Finding("round trip", "ok", f"over stdio: {tools} tools, one call ({tokens} tokens)")

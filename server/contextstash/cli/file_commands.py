@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import io
+import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import click
 
-from contextstash.base.files import replacement
 from contextstash.cli.config_commands import write_settings
 from contextstash.cli.console import echo
 from contextstash.cli.options import DATABASE, SESSION, DatabaseType, find_session, opener_options
@@ -25,70 +23,46 @@ from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.sharing.export import Form
     from contextstash.stash import Stash
     from contextstash.transfer.transfer import Migrated
     from contextstash_storage.databases import Location
+    from contextstash_storage.records import Native
 
-FORMS = ("session", "messages", "html")
+PAGE_MESSAGES = 200
+"""Messages in memory at a time."""
 
 
-@click.command(epilog="Example: contextstash export 3f2a -o session.html")
+@click.command(epilog="Example: contextstash export 3f2a --with-secrets > session.jsonl")
 @SESSION
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file. [default: standard output]"
-)
-@click.option("--format", "form", type=click.Choice(FORMS), help="[default: by the suffix of the file, else session]")
-@click.option("--with-secrets", is_flag=True, help="Write keys, tokens and passwords as they were recorded.")
-@click.option("--yes", is_flag=True, help="Overwrite the file without asking.")
+@click.option("--messages", "only_messages", is_flag=True, help="Only the messages, as their provider writes them.")
+@click.option("--with-secrets", is_flag=True, help="Print keys, tokens and passwords as they were recorded.")
 @opener_options
-def export(
-    opener: StashOpener,
-    session: str | None,
-    output: Path | None,
-    form: Form | None,
-    with_secrets: bool,
-    yes: bool,
-) -> None:
-    """Write a session to a file. [default: the one with the newest message]
+def export(opener: StashOpener, session: str | None, only_messages: bool, with_secrets: bool) -> None:
+    """Print a session as JSON lines. [default: the one with the newest message]
 
-    session: everything, as JSON lines; contextstash import reads it without loss, if it was written with
-    --with-secrets: otherwise masks stand in the place of keys and passwords. messages: the history in its
-    provider's own JSON, one message per line, with what only replies have (model, usage). html: for people.
+    contextstash import reads it without loss, if it was written with --with-secrets: otherwise masks stand in the place
+    of keys and passwords. With --messages only the history, one message per line, with what only replies have (model,
+    usage).
     """
-    chosen = form or ("html" if output is not None and output.suffix in (".html", ".htm") else "session")
     if with_secrets:
         opener = replace(opener, settings=opener.settings.over(Layer("--with-secrets", {"secrets": "off"})))
-    with _written(output, yes) as file:
-        opener.run(lambda stash: _write(stash, session, chosen, file))
-    if output is not None:
-        click.echo(f"Written to {output}", err=True)
+
+    async def write(stash: Stash) -> None:
+        session_id = await find_session(stash, session)
+        records = _messages(stash, session_id) if only_messages else stash.export_session(session_id)
+        async for record in records:
+            sys.stdout.write(json.dumps(record, separators=(",", ":")) + "\n")
+
+    opener.run(write)
 
 
-@contextmanager
-def _written(output: Path | None, yes: bool) -> Iterator[IO[str]]:
-    """The text that becomes the file once it is whole. Raises BadInputError if there can be no such file, or if the
-    user does not want to overwrite it."""
-    if output is None:
-        yield sys.stdout
-        return
-    if output.exists() and not yes and not sys.stdin.isatty():
-        raise BadInputError(f"{output} exists. Pass --yes to overwrite it.")
-    if output.exists() and not yes and not click.confirm(f"{output} exists. Overwrite it?", err=True):
-        raise BadInputError(f"{output} is unchanged.")
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(replacement(output))
-        except OSError as error:
-            raise BadInputError(f"{output} cannot be written: {error.strerror}.") from error
-        yield stack.enter_context(io.TextIOWrapper(file, encoding="utf-8", errors="replace"))
-
-
-async def _write(stash: Stash, session: str | None, form: Form, file: IO[str]) -> None:
-    from contextstash.sharing.export import PIECES
-
-    async for piece in PIECES[form](stash, await find_session(stash, session)):
-        file.write(piece)
+async def _messages(stash: Stash, session_id: str) -> AsyncIterator[Native]:
+    first: int | None = 0
+    while first is not None:
+        page = await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES)
+        for line in page.messages:
+            yield line.message
+        first = page.next_seq
 
 
 MAX_NAMED = 10

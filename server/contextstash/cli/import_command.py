@@ -21,19 +21,14 @@ if TYPE_CHECKING:
 
 EXPORT_PREFIX = b'{"contextstash_session":'
 
-DELETED, NO_TRANSCRIPT, EXPORT = "deleted here", "without a transcript", "with an exported session"
-"""Why files in a folder are not imported."""
-
-INTERRUPTED = 130
-"""The exit code of shells for a process that SIGINT ended: 128 + 2."""
-
 
 @dataclass(frozen=True)
 class Imported:
     """The result for one transcript.
 
-    `duplicates` are messages that were known already; a file that has not changed is not read. `skipped` is why a file
-    in a folder was not imported; one that the user named is imported, or has an `error`.
+    `duplicates` are messages that were known already; a file that has not changed is not read. A file in a folder is
+    `skipped` if it holds no transcript, an exported session, or one that was deleted here; one that the user named is
+    imported, or has an `error`.
     """
 
     file: str
@@ -41,7 +36,7 @@ class Imported:
     recorded: int = 0
     duplicates: int = 0
     error: str | None = None
-    skipped: str | None = None
+    skipped: bool = False
 
 
 @click.command("import")
@@ -61,30 +56,27 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     """
     if session is not None and len(paths) != 1:
         raise BadInputError("--session names one exported session: pass its file, and no other.")
-    is_all, paths = not paths, paths or _own_folders()
+    named, paths = bool(paths), paths or _own_folders()
     found = dict(sorted(_transcripts(paths), key=lambda each: each[1]))  # a file that was named itself counts as named
+    if not found:
+        raise BadInputError(f"There is no transcript in {' '.join(map(str, paths))}.")
 
     async def work(stash: Stash) -> list[Imported]:
         bar = click.progressbar(found.items(), label="Importing", file=sys.stderr, hidden=not sys.stderr.isatty())
         with bar as files:
-            return [await _imported(stash, path, named, session) for path, named in files]
+            return [await _imported(stash, path, itself, session) for path, itself in files]
 
-    try:
-        imported = opener.run(work)
-    except KeyboardInterrupt:
-        click.echo("Stopped; run the same command again to continue. What was recorded stays.", err=True)
-        return INTERRUPTED
+    imported = opener.run(work)
     results = [each for each in imported if not each.skipped]
-    if not results and all(each.skipped != DELETED for each in imported):
-        raise BadInputError(f"No transcript in a recognized format in {' '.join(map(str, paths))}.")
+    skipped = [each.file for each in imported if each.skipped]
     if as_json:
-        echo_json([{name: value for name, value in asdict(each).items() if value is not None} for each in results])
+        listed = [{**asdict(each), "skipped": None} for each in results]
+        echo_json([{name: value for name, value in each.items() if value is not None} for each in listed])
     else:
         _print(results)
-    # A client keeps other files beside its sessions, which nobody asked for.
-    for reason in (DELETED, EXPORT) if is_all else (DELETED, NO_TRANSCRIPT, EXPORT):
-        if files := [each.file for each in imported if each.skipped == reason]:
-            echo(f"Skipped {counted(len(files), 'file')} {reason}; to import one, name it: {files[0]}", err=True)
+    if skipped and named:  # beside its sessions a client keeps other files, which nobody asked for
+        what = "without a transcript, deleted here, or exported"
+        echo(f"Skipped {counted(len(skipped), 'file')} {what}; to import one, name it: {skipped[0]}", err=True)
     return 1 if any(result.error for result in results) else 0
 
 
@@ -130,7 +122,7 @@ async def _import(stash: Stash, path: Path, named: bool, session: str | None) ->
 
     if _is_export(path):
         if not named:
-            return Imported(str(path), skipped=EXPORT)
+            return Imported(str(path), skipped=True)
         with path.open(encoding="utf-8") as lines:
             result = await stash.import_session(lines, session_id=session)
         return Imported(str(path), result.session_id, result.recorded, result.duplicates)
@@ -140,11 +132,11 @@ async def _import(stash: Stash, path: Path, named: bool, session: str | None) ->
         reader = recognize(path)
     except BadInputError:
         if not named:
-            return Imported(str(path), skipped=NO_TRANSCRIPT)
+            return Imported(str(path), skipped=True)
         raise
     report = await ingest(stash, path, reader=reader, reduce=False, wanted=named)
     if report.deleted:
-        return Imported(str(path), skipped=DELETED)
+        return Imported(str(path), skipped=True)
     found = report.session_id
     if found is not None and not report.recorded and not (await stash.read_session(found)).counters.messages:
         raise BadInputError("no message in it can be recorded; the lines above say why.")
@@ -160,18 +152,15 @@ def _is_export(path: Path) -> bool:
 
 
 def _print(results: Sequence[Imported]) -> None:
-    """A table of what is new, a line for each error, and the sum of what could be read."""
+    """A table of what is new, a line for each error, and the sum."""
     new = [result for result in results if result.recorded]
     if new:
-        rows = [(result.session_id, result.recorded, Path(result.file).name) for result in new]
-        print_table(["session", "new", "file"], rows)
+        print_table(
+            ["session", "new", "file"], [(each.session_id, each.recorded, Path(each.file).name) for each in new]
+        )
     for result in results:
         if result.error:
             echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)
-    read = {result.session_id for result in results if result.error is None}
-    if read:
-        recorded = counted(sum(result.recorded for result in new), "message")
-        others = len(read - {result.session_id for result in new})
-        click.echo(
-            f"Recorded {recorded} in {counted(len(read) - others, 'session')}; nothing new in {others:,} others."
-        )
+    recorded = counted(sum(result.recorded for result in new), "message")
+    others = len({each.session_id for each in results if each.error is None} - {each.session_id for each in new})
+    click.echo(f"Recorded {recorded} in {counted(len(new), 'session')}; nothing new in {others:,} others.")

@@ -47,6 +47,12 @@ class DatabaseType(click.ParamType[Any]):
         return location
 
 
+class Number(click.IntRange):
+    """A whole number in a range, called so in errors."""
+
+    name = "whole number"
+
+
 def address(value: str) -> tuple[str, int]:
     """The host and the port of HOST:PORT."""
     host, colon, port = value.rpartition(":")
@@ -55,19 +61,12 @@ def address(value: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-MIN_WINDOW = 5_000
-"""Tokens: less than the system prompt and the tools of any client, which begin each window."""
-
-
 def tokens(value: str) -> int:
     """The tokens of a window, such as 100000 or 100k."""
     found = re.fullmatch(r"(\d{1,9})(k?)", value.strip().lower().replace("_", ""))
     if found is None or int(found[1]) == 0:
         raise click.BadParameter(f"'{value}' is not a number of tokens. Example: 100k")
-    number = int(found[1]) * (1_000 if found[2] else 1)
-    if number < MIN_WINDOW:
-        raise click.BadParameter(f"{number:,} tokens are fewer than any client's own prompt. Example: 100k")
-    return number
+    return int(found[1]) * (1_000 if found[2] else 1)
 
 
 def moment(value: str) -> str:
@@ -195,7 +194,7 @@ def _keywords(kind: Any, default: Any) -> dict[str, Any]:
     if kind is bool:
         return {"is_flag": True}
     if kind is int:
-        return {"type": click.IntRange(0), "metavar": "N"}
+        return {"type": Number(0), "metavar": "N"}
     if get_origin(kind) is Literal:
         return {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     return {}

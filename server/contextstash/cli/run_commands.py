@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -31,7 +31,7 @@ from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Client, Launch, WindowSetting
+    from contextstash.clients.client import Client, Launch
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
@@ -43,30 +43,17 @@ MAX_SESSIONS = 100
 """Sessions that the lines at the end of a run sum up, and among which that of a folder is looked for."""
 
 
-def chosen_window(program: str, wanted: int | None) -> tuple[Client, WindowSetting, int] | None:
-    """The client, its setting and the size that it takes, for the window that the user wants; None if the user wants
-    none. Raises BadInputError if the client has no such setting."""
+def with_window(launched: Client, wanted: int | None) -> Callable[[Launch], Launch]:
+    """What adds the size at which a client compacts to its process. Raises BadInputError if it takes none for a run."""
     if wanted is None:
-        return None
-    from contextstash.clients.client import Client, clients
-    from contextstash.clients.install import window_setting
-
-    name = Path(program).name
-    found = next((each for each in clients() if name in (each.name, *each.programs)), Client(name))
-    setting = window_setting(found)
+        return lambda launch: launch
+    setting = launched.window
+    if setting is None or setting.for_run is None:
+        raise BadInputError("run --window is for claude and codex; install --window is for gemini too.")
     if remark := setting.remark_on(wanted):
         click.echo(f"contextstash: {remark}", err=True)
-    return found, setting, setting.nearest(wanted)
-
-
-def with_window(chosen: tuple[Client, WindowSetting, int] | None, launch: Launch) -> Launch:
-    """The client's process with the size at which it compacts."""
-    if chosen is None:
-        return launch
-    client, setting, size = chosen
-    if setting.for_run is None:
-        raise BadInputError(f"{client.name} takes no --window for one run: contextstash install {client.name} --window")
-    return setting.for_run(launch, setting.value(size))
+    for_run, value = setting.for_run, setting.value(setting.nearest(wanted))
+    return lambda launch: for_run(launch, value)
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -101,8 +88,8 @@ def run(
 
     program = program_on_path(client)
     arguments = arguments[arguments[:1] == ("--",) :]
-    chosen = chosen_window(program, window)
     launched = launched_client(client, upstream)
+    sized = with_window(launched, window)
     proxied = launched.proxied
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream(os.environ))
@@ -113,7 +100,7 @@ def run(
     started = time.time()
     with _log_file(db) as log:
         with proxy_beside(served, log) as url:
-            launch = with_window(chosen, proxied.launch(url, (program, *arguments), os.environ))
+            launch = sized(proxied.launch(url, (program, *arguments), os.environ))
             code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
             ignore_signals()
         _report(opener, started)
@@ -194,16 +181,12 @@ class Start:
 @click.command("continue")
 @click.argument("client", type=click.Choice(CONTINUED))
 @SESSION
-@click.option(
-    "--folder", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Start it in this folder."
-)
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
 @opener_options
 def continue_(
     opener: StashOpener,
     client: str,
     session: str | None,
-    folder: Path | None,
     only_print: bool,
 ) -> int:
     """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
@@ -217,11 +200,10 @@ def continue_(
     if only_print:
         click.echo(start.message)
         return 0
-    place = folder or _folder_of(start)
     _note_if_not_installed(found)
     assert found.continued is not None
     command = found.continued(program, start.message)
-    os.chdir(place)
+    os.chdir(_folder_of(start))
     return run_client(command, os.environ)
 
 
@@ -268,15 +250,11 @@ async def _read_on(stash: Stash, source: str) -> None:
 
 
 def _folder_of(start: Start) -> Path:
-    """The session's folder, this one if it is not known. Raises BadInputError if it is gone: a client may change files
-    where it starts, so the user has to name another one."""
-    if start.folder is None:
-        click.echo(f"The folder of session {start.session_id} is not known: starting here.", err=True)
-        return Path.cwd()
-    if not Path(start.folder).is_dir():
-        gone = f"The folder of session {start.session_id} is not there any more: {start.folder}."
-        raise BadInputError(f"{gone} Name one with --folder.")
-    return Path(start.folder)
+    """The session's folder; this one if it is not known, or gone."""
+    if start.folder is not None and Path(start.folder).is_dir():
+        return Path(start.folder)
+    click.echo(f"The folder of session {start.session_id} is not known, or gone: starting here.", err=True)
+    return Path.cwd()
 
 
 def _note_if_not_installed(client: Client) -> None:

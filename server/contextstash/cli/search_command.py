@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from contextstash.cli.console import echo, for_reader, in_commands, shortened, when
-from contextstash.cli.options import find_session, moment, stash_command
+from contextstash.cli.options import Number, find_session, moment, stash_command
 from contextstash.session_names import OUTPUTS_SUFFIX, short_id
-from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.results import Hit, SearchResult
@@ -24,16 +24,11 @@ MAX_TITLE_CHARACTERS = 60
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", help="Search only this session. [default: all sessions]")
 @click.option(
-    "--scope", type=click.Choice(["outputs", "messages"]), help="Search only the outputs or the messages of --session."
-)
-@click.option(
     "--since", type=moment, metavar="TIME", help="Only from then on, such as 7d, 2026-05-31 or 2026-05-31T14:00."
 )
-@click.option("--limit", type=click.IntRange(1, 50), metavar="N", default=10, show_default=True)
+@click.option("--limit", type=Number(1, 50), metavar="N", default=10, show_default=True)
 async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
-    if filters["scope"] and session is None:
-        raise BadInputError("--scope is for one session: pass --session ID too. contextstash sessions has ids.")
     found = await stash.search_history(
         " ".join(words),
         session_id=await find_session(stash, session) if session else None,

@@ -15,7 +15,7 @@ import click
 
 from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.console import print_table
-from contextstash.cli.options import address, opener_options, stash_command
+from contextstash.cli.options import Number, address, opener_options, stash_command
 from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES, create_token, now
 from contextstash_storage.errors import BadInputError, NotFoundError
 
@@ -76,7 +76,7 @@ def serve(
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65_535), metavar="N", default=0, help="[default: any free one]")
+@click.option("--port", type=Number(0, 65_535), metavar="N", default=0, help="[default: any free one]")
 @click.option("--open/--no-open", "browser", default=True, help="Whether to open a browser.  [default: open]")
 @opener_options
 def ui(opener: StashOpener, port: int, browser: bool) -> None:
@@ -189,7 +189,7 @@ def token() -> None:
     show_default=True,
     help="What it allows; may be given several times: read, write (record, prune, …), admin (delete).",
 )
-@click.option("--days", type=click.IntRange(1, 36_500), metavar="N", help="It expires after N days. [default: never]")
+@click.option("--days", type=Number(1, 36_500), metavar="N", help="It expires after N days. [default: never]")
 async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, ...], days: int | None) -> Any:
     """Make a token and print it, once: only its hash is stored.
 

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, shortened, tell, when
-from contextstash.cli.options import SESSION, find_session, stash_command
+from contextstash.cli.options import SESSION, Number, find_session, stash_command
 from contextstash.display.template_filters import project_name
 from contextstash.display.visible_text import readable_arguments
 from contextstash.outputs.counts import before_and_after
@@ -28,7 +28,7 @@ NO_SESSIONS = "No sessions yet. Record those of your clients: contextstash impor
 @stash_command("sessions")
 @click.argument("text", required=False)
 @click.option("--all", "everything", is_flag=True, help="Also list the sessions of sub-agents; --json always does.")
-@click.option("--limit", type=click.IntRange(1, 1_000), metavar="N", default=20, show_default=True)
+@click.option("--limit", type=Number(1, 1_000), metavar="N", default=20, show_default=True)
 async def sessions(stash: Stash, text: str | None, everything: bool, limit: int) -> Any:
     """List the sessions, the one with the newest message first; with TEXT, those with it in
     the title or the project's folder."""
@@ -65,34 +65,36 @@ def _session_row(line: SessionLine, name: str) -> tuple[object, ...]:
 MAX_LOGGED = 100_000
 """Events or calls of a session that are read: more than any session is expected to have."""
 
+MAX_LISTED = 100
+"""Of these, the newest that a table has."""
+
 
 @stash_command("status")
 @SESSION
 @click.option("--events", is_flag=True, help="What happened to its context: prunes, compactions, recoveries.")
 @click.option("--calls", is_flag=True, help="Its model calls: tokens and cost of each.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", default=100, show_default=True, help="List the newest N.")
-async def status(stash: Stash, session: str | None, events: bool, calls: bool, limit: int) -> Any:
+async def status(stash: Stash, session: str | None, events: bool, calls: bool) -> Any:
     """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]
 
-    With --events or --calls, list those instead.
+    With --events or --calls, list the newest of those instead; --json has all.
     """
     if events and calls:
         raise click.UsageError("Pass --events or --calls, not both.")
     session_id = await find_session(stash, session)
     if events:
-        return await _events(stash, session_id, limit)
-    return await (_calls(stash, session_id, limit) if calls else stash.context_status(session_id))
+        return await _events(stash, session_id)
+    return await (_calls(stash, session_id) if calls else stash.context_status(session_id))
 
 
-async def _events(stash: Stash, session_id: str, limit: int) -> Any:
-    """The newest events of a session's context: prunes, compactions, recoveries."""
+async def _events(stash: Stash, session_id: str) -> Any:
+    """The events of a session's context: prunes, compactions, recoveries."""
     found = await stash.read_events(session_id, limit=MAX_LOGGED)
     # An imported session's events are logged as its file is read: by their times they are in order.
-    found = sorted(found, key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))[-limit:]
+    found = sorted(found, key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))
 
     def show() -> None:
         if found:
-            print_table(["when", "event", "tokens", "what"], map(_event_row, found))
+            print_table(["when", "event", "tokens", "what"], map(_event_row, found[-MAX_LISTED:]))
         else:
             echo(f"No events in session {session_id} yet.")
 
@@ -106,8 +108,8 @@ def _event_row(event: Event) -> tuple[object, ...]:
     return at, event.kind, change, event.reason
 
 
-async def _calls(stash: Stash, session_id: str, limit: int) -> Any:
-    """The newest model calls of a session, and the sum of all."""
+async def _calls(stash: Stash, session_id: str) -> Any:
+    """The model calls of a session, and the sum of all."""
     listed = await stash.list_calls(session_id, limit=MAX_LOGGED)
 
     def show() -> None:
@@ -115,13 +117,13 @@ async def _calls(stash: Stash, session_id: str, limit: int) -> Any:
             what = "a call is a recorded reply with the usage that its provider reported."
             echo(f"No model calls in session {session_id} yet: {what}")
             return
-        rows = map(_call_row, listed.calls[-limit:])
+        rows = map(_call_row, listed.calls[-MAX_LISTED:])
         print_table(["when", "who", "prompt", "cached", "reply", "cost", "model"], rows)
-        if limit < len(listed.calls):
-            echo(f"The newest {limit} are shown; --limit shows more. Total of all calls:")
+        if len(listed.calls) > MAX_LISTED:
+            echo(f"The newest {MAX_LISTED} are shown. Total of all calls:")
         tell(listed)
 
-    return listed.model_copy(update={"calls": listed.calls[-limit:]}), show
+    return listed, show
 
 
 def _call_row(call: Call) -> tuple[object, ...]:
@@ -134,22 +136,22 @@ def _call_row(call: Call) -> tuple[object, ...]:
 PREVIEW_CHARACTERS = 160
 """Of one message: about a line of a wide terminal."""
 
+PAGE_MESSAGES = 50
+"""Messages that are listed at a time."""
+
 PAGE_TOKENS = 8_000
 """Tokens of an output that are read in one call. The text is the same with any value."""
 
-HANDLES: dict[str, set[str]] = {"out_": {"pattern"}, "sum_": set(), "": {"message", "first", "limit"}}
+HANDLES: dict[str, set[str]] = {"out_": {"pattern"}, "sum_": set(), "": {"message", "first"}}
 """The options of `show` that apply to an output, a summary and a session."""
 
 
 @stash_command("show", epilog="Example: contextstash show 3f2a --message 196")
 @click.argument("what", metavar="HANDLE|SESSION", required=False)
 @click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
-@click.option("--message", type=click.IntRange(0), metavar="N", help="Print message N of a session in full.")
-@click.option("--first", type=click.IntRange(0), default=0, metavar="N", help="List a session from message N on.")
-@click.option(
-    "--limit", type=click.IntRange(1, 500), default=50, metavar="N", show_default=True, help="List at most N messages."
-)
-async def show(stash: Stash, what: str | None, pattern: str | None, message: int | None, first: int, limit: int) -> Any:
+@click.option("--message", type=Number(0), metavar="N", help="Print message N of a session in full.")
+@click.option("--first", type=Number(0), default=0, metavar="N", help="List a session from message N on.")
+async def show(stash: Stash, what: str | None, pattern: str | None, message: int | None, first: int) -> Any:
     """Print an archived output (out_…), a summary (sum_…), or the messages of a session. [default: the newest] In a
     pipe they are as they were recorded; a terminal gets nothing that it would obey."""
     kind = what[:4] if what and what[:4] in HANDLES else ""
@@ -162,16 +164,13 @@ async def show(stash: Stash, what: str | None, pattern: str | None, message: int
     session_id = await find_session(stash, what)
     if message is not None:
         return await _message(stash, session_id, message)
-    return await _messages(stash, session_id, first, limit)
+    return await _messages(stash, session_id, first)
 
 
-async def _messages(stash: Stash, session_id: str, first: int, limit: int) -> Any:
+async def _messages(stash: Stash, session_id: str, first: int) -> Any:
     """A list of messages; as JSON in their provider's own form."""
-    page, name = (
-        await stash.read_shown_messages(session_id, first=first, limit=limit),
-        await short_id(stash, session_id),
-    )
-    found = await stash.context_status(session_id)
+    page = await stash.read_shown_messages(session_id, first=first, limit=PAGE_MESSAGES)
+    name, found = await short_id(stash, session_id), await stash.context_status(session_id)
 
     def show() -> None:
         echo("\n".join([*found.headline(), found.history()]))
@@ -181,7 +180,7 @@ async def _messages(stash: Stash, session_id: str, first: int, limit: int) -> An
             echo(f"More: contextstash show {name} --first {page.next_seq}")
         echo(f"One in full: contextstash show {name} --message {first}", err=True)
 
-    return await stash.read_messages(session_id, first=first, limit=limit), show
+    return await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES), show
 
 
 def _pieces(message: ShownMessage) -> tuple[str, str]:
@@ -249,12 +248,10 @@ async def _output(stash: Stash, handle: str, pattern: str | None) -> Any:
     return pages, show
 
 
-async def read_output(
-    stash: Stash, handle: str, pattern: str | None = None, max_tokens: int | None = PAGE_TOKENS
-) -> list[OutputPage]:
+async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:
     """All pages of an archived output."""
     pages: list[OutputPage] = []
     while not pages or pages[-1].next_offset is not None:
         offset = pages[-1].next_offset if pages else None
-        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=max_tokens))
+        pages.append(await stash.get_archived_output(handle, offset=offset, pattern=pattern, max_tokens=PAGE_TOKENS))
     return pages

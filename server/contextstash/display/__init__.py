@@ -1,4 +1,4 @@
-"""The look of pages, app and exports, and recorded texts prepared for a reader."""
+"""The look of pages and app, and recorded texts prepared for a reader."""
 
 from __future__ import annotations
 

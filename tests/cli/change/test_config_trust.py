@@ -22,8 +22,8 @@ def untrusted(tmp_path: Path) -> UntrustedProject:
     return untrusted
 
 
-def shown(untrusted: UntrustedProject, *arguments: str, **environment: str) -> dict[str, Any]:
-    done = untrusted.run("config", "show", "--json", *arguments, **environment)
+def shown(untrusted: UntrustedProject, **environment: str) -> dict[str, Any]:
+    done = untrusted.run("config", "show", "--json", **environment)
     assert (done.returncode, done.stderr) == (0, "")
     found: dict[str, Any] = json.loads(done.stdout)
     found["settings"] = {row["name"]: row["value"] for row in found["settings"]}
@@ -51,6 +51,8 @@ def test_only_the_user_may_read_the_list_and_an_entry_can_be_revoked(untrusted: 
     if os.name != "nt":
         assert stat.S_IMODE(stored.stat().st_mode) == 0o600
     assert str(untrusted.file) in stored.read_text()
+    untrusted.file.rename(untrusted.folder / "elsewhere.toml")
+    untrusted.file.symlink_to(untrusted.folder / "elsewhere.toml")  # a file that has become a link can be revoked too
     assert untrusted.run("config", "trust", "--revoke").returncode == 0
     assert shown(untrusted)["settings"]["summary_prompt"] == "handoff"
     again = untrusted.run("config", "trust", "--revoke")
@@ -122,14 +124,13 @@ def test_config_show_says_where_sessions_may_be_sent(
     assert ":secret" not in text.stdout + str(found)
 
 
-def test_doctor_reports_the_network_use_and_ignored_project_settings(untrusted: UntrustedProject) -> None:
+def test_doctor_reports_the_network_use(untrusted: UntrustedProject) -> None:
     (untrusted.user_folder / "agents").mkdir(parents=True)
     (untrusted.user_folder / "agents" / "quick.yaml").write_text("summarizer: anthropic\n")
     done = untrusted.run("doctor", "--json", ANTHROPIC_API_KEY=KEY)
     found = {finding["what"]: finding for finding in json.loads(done.stdout)}
+    assert "config trust" in done.stderr
     assert done.returncode == 0
     assert found["network"]["says"] == "Nothing leaves this machine."
     assert "ANTHROPIC_API_KEY is set but not used" in found["network"]["advice"]
     assert "api.anthropic.com" in found["network, agent quick"]["says"]
-    assert "config trust" in found["project's settings"]["says"]
-    assert found["project's settings"]["state"] == "note"

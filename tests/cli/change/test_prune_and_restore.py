@@ -39,7 +39,8 @@ def test_the_last_change_is_undone_alone_and_then_the_one_before_it(orchard: Orc
 
 
 def test_what_is_no_handle_is_named_without_a_word_about_servers(orchard: Orchard) -> None:
-    assert failure_of(orchard.run("restore", "nonsense")).startswith("There is no output or summary 'nonsense'.")
+    for wrong in ((), ("nonsense",), ("a", "b", "--last")):
+        assert "Pass handles of outputs (out_…)" in failure_of(orchard.run("restore", *wrong))
     assert failure_of(orchard.run("restore", "sum_nonsense")).startswith("There is no output or summary 'sum_nonsense'")
     assert "server" not in failure_of(orchard.run("restore", "sum_nonsense"))
 

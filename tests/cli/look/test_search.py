@@ -29,9 +29,3 @@ def test_nothing_found_says_why(orchard: Orchard) -> None:
     done = orchard.run("search", "zzyzx")
     assert (done.returncode, done.stdout) == (0, "")
     assert "no text has any of these words" in done.stderr
-
-
-def test_a_scope_needs_a_session(orchard: Orchard) -> None:
-    done = orchard.run("search", "quinces", "--scope", "outputs")
-    assert done.returncode == 1
-    assert "pass --session ID" in done.stderr

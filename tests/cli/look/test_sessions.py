@@ -27,17 +27,6 @@ def test_a_narrow_terminal_cuts_only_the_titles(orchard: Orchard) -> None:
     assert "Reading the o" in shown
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-def test_a_narrow_terminal_breaks_sentences_between_words(orchard: Orchard) -> None:
-    database = orchard.folder / "sessions.db"
-    shown = (
-        printed_on_terminal(database, "prune", orchard.session, "--dry-run", columns=40).decode().replace("\x1b[0m", "")
-    )
-    said = orchard.run("prune", orchard.session, "--dry-run").stdout.splitlines()[0]
-    assert len(said) > 40
-    assert shown.split()[: len(said.split())] == said.split()
-
-
 def test_sessions_are_filtered_by_project_and_title_and_a_wrong_filter_says_so(orchard: Orchard) -> None:
     [found] = orchard.json("sessions", "orchard")["sessions"]
     assert found["session_id"] == orchard.session

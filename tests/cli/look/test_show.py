@@ -54,9 +54,8 @@ def test_a_pattern_without_matches_names_the_message_with_the_call_that_a_search
 
 
 def test_the_messages_of_a_session_are_shown_in_order(orchard: Orchard) -> None:
-    page = orchard.json("show", orchard.session, "--limit", "3")
-    assert [line["role"] for line in page["messages"]] == ["user", "assistant", "user"]
-    assert page["next_seq"] == 3
+    page = orchard.json("show", orchard.session, "--first", "1")
+    assert [line["role"] for line in page["messages"]][:3] == ["assistant", "user", "assistant"]
     assert "You must not change" in orchard.run("show", orchard.session).stdout
 
 

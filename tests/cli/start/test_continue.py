@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine, failure_of, write_transcript
+from tests.support.command_line import CommandLine, write_transcript
 
 pytestmark = [
     pytest.mark.processes,
@@ -89,16 +89,14 @@ def test_a_session_whose_transcript_the_client_deleted_goes_on_here(
     assert "You must not change any of them" in noted["arguments"][-1]
 
 
-def test_a_session_whose_folder_is_gone_starts_elsewhere_only_if_the_user_says_so(
+def test_a_session_whose_folder_is_gone_starts_here_and_says_so(
     contextstash: CommandLine, environment: dict[str, str]
 ) -> None:
     recorded(contextstash)
     (contextstash.folder / "orchard").rmdir()
-    said = failure_of(contextstash.run("continue", "codex", "5b1f", environment=environment))
-    assert f"is not there any more: {contextstash.folder / 'orchard'}. Name one with --folder." in said
-    assert not (contextstash.folder / "noted.json").exists()
-    done = contextstash.run("continue", "codex", "5b1f", "--folder", ".", environment=environment)
-    assert done.returncode == 7
+    done = contextstash.run("continue", "codex", "5b1f", environment=environment)
+    assert "is not known, or gone: starting here." in done.stderr
+    assert json.loads((contextstash.folder / "noted.json").read_text())["folder"] == str(contextstash.folder)
 
 
 def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:

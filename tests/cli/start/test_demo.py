@@ -11,7 +11,7 @@ import pytest
 from tests.support.command_line import ANSI, CommandLine
 
 ROOT = Path(__file__).parents[3]
-STEPS = ("Record", "Estimate", "Prune", "Compact", "Retrieve", "Restore")
+STEPS = ("Record", "Prune", "Compact", "Retrieve", "Restore")
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +43,6 @@ def test_pruning_and_compacting_shrink_the_view_and_restoring_undoes_both(output
     assert restored == full
 
 
-def test_the_estimate_is_the_size_before_the_prune(output: str) -> None:
-    [(full, _)] = changes(section(output, "Prune"))
-    estimate = section(output, "Estimate")
-    assert f"{full:,} of " in estimate
-    assert re.search(r"tool results +[\d,]+ +[\d.]+ % +█+", estimate)
-
-
 def test_a_placeholder_names_the_handle_by_which_the_output_is_retrieved(output: str) -> None:
     handle = re.search(r"out_\w+", section(output, "Retrieve"))
     assert handle
@@ -62,10 +55,6 @@ def test_nothing_is_lost(output: str) -> None:
     assert section(output, "Restore").count("identical") == 2
     assert "DIFFERENT" not in output
     assert "schema" in section(output, "Compact"), "the requirement of the user"
-
-
-def test_recording_again_adds_nothing(output: str) -> None:
-    assert "\n0 recorded, 60 known already, in session demo;" in section(output, "Record")
 
 
 def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output: str) -> None:

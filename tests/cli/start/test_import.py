@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from contextlib import closing, suppress
-
-import pytest
-from sqlcipher3 import dbapi2 as sqlite3
-
 from tests.support.command_line import CommandLine, write_transcript
 
 
@@ -51,41 +41,6 @@ def test_the_table_names_only_what_is_new(contextstash: CommandLine) -> None:
     assert len(grown) == 3, "the table names only the transcript that grew"
     assert grown[1].split()[:2] == [names[0], "2"]
     assert grown[-1] == "Recorded 2 messages in 1 session; nothing new in 2 others."
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT to send")
-def test_an_import_that_is_stopped_says_how_to_continue_and_loses_nothing(contextstash: CommandLine) -> None:
-    sessions = [f"5b1f6c1e-0000-4000-8000-00000000000{number}" for number in range(8)]
-    for name in sessions:
-        write_transcript(contextstash.folder / "projects" / f"{name}.jsonl", session=name, outputs=1_000)
-    environment = {**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "HOME": str(contextstash.folder)}
-    command = [sys.executable, "-m", "contextstash", "import", str(contextstash.folder / "projects")]
-    # A shell starts what runs in its background, perhaps these tests, with SIGINT ignored, and children inherit that.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        importing = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    with importing:
-        wait_for_session(contextstash)
-        importing.send_signal(signal.SIGINT)
-        shown, remarks = importing.communicate(timeout=60)
-    assert importing.returncode == 130
-    assert shown == b""
-    assert remarks.decode() == "Stopped; run the same command again to continue. What was recorded stays.\n"
-    contextstash.json("import", "projects")
-    assert {each["messages"] for each in contextstash.json("sessions")["sessions"]} == {2_002}
-
-
-def wait_for_session(contextstash: CommandLine) -> None:
-    """Wait until an import has recorded something."""
-    for _ in range(600):
-        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(contextstash.database)) as db:
-            if db.execute("SELECT count(*) FROM messages").fetchone()[0]:
-                return
-        time.sleep(0.05)
-    raise AssertionError("nothing was recorded")
 
 
 def test_a_missing_file_is_named_and_the_others_are_imported(contextstash: CommandLine) -> None:

@@ -1,1 +1,0 @@
-"""Exported sessions: files for people, or for another contextstash to import."""
