@@ -44,7 +44,7 @@ async def test_a_full_window_is_reduced_once_to_the_mark_and_then_only_grows(tmp
     assert "handle_part_" in summary.summary
 
 
-async def test_outputs_become_placeholders_only_until_the_mark_is_reached(tmp_path: Path) -> None:
+async def test_outputs_become_placeholders_only_until_the_mark_is_nearly_reached(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "p.db", automatic=True, window=WINDOW, output_reserve=0) as stash:
         await stash.record_messages([{"role": "user", "content": "Read all parts."}], session_id=SESSION)
         done: list[str] = []
@@ -56,10 +56,10 @@ async def test_outputs_become_placeholders_only_until_the_mark_is_reached(tmp_pa
                 break
         context = await stash.get_context(SESSION)
     assert done[0].startswith("Archived")
-    assert 0.2 < context.tokens / WINDOW <= 0.43
+    assert 0.35 < context.tokens / WINDOW <= 0.5
     shown = [message["content"] for message in context.messages if message["role"] == "tool"]
     whole = [len(text) for text in shown if "archived output" not in text]
-    assert len([length for length in whole if length > 3_000]) == 2
+    assert len([length for length in whole if length > 3_000]) == 3
 
 
 async def test_an_output_is_limited_by_what_the_system_prompt_leaves(tmp_path: Path) -> None:

@@ -89,3 +89,12 @@ def test_only_as_many_outputs_become_placeholders_as_must() -> None:
     assert [each.output.seq for each in enough_to_free(found, 800)] == [2, 4]
     assert len(enough_to_free(found, 100_000)) == 10
     assert enough_to_free(found, 0) == ()
+
+
+def test_a_large_output_stays_if_nearly_enough_is_freed_without_it() -> None:
+    entries = loop([500] * 8 + [3_000, 400])
+    found = [candidate for entry in entries for candidate in visible_outputs(entry, outputs_of(entries))]
+    freed = sum(each.view_tokens - PLACEHOLDER_TOKENS for each in found[:8])
+    assert len(enough_to_free(found, freed + 400)) == 8
+    assert len(enough_to_free(found, freed + 2_000)) == 9
+    assert len(enough_to_free(found[8:], 400)) == 1

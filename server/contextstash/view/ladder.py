@@ -192,13 +192,21 @@ def oldest_outputs(entries: Sequence[Entry], outputs: Mapping[Place, Output], ke
     return tuple(visible[: max(0, len(visible) - keep)])
 
 
+NEAR_ENOUGH = 0.25
+"""Share of the tokens to free that may stay, if the next output is more than twice as large as they are: the view then
+ends nearer to its target. A prune of 16,000 tokens to 6,880 went to 3,900, and what it took last was needed next."""
+
+
 def enough_to_free(candidates: Iterable[Candidate], tokens: int) -> tuple[Candidate, ...]:
-    """The first of these outputs that have to become placeholders to free so many tokens; all if they are too few."""
+    """The first of these outputs that have to become placeholders to free so many tokens, or nearly so many (see
+    NEAR_ENOUGH); all if they are too few."""
     chosen: list[Candidate] = []
+    left = tokens
     for candidate in candidates:
-        if tokens <= 0:
+        freed = candidate.view_tokens - PLACEHOLDER_TOKENS
+        if left <= 0 or (left <= NEAR_ENOUGH * tokens and freed > 2 * left):
             break
-        tokens -= candidate.view_tokens - PLACEHOLDER_TOKENS
+        left -= freed
         chosen.append(candidate)
     return tuple(chosen)
 
