@@ -150,37 +150,18 @@ def _open_loop(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[
         return
     if not (answers_calls(messages[-1]) or any(map(_is_open_call, messages[-1].blocks))):
         return
-    loops = _loops(messages, replies)
-    begun = [_holds(loop[0], "thinking") for loop in loops if loop and _holds(loop[0], "tool_call")]
-    if len(begun) > 1 and all(begun):
-        for reply in loops[-1][1:]:
-            if not _holds(reply, "thinking"):
-                yield reply[0][0] - 1, reply[0][0]
-
-
-Reply = list[tuple[int, Message]]
-"""The messages of the assistant in one reply, with their places."""
-
-
-def _loops(messages: Sequence[Message], replies: Sequence[int]) -> list[list[Reply]]:
-    """The replies after each message of a person. Those before the first of these belong to a loop whose start is
-    unknown and are left out."""
-    loops: list[list[Reply]] = []
-    number = -1
-    for place, (message, reply) in enumerate(zip(messages, replies, strict=True)):
+    thinks: set[int] = set()
+    calls: set[int] = set()
+    loops: list[list[int]] = []
+    for place, message in enumerate(messages):
+        reply = replies[place]
         if message.role == "user" and not answers_calls(message):
             loops.append([])
-        elif message.role == "assistant" and loops:
-            if reply != number or not loops[-1]:
-                loops[-1].append([])
-            number = reply
-            loops[-1][-1].append((place, message))
-    return loops
-
-
-def _holds(reply: Reply, kind: str) -> bool:
-    return any(
-        _is_open_call(block) if kind == "tool_call" else block.type == kind
-        for _, message in reply
-        for block in message.blocks
-    )
+        elif message.role == "assistant":
+            thinks |= {reply for block in message.blocks if block.type == "thinking"}
+            calls |= {reply for block in message.blocks if _is_open_call(block)}
+            if loops and (not loops[-1] or replies[loops[-1][-1]] != reply):
+                loops[-1].append(place)  # where the reply begins
+    begun = [replies[loop[0]] in thinks for loop in loops if loop and replies[loop[0]] in calls]
+    if len(begun) > 1 and all(begun):
+        yield from ((place - 1, place) for place in loops[-1][1:] if replies[place] not in thinks)
