@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages.json_positions import JsonPositionError, Span, Splice, find, members, spliced, value_at
-from contextstash.messages.request.edits import SummaryOf, edited
-from contextstash.messages.request.text import RequestText, read_request
+from contextstash.messages.json_positions import JsonPositionError, Span, Splice, find, items, spliced, value_at
+from contextstash.messages.request import RequestText, SummaryOf, edited, read_request
 from tests.support.effort import examples
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
@@ -193,7 +192,7 @@ def test_results_of_the_other_formats_are_replaced_in_place() -> None:
 
 def test_positions_are_those_of_the_values() -> None:
     text = ' {"a" : [1, "]" , {"b":"\\"}"}], "c":-1.5e3}'
-    assert [member.key for member in members(text, 1)] == ["a", "c"]
+    assert [key for key, _ in items(text, 1)] == ["a", "c"]
     span = find(text, 1, ("a", 2, "b"))
     assert text[span.start : span.end] == '"\\"}"'
     assert value_at(text, 1) == Span(1, len(text))

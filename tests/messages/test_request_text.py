@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages.request.text import RequestText, read_request
+from contextstash.messages.json_positions import JsonPositionError
+from contextstash.messages.request import RequestText, read_request
 from tests.support.effort import examples
 
 CHARACTERS = [*"a é…日😀", *"\x00\x1f\x7f\x85\xa0\u2028", '"', "\\", "\ud83d", "]}"]
@@ -69,6 +70,6 @@ def test_bytes_that_are_not_utf_8_are_refused_wherever_they_are_new() -> None:
 
 def test_a_request_that_cannot_be_read_does_not_touch_the_next_one() -> None:
     known = read_request("anthropic", sent(said("go", "one …")))
-    with pytest.raises(json.JSONDecodeError):
+    with pytest.raises(JsonPositionError):
         read_request("anthropic", sent(said("go", "one …", "two"))[:-3] + b"\xff]}", known)
     check(read_request("anthropic", sent(said("go", "one …", "two")), known))

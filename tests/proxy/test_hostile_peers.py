@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.clients.request_identity import MAX_ID, ClientSession, announces, client_session, is_compaction
-from contextstash.messages.request.text import MAX_MESSAGES
+from contextstash.messages.request import MAX_MESSAGES
 from contextstash.proxy.app import passed_on
 from contextstash.proxy.replies import ReplyBody
 from tests.support.caching_provider import caching_provider

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from contextstash.clients.request_identity import ClientSession
-from contextstash.messages.request.text import read_request
+from contextstash.messages.request import read_request
 from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine

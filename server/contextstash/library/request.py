@@ -16,7 +16,7 @@ from typing import Any
 
 from contextstash.library.arguments import check, check_list
 from contextstash.library.replies import as_json
-from contextstash.messages.request.text import SERVER_STATE_KEYS
+from contextstash.messages.request import SERVER_STATE_KEYS
 from contextstash.results import ContextResult, LeftOut
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native

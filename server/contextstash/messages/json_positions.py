@@ -24,13 +24,6 @@ class Span(NamedTuple):
     end: int
 
 
-class Member(NamedTuple):
-    """One member of an object: its key, and the span of its value."""
-
-    key: str
-    value: Span
-
-
 class Splice(NamedTuple):
     """Bytes that replace a span of a text."""
 
@@ -60,52 +53,34 @@ def value_at(text: str, at: int) -> Span:
         raise JsonPositionError(f"no value at byte {at}") from error
 
 
-Measure = Callable[[str, int], Span]
-"""Returns the span of the value that begins at a position, given its key."""
+Measure = Callable[[str | int, int], Span]
+"""Returns the span of the value that begins at a position, given its key or its index."""
 
 
-def members(text: str, at: int, measure: Measure | None = None) -> Iterator[Member]:
-    """The members of the object that begins at `at`, duplicates included, in order. `measure` finds the ends of values
-    in place of `value_at`, for a caller that knows parts of them already."""
-    at = first_item(text, at, "{")
-    while at >= 0:
-        name = value_at(text, at)
-        colon = skip_space(text, name.end)
-        if text[at] != '"' or text[colon : colon + 1] != ":":
-            raise JsonPositionError(f"no member at byte {at}")
-        key = json.loads(text[name.start : name.end])
-        begin = skip_space(text, colon + 1)
-        value = measure(key, begin) if measure else value_at(text, begin)
-        yield Member(key, value)
-        at = next_item(text, value.end, "}")
-
-
-def elements(text: str, at: int) -> Iterator[Span]:
-    """The spans of the elements of the array that begins at `at`."""
-    at = first_item(text, at, "[")
-    while at >= 0:
-        span = value_at(text, at)
-        yield span
-        at = next_item(text, span.end, "]")
-
-
-def first_item(text: str, at: int, opening: str) -> int:
-    """The position of the first item of a container; -1 if it is empty."""
-    if text[at : at + 1] != opening:
-        raise JsonPositionError(f"{opening} expected at byte {at}")
-    at = skip_space(text, at + 1)
-    return -1 if text[at : at + 1] == ("}" if opening == "{" else "]") else at
-
-
-def next_item(text: str, at: int, closing: str) -> int:
-    """The position of the item after the one that ends at `at`; -1 if that was the last one."""
-    at = skip_space(text, at)
-    sign = text[at : at + 1]
-    if sign == closing:
-        return -1
-    if sign != ",":
-        raise JsonPositionError(f"a comma or {closing} expected at byte {at}")
-    return skip_space(text, at + 1)
+def items(text: str, at: int, measure: Measure | None = None) -> Iterator[tuple[str | int, Span]]:
+    """The values in the object or the array that begins at `at`, each with its key or its index, in order; of equal
+    keys all. `measure` finds the ends of values in place of `value_at`, for a caller that knows parts of them already.
+    Raises JsonPositionError."""
+    closing = {"{": "}", "[": "]"}.get(text[at : at + 1])
+    if closing is None:
+        raise JsonPositionError(f"an object or an array expected at byte {at}")
+    at, place = skip_space(text, at + 1), 0
+    while text[at : at + 1] != closing or place:
+        key: str | int = place
+        if closing == "}":
+            name = value_at(text, at)
+            colon = skip_space(text, name.end)
+            if text[at] != '"' or text[colon : colon + 1] != ":":
+                raise JsonPositionError(f"no member at byte {at}")
+            key, at = json.loads(text[at : name.end]), skip_space(text, colon + 1)
+        value = measure(key, at) if measure else value_at(text, at)
+        yield key, value
+        at, place = skip_space(text, value.end), place + 1
+        if text[at : at + 1] == closing:
+            return
+        if text[at : at + 1] != ",":
+            raise JsonPositionError(f"a comma or {closing} expected at byte {at}")
+        at = skip_space(text, at + 1)
 
 
 def find(text: str, at: int, path: Path) -> Span:
@@ -113,22 +88,11 @@ def find(text: str, at: int, path: Path) -> Span:
     twice: parsers differ in which of the two counts."""
     span = value_at(text, at)
     for step in path:
-        span = _member(text, span.start, step) if isinstance(step, str) else _element(text, span.start, step)
+        found = [value for key, value in items(text, span.start) if key == step]
+        if len(found) != 1:
+            raise JsonPositionError(f"{len(found)} values of {step!r} at byte {span.start}")
+        span = found[0]
     return span
-
-
-def _member(text: str, at: int, key: str) -> Span:
-    found = [member.value for member in members(text, at) if member.key == key]
-    if len(found) != 1:
-        raise JsonPositionError(f"{len(found)} members '{key}' at byte {at}")
-    return found[0]
-
-
-def _element(text: str, at: int, index: int) -> Span:
-    for place, span in enumerate(elements(text, at)):
-        if place == index:
-            return span
-    raise JsonPositionError(f"no element {index} at byte {at}")
 
 
 def spliced(text: bytes, splices: Sequence[Splice]) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from contextstash.configuration.windows_and_prices import model_facts, price_of
 from contextstash.messages.detection import get_format
-from contextstash.messages.request.text import RequestText, TextMessage
+from contextstash.messages.request import RequestText, TextMessage
 from contextstash.messages.usage import with_cache
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.conversations import AskedRequest, Line, behind_reply, common_start

@@ -22,7 +22,7 @@ from typing import Any
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import ClientSession, continues_summary, is_compaction
-from contextstash.messages.request.text import RequestText, TextMessage
+from contextstash.messages.request import RequestText, TextMessage
 from contextstash.request.proxied import ProxiedEdits, state_of
 from contextstash.session.access import Access
 from contextstash_storage.records import Native, ProxiedSession, Usage

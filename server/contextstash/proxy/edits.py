@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from contextstash.messages.base import Path
-from contextstash.messages.request.edits import SummaryOf, edited
-from contextstash.messages.request.text import RequestText, ToolResult
+from contextstash.messages.request import RequestText, SummaryOf, ToolResult, edited
 from contextstash.proxy.conversations import AskedRequest, Conversation, Line
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.window.reasoning_binding import reasoning_binding

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from contextstash.clients.request_identity import announces
-from contextstash.messages.request.text import RequestText, TextMessage
+from contextstash.messages.request import RequestText, TextMessage
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools
 from contextstash.view.ladder import PruneOptions, PrunePlan, Step, plan_prune
 from contextstash.view.outputs_in_use import MadeCall, protected_calls

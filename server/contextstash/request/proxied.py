@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from contextstash.messages.request.text import is_models
+from contextstash.messages.request import is_models
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
 from contextstash.results import CompactResult, PruneResult, RestoreResult
 from contextstash.session.access import Access, is_current

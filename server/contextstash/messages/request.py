@@ -1,16 +1,18 @@
-"""A request to a model API as text: where its messages stand in the JSON, and what they say.
+"""A request to a model API as text: where its messages stand in the JSON, what they say, and edits of that text:
+tool results replaced, messages replaced by a summary, and not a byte more.
 
     request = read_request("anthropic", body, before)
     body[slice(*request.spans[3])] == request.messages[3].raw
+    shorter = edited(request, {3: {("content", 0, "content"): "[left out]"}})
 
-The body is read in Latin-1, as `json_positions` says; a message that is not ASCII is then decoded again, as UTF-8. What
-stands where it stood in the request before is not read again.
+The body is read in Latin-1, as `json_positions` says. A message that stands where it stood in the request before is not
+read again.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -23,11 +25,12 @@ from contextstash.messages.detection import get_format
 from contextstash.messages.json_positions import (
     JsonPositionError,
     Span,
+    Splice,
+    dumped,
     find,
-    first_item,
-    members,
-    next_item,
+    items,
     skip_space,
+    spliced,
     value_at,
 )
 from contextstash_storage.errors import BadMessageError
@@ -42,8 +45,6 @@ SERVER_STATE_KEYS = ("previous_response_id", "conversation")
 MAX_MESSAGES = 10_000
 """A request with more messages is not read: each takes 30 µs, in which no other request goes on. The longest recorded
 session had 2,000."""
-
-_DECODER = json.JSONDecoder()
 
 Derived = TypeVar("Derived")
 
@@ -161,81 +162,55 @@ def _parsed(raw: bytes) -> Any:
 
 
 def read_request(format_name: str, body: bytes, before: RequestText | None = None) -> RequestText:
-    """Read the body of a request. `before` is an earlier request of the same session.
+    """Read the body of a request. `before` is an earlier request of the same session: a message that stands there in
+    the same place is taken over. Its bytes are a whole message, since an object ends with its last brace, so that no
+    longer one begins with them.
 
     Raises ValueError, of which JsonPositionError is one kind, if the body is not a JSON object with a list of messages,
     or has a member twice: parsers differ in which of two equal keys counts.
     """
-    key, text = LIST_KEYS[format_name], body.decode("latin-1")
-    before = before if before is not None and before.format == format_name else None
+    text = body.decode("latin-1")
+    known = before.messages if before is not None and before.format == format_name else ()
     messages: list[TextMessage] = []
     spans: list[Span] = []
 
-    def measure(name: str, at: int) -> Span:
-        if name == key and body[at : at + 1] == b"[":
-            for message, span in _messages(body, text, at, before, format_name):
-                messages.append(message)
-                spans.append(span)
-            return Span(at, skip_space(text, spans[-1].end if spans else at + 1) + 1)
-        former = before.body[slice(*before.fields[name])] if before and name in before.fields else b""
-        if former[:1] in (b"[", b"{") and body.startswith(former, at):
-            return Span(at, at + len(former))
-        return value_at(text, at)
+    def message_at(place: str | int, at: int) -> Span:
+        number = len(messages)
+        if number >= MAX_MESSAGES:
+            raise JsonPositionError(f"more than {MAX_MESSAGES:,} messages")
+        is_known = number < len(known) and body.startswith(known[number].raw, at)
+        messages.append(known[number] if is_known else _message_at(body, text, at, format_name))
+        return Span(at, at + len(messages[-1].raw))
+
+    def member_at(name: str | int, at: int) -> Span:
+        if name != LIST_KEYS[format_name] or text[at : at + 1] != "[":
+            return value_at(text, at)
+        spans.extend(span for _, span in items(text, at, message_at))
+        return Span(at, skip_space(text, spans[-1].end if spans else at + 1) + 1)
 
     start = end = skip_space(text, 0)
     fields: dict[str, Span] = {}
-    for member in members(text, start, measure):
-        if member.key in fields:
-            raise JsonPositionError(f"the member '{member.key}' is there twice")
-        fields[member.key] = member.value
-        end = member.value.end
+    for key, value in items(text, start, member_at):
+        if key in fields:
+            raise JsonPositionError(f"the member '{key}' is there twice")
+        fields[str(key)] = value
+        end = value.end
     closing = skip_space(text, end)
     if text[closing : closing + 1] != "}" or skip_space(text, closing + 1) != len(body):
         raise JsonPositionError("something follows the request's object")
     if not messages:
-        raise JsonPositionError(f"no list of messages in '{key}'")
+        raise JsonPositionError(f"no list of messages in '{LIST_KEYS[format_name]}'")
     if not body.isascii():
         body.decode("utf-8", "surrogatepass")  # raises if it is not text
     return RequestText(format_name, body, tuple(messages), tuple(spans), fields)
 
 
-def _messages(
-    body: bytes, text: str, start: int, before: RequestText | None, format_name: str
-) -> list[tuple[TextMessage, Span]]:
-    """The messages of the list that begins at `start`. One of the request before that stands here in the same place is
-    taken over: its bytes are a whole message, since an object ends with its last brace, so that no longer one begins
-    with them."""
-    at = first_item(text, start, "[")
-    known, found = before.messages if before else (), _shared(body, at, before) if before and at >= 0 else []
-    if found:
-        at = next_item(text, found[-1][1].end, "]")
-    while at >= 0:
-        place = len(found)
-        if place >= MAX_MESSAGES:
-            raise JsonPositionError(f"more than {MAX_MESSAGES:,} messages")
-        message = known[place] if place < len(known) and body.startswith(known[place].raw, at) else None
-        if message is None:
-            value, end = _DECODER.raw_decode(text, at)
-            if not isinstance(value, dict):
-                raise JsonPositionError(f"the message at byte {at} is not an object")
-            raw = body[at:end]
-            native = value if raw.isascii() else _DECODER.decode(raw.decode("utf-8", "surrogatepass"))
-            message = TextMessage(raw, native, format_name)
-        end = at + len(message.raw)
-        found.append((message, Span(at, end)))
-        at = next_item(text, end, "]")
-    return found
-
-
-def _shared(body: bytes, at: int, before: RequestText) -> list[tuple[TextMessage, Span]]:
-    """The messages that stand at byte `at` as in the request before, by one comparison of many bytes: all but the last
-    three, in which clients move their breakpoints. Empty if one of them differs."""
-    count, first = len(before.messages) - 3, before.spans[0].start
-    if count < 1 or not body.startswith(before.body[first : before.spans[count - 1].end], at):
-        return []
-    shift = at - first
-    spans = [Span(start + shift, end + shift) for start, end in before.spans[:count]] if shift else before.spans
-    return list(zip(before.messages[:count], spans, strict=False))
+def _message_at(body: bytes, text: str, at: int, format_name: str) -> TextMessage:
+    raw = body[at : value_at(text, at).end]
+    native = json.loads(raw.decode("utf-8", "surrogatepass"))
+    if not isinstance(native, dict):
+        raise JsonPositionError(f"the message at byte {at} is not an object")
+    return TextMessage(raw, native, format_name)
 
 
 def is_models(native: Native) -> bool:
@@ -266,3 +241,60 @@ def _plain_text(content: Any) -> str | None:
             return None
         texts.append(text)
     return "\n".join(texts)
+
+
+Texts = Mapping[int, Mapping[Path, str]]
+"""What is sent in place of tool results: by the place of the message, and the path of the result in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryOf:
+    """The messages `first` to `last` (included) are sent as one message of the user with this text."""
+
+    first: int
+    last: int
+    text: str
+
+
+def edited(request: RequestText, texts: Texts, summaries: Sequence[SummaryOf] = ()) -> bytes:
+    """The body with these edits. Raises JsonPositionError if a place is not what the edit expects."""
+    hidden = {place for summary in summaries for place in range(summary.first, summary.last + 1)}
+    splices = [splice for summary in summaries for splice in _summary(request, summary)]
+    for place, replaced in texts.items():
+        if place not in hidden:
+            message = request.messages[place]
+            made = [_replaced(message, each, replaced[each.path]) for each in message.results if each.path in replaced]
+            splices += _moved(made, request.spans[place].start)
+    return spliced(request.body, splices) if splices else request.body
+
+
+def _moved(splices: Sequence[Splice], by: int) -> list[Splice]:
+    return [Splice(Span(span.start + by, span.end + by), new) for span, new in splices]
+
+
+def _summary(request: RequestText, summary: SummaryOf) -> list[Splice]:
+    """The summary as a message of the user, or as the beginning of the user's message that follows: Anthropic's
+    messages alternate."""
+    start, end = request.spans[summary.first].start, request.spans[summary.last].end
+    following = summary.last + 1
+    if request.format == "anthropic" and request.messages[following].native.get("role") == "user":
+        after = request.spans[following].start
+        inserted = _moved(_with_text(request.messages[following], summary.text), after)
+        return [Splice(Span(start, after), b""), *inserted]
+    return [Splice(Span(start, end), dumped(get_format(request.format).user_message(summary.text)))]
+
+
+def _with_text(message: TextMessage, text: str) -> list[Splice]:
+    """A text block in front of a message's content, which keeps its bytes."""
+    content, block = message.span(("content",)), dumped({"type": "text", "text": text})
+    if message.raw[content.start : content.start + 1] == b"[":
+        at = content.start + 1
+        return [Splice(Span(at, at), block + b"," if content_of(message.native) else block)]
+    before, after = Span(content.start, content.start), Span(content.end, content.end)
+    return [Splice(before, b"[" + block + b',{"type":"text","text":'), Splice(after, b"}]")]
+
+
+def _replaced(message: TextMessage, result: ToolResult, text: str) -> Splice:
+    """The result's content as this text, in the shape that it had."""
+    new = get_format(message.format).in_place_of(message.native, text, result.content)
+    return Splice(message.span(result.path), dumped(new))
