@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.events.calls import calls_of
-from contextstash.events.files import file_uses
-from contextstash.events.kinds import FileUse
 from contextstash.messages.code_mode import scripted_call
-from contextstash.messages.detection import detect_format
 from contextstash.messages.openai_responses import OpenAIResponsesFormat
 from contextstash.outputs.own_tools import is_own_call
 from tests.support.turns import Script
@@ -69,19 +66,6 @@ def test_a_search_by_a_script_is_ours() -> None:
     assert block.argument == "f"
 
 
-def test_other_scripts_stay_calls_of_exec() -> None:
-    [block] = OpenAIResponsesFormat().read(exec_item("text(1 + 1)")).blocks
-    assert (block.tool, block.argument) == ("exec", "text(1 + 1)")
-
-
-def test_what_a_script_printed_is_the_output_of_its_call() -> None:
-    output = "Script completed\nWall time 0.3 seconds\nOutput:\n\nprice = 3\n"
-    [call] = calls_of(Script().call("exec_command", {"cmd": "cat a.py"}, output).turns)
-    assert call.output is not None
-    assert call.output.text == "price = 3\n"
-    assert file_uses(call) == [FileUse("a.py", "read")]
-
-
 def test_a_script_that_failed_is_a_call_that_failed() -> None:
     output = "Script failed\nWall time 0.3 seconds\nOutput:\n\nScript error:\nExit code: 124\n"
     [call] = calls_of(Script().call("exec_command", {"cmd": "make"}, output).turns)
@@ -94,9 +78,3 @@ def test_a_wait_for_a_script_belongs_to_what_it_ran() -> None:
     )
     script.call("wait", {"cell_id": "14"}, "Script completed\nWall time 9.1 seconds\nOutput:\n\n12 passed\n")
     assert [call.command for call in calls_of(script.turns)] == ["make test", "make test"]
-
-
-def test_tools_in_the_input_are_no_words_of_the_model() -> None:
-    item = {"type": "additional_tools", "role": "developer", "tools": [{"type": "custom", "name": "exec"}]}
-    assert OpenAIResponsesFormat().read(item).role == "system"
-    assert detect_format([item]) == "openai-responses"

@@ -347,11 +347,6 @@ def test_a_broken_list_becomes_a_valid_request(case: str) -> None:
     assert violations(name, expected) == []
 
 
-def test_a_field_that_an_sdk_leaves_unset_does_not_decide_the_spelling() -> None:
-    [*_, last] = repaired(get_format(GEMINI), [ASKED, replied({"text": None, "functionCall": {"name": "Read"}})])
-    assert last["parts"] == [{"functionResponse": response("Read", error=MISSING_RESULT)}]
-
-
 @settings(max_examples=examples(100), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_each_signature_of_gemini_stays_on_its_part_byte_for_byte(data: st.DataObject) -> None:

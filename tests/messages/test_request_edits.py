@@ -99,24 +99,6 @@ def _expect(block: dict[str, Any], text: str) -> None:
     block["content"] = [{"type": "text", "text": text}] if isinstance(block["content"], list) else text
 
 
-@settings(max_examples=examples(200))
-@given(requests(), st.integers(0, 5), st.data())
-def test_a_request_read_with_the_help_of_an_earlier_one_is_read_the_same(
-    made: tuple[bytes, dict[str, Any]], kept: int, data: st.DataObject
-) -> None:
-    body, meant = made
-    try:
-        before = read_request("anthropic", body)
-    except UnicodeDecodeError:
-        return
-    meant = {**meant, "messages": [*meant["messages"][:kept], {"role": "user", "content": "next"}]}
-    after = json.dumps(meant).encode()
-    alone, helped = read_request("anthropic", after), read_request("anthropic", after, before)
-    assert [message.native for message in helped.messages] == [message.native for message in alone.messages]
-    assert (helped.spans, helped.fields) == (alone.spans, alone.fields)
-    assert helped.value("system") == alone.value("system")
-
-
 def as_read(body: bytes, before: RequestText | None) -> object:
     """All that is read of a body; "refused" if it cannot be read: of two mistakes either may be found first."""
     try:

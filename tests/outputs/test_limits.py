@@ -205,19 +205,6 @@ def test_a_text_that_cannot_exceed_a_limit_is_known_without_reading_it(text: str
         assert limits.holds(text, quarter)
 
 
-MONOTONOUS = {"run": "x" * 1_000_000, "blank": "\n" * 1_000_000, "wide": "漢" * 400_000, "errors": "error\n" * 200_000}
-
-
-@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
-@pytest.mark.parametrize("kind", MONOTONOUS)
-def test_huge_and_monotonous_outputs_are_cut_like_others(kind: str, cut: Any) -> None:
-    limits = OutputLimits(lines=2_000, bytes=50_000, tokens=5_000, cut=cut)
-    shown = limit(MONOTONOUS[kind], limits, quarter, HANDLE)
-    assert byte_length(shown) <= 50_000
-    assert quarter(shown) <= 5_000
-    assert HANDLE in shown
-
-
 @pytest.mark.parametrize(
     ("window", "tokens"),
     [(200_000, 10_000), (64_000, 8_000), (32_000, 4_000), (24_000, 4_000), (16_000, 4_000), (8_000, 2_000), (4, 1)],

@@ -26,9 +26,6 @@ MAX_EXAMINED = 200
 """Messages that are read to find the format of a list; one of another format behind them is refused when it is
 recorded."""
 
-ENOUGH = 20
-"""The same if only one format can read these. An error that names a message's format costs as much as recording it."""
-
 UNDECIDED = "undecided"
 """The format of a session that was configured before its first message, which decides it. As there is nothing to read
 until then, any format does."""
@@ -57,8 +54,6 @@ def detect_format(natives: Sequence[Native]) -> str:
         raise BadMessageError("The format of an empty list cannot be detected. Pass `format`.")
     fitting = dict.fromkeys(FORMATS, 0)
     for place, native in enumerate(natives[:MAX_EXAMINED]):
-        if place >= ENOUGH and len(fitting) == 1:
-            break
         left = [name for name in fitting if get_format(name).fits(native)]
         if not left:
             raise BadMessageError(_misfit(natives, place, list(fitting)))
@@ -68,21 +63,19 @@ def detect_format(natives: Sequence[Native]) -> str:
 
 def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
     """Why the message at `place` matches none of the formats that the messages before it match."""
-    native = natives[place]
-    elsewhere = [name for name in FORMATS if get_format(name).fits(native)]
-    if elsewhere:
-        return (
-            f"Message {place} is in the format {' or '.join(elsewhere)}, but those before it are in"
-            f" {' or '.join(before)}. Record each format in a session of its own, or pass `format`."
-        )
     reasons = {}
-    for name in before:
+    for name in FORMATS:
         try:
-            get_format(name).read(native)
+            get_format(name).read(natives[place])
         except BadMessageError as error:
             reasons[name] = str(error).rstrip(".")
-    details = "; ".join(f"as {name}: {reason}" for name, reason in reasons.items())
-    return f"Message {place} is in no known format ({details or 'its parts are of different formats'})."
+    if fitting := [name for name in FORMATS if name not in reasons]:
+        return (
+            f"Message {place} is in the format {' or '.join(fitting)}, but those before it are in"
+            f" {' or '.join(before)}. Record each format in a session of its own, or pass `format`."
+        )
+    details = "; ".join(f"as {name}: {reasons[name]}" for name in before)
+    return f"Message {place} is in no known format ({details})."
 
 
 _MODELS = {"claude": "anthropic", "gemini": "gemini"}
@@ -95,8 +88,7 @@ def shown_format(
 ) -> str:
     """The name of the format. Messages of plain text fit several; then tools, system prompt and model decide. Raises
     BadMessageError if the messages fit none."""
-    blocks = "anthropic" if _has_blocks(system) else None
-    for hint in (format_of_tools(tools or ()), blocks, format_of_model(model)):
+    for hint in (_format_of_request(tools or (), system), format_of_model(model)):
         if hint is not None and all(get_format(hint).fits(native) for native in natives[:MAX_EXAMINED]):
             return hint
     return detect_format(natives)
@@ -107,24 +99,15 @@ def format_of_model(model: str | None) -> str | None:
     return next((name for start, name in _MODELS.items() if (model or "").startswith(start)), None)
 
 
-def format_of_tools(tools: Sequence[Any]) -> str | None:
-    """The format of the first tool definition that shows one."""
-    for tool in tools:
-        if isinstance(tool, Mapping) and (found := _format_of_tool(tool)):
-            return found
-    return None
-
-
-def _format_of_tool(tool: Mapping[str, Any]) -> str | None:
-    if "input_schema" in tool:
-        return "anthropic"
-    if "function_declarations" in tool or "functionDeclarations" in tool:
-        return "gemini"
-    if tool.get("type") == "function":
-        return "openai-chat" if "function" in tool else "openai-responses"
-    return None
-
-
-def _has_blocks(system: object) -> bool:
-    """Whether a system prompt is a list of blocks, as only Anthropic takes it."""
-    return isinstance(system, list) and any(isinstance(part, Mapping) and "text" in part for part in system)
+def _format_of_request(tools: Sequence[Any], system: object) -> str | None:
+    """The format of the first tool definition that shows one, or of a system prompt that is a list of blocks, as only
+    Anthropic takes it."""
+    for tool in (each for each in tools if isinstance(each, Mapping)):
+        if "input_schema" in tool:
+            return "anthropic"
+        if "function_declarations" in tool or "functionDeclarations" in tool:
+            return "gemini"
+        if tool.get("type") == "function":
+            return "openai-chat" if "function" in tool else "openai-responses"
+    has_blocks = isinstance(system, list) and any(isinstance(part, Mapping) and "text" in part for part in system)
+    return "anthropic" if has_blocks else None

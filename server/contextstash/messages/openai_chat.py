@@ -42,10 +42,6 @@ OTHER_CONTENT = ("tool_calls", "refusal", "audio")
 
 OWN_KEYS = ("tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING)
 
-USUAL_KEYS = frozenset(["role", "content", "tool_call_id"])
-CALLER_KEYS = frozenset(["role", "content", "tool_calls"])
-"""The keys of most messages, and of most with calls. One that has content, and no other key, is sent as it is."""
-
 REPLY_KEYS = frozenset(
     [
         "usage",
@@ -210,18 +206,10 @@ def _read_calls(native: Mapping[str, Any]) -> Iterator[Piece]:
 
 def _request_shaped(native: Native) -> Native:
     """The message without keys that a request may not have."""
-    if None not in native.values() and native.get("content"):
-        has_calls = native.get("tool_calls") and native["role"] == "assistant"
-        if native.keys() <= (CALLER_KEYS if has_calls else USUAL_KEYS):
-            return native
-    message = dict(native)
-    if not native.keys().isdisjoint(REPLY_KEYS) or None in native.values():
-        allowed = (key for key in native if key not in REPLY_KEYS and (native[key] is not None or key in NULLABLE))
-        message = {key: native[key] for key in allowed}
-    if message["role"] != "assistant":
+    allowed = (key for key in native if key not in REPLY_KEYS and (native[key] is not None or key in NULLABLE))
+    message = {key: native[key] for key in allowed}
+    if message["role"] != "assistant" or not message.get("tool_calls"):
         message.pop("tool_calls", None)
-    elif message.get("tool_calls") == []:
-        del message["tool_calls"]
     if message.get("content") == []:
         message["content"] = None
     if message.get("content") is None and message["role"] == "tool":
