@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.clients.installation import own_command
+from contextstash.clients.install import own_command
 from tests.support.gateways import gateway, raw_server, text_of
 from tests.support.untrusted_projects import UntrustedProject
 

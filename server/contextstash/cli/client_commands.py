@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +11,8 @@ import click
 
 from contextstash.cli.console import echo
 from contextstash.cli.options import DatabaseType, tokens
-from contextstash.clients.hooks import HOOKED, part_of, run_hook
+from contextstash.clients.client_window import run_window
+from contextstash.clients.hooks import run_hook
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def install(
 def _install(name: str, window: int | None, database: Location | None, confirmed: Mapping[str, bool]) -> None:
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
-    from contextstash.clients.install import apply_install, plan_install, window_setting
-    from contextstash.clients.installation import own_command
+    from contextstash.clients.install import apply_install, own_command, plan_install, window_setting
 
     client = client_of(name)
     if window is not None and (remark := window_setting(client).remark_on(window)):
@@ -138,41 +137,25 @@ def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, 
     return True
 
 
-FILE = click.option(
-    "--db", metavar="DATABASE", help="The database: a file. [default: a file in the user's data folder]"
-)
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("client")
+@click.argument("options", nargs=-1)
+def hook(client: str, options: tuple[str, ...]) -> int:
+    """Handle an event of CLIENT's hooks (claude-code, codex or gemini), JSON on standard input. Always exits with 0.
 
-
-@click.command()
-@click.argument("client", type=click.Choice(list(HOOKED)))
-@FILE
-@click.option(
-    "--part",
-    default="1/1",
-    help="The part of a hand-off that this hook gives, such as 2/3: clients bound what one hook may add.",
-)
-def hook(client: str, db: str | None, part: str) -> int:
-    """Handle an event of CLIENT's hooks, JSON on standard input. Always exits with 0.
-
-    Archives and replaces large tool outputs, reads transcripts, and writes a hand-off after a compaction.
+    Archives and replaces large tool outputs, reads transcripts, and writes a hand-off after a compaction. OPTIONS are
+    --db DATABASE, and --part 2/3 for the part of a hand-off that this hook gives: clients bound what one may add.
     """
-    numbers = part_of(part)
-    if numbers is None:
-        raise click.BadParameter(f"'{part}' is not a part such as 2/3.", param_hint="--part")
-    return run_hook(client, db, numbers)
+    return run_hook(client, options)
 
 
-@click.command()
-@click.argument("client", type=click.Choice(["claude-code", "opencode", "pi"]))
-@FILE
-def window(client: str, db: str | None) -> int:
-    """Answer a compaction of CLIENT: its plugin runs this, JSON on standard input and output.
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("client")
+@click.argument("options", nargs=-1)
+def window(client: str, options: tuple[str, ...]) -> int:
+    """Answer a compaction of CLIENT (claude-code, opencode or pi): its plugin runs this, JSON on standard input and
+    output.
 
-    The module contextstash.clients.client_window describes both. Never asks a model.
+    The module contextstash.clients.client_window describes both. Never asks a model. OPTIONS are --db DATABASE.
     """
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    if db is not None:
-        os.environ["CONTEXTSTASH_DB"] = db
-    from contextstash.clients.client_window import run
-
-    return run(client)
+    return run_window(client, options)

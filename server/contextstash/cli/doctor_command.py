@@ -161,7 +161,7 @@ def _of_client(client: Client, machine: Machine) -> Findings:
             if isinstance(servers, dict) and SERVER in servers:
                 yield _starts(client.name, _command_of(servers[SERVER]), install)
                 if (hooks := client.hooks) is not None and hooks.file is not None:
-                    missing = missing_hooks(client, machine, _content("json", hooks.file(machine)))
+                    missing = missing_hooks(client, _content("json", hooks.file(machine)))
                     if missing:
                         yield Finding(f"{client.name} hooks", "note", f"missing for {', '.join(missing)}", install)
     except BadInputError as error:
@@ -199,7 +199,7 @@ def _starts(what: str, named: object, install: str) -> Finding:
 
 def _round_trip(_: Location | None) -> Findings:
     """Whether a server starts, loads its vocabulary and answers as it should."""
-    from contextstash.clients.installation import own_command
+    from contextstash.clients.install import own_command
     from contextstash.mcp.stdio import round_trip
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:

@@ -55,9 +55,9 @@ def serve(
 ) -> None:
     """Serve MCP over stdin and stdout, or over HTTP to clients that send a token (contextstash token)."""
     if follow is not None:
-        from contextstash.clients.client import client
+        from contextstash.clients.follow import find_transcripts
 
-        client(follow)  # a client that is not known is said at once, not at the first call
+        find_transcripts(follow)  # a client that is not known is said at once, not at the first call
     if http is None and public_url is not None:
         raise BadInputError("--public-url is for a server over HTTP: pass --http HOST:PORT too.")
     if oauth_issuer is not None and public_url is None:

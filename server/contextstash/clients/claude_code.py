@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,10 +171,6 @@ MARKET = "contextstash"
 PLUGIN = f"contextstash@{MARKET}"
 """Our plugin in our marketplace, as `claude plugin install` names it (.claude-plugin/marketplace.json)."""
 
-FIRST_WITH_MODS = (2, 1, 326)
-"""The first version whose plugins can answer compactions. Mods are loaded from 2.1.287 on, but one learns neither the
-transcript ($.session.info) nor its own folder ($.process.hookEnv) there (looked for in 2.1.287 to 2.1.332)."""
-
 
 def _settings(path: Path) -> dict[str, Any]:
     try:
@@ -189,16 +183,6 @@ def _settings(path: Path) -> dict[str, Any]:
 def _has_plugin(machine: Machine) -> bool:
     enabled = _settings(_SETTINGS(machine)).get("enabledPlugins")
     return isinstance(enabled, dict) and enabled.get(PLUGIN) is True
-
-
-def _mods_off(machine: Machine) -> str | None:
-    """Why Claude Code does not load our mod, which answers its compactions; None if it may."""
-    program = shutil.which("claude", path=machine.environment.get("PATH"))
-    if program is None:
-        return "claude is not on the PATH, so its version is not known"
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
-    numbers = tuple(map(int, re.findall(r"\d+", done.stdout)[:3]))
-    return None if numbers >= FIRST_WITH_MODS else f"{done.stdout.strip()} is too old for it: 2.1.326 is the first"
 
 
 def _noted_by_client(machine: Machine) -> list[tuple[Path, tuple[str, ...]]]:
@@ -221,7 +205,6 @@ CLIENTS = (
             },
             database=("env", "CONTEXTSTASH_DB"),
             traces=_noted_by_client,
-            off=_mods_off,
             does="our plugin: the MCP server, the hooks, and the mod that answers compactions",
         ),
         programs=("claude", "claude-code"),
@@ -247,7 +230,6 @@ CLIENTS = (
             preview_limit=2_000,
             # Of more than 10,000 characters that one hook adds, 2.1.197 keeps all in a file and shows the first 2,000.
             context_limit=9_800,
-            own_folders=lambda home: [projects_folder(home)],
             persisted_output=persisted_output,
         ),
         window=WindowSetting(

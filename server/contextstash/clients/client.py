@@ -92,9 +92,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Files:
-    """Where a client keeps its transcripts: `folder`, given the user's home, None if there is none; `current` are the
-    newest transcript of a project and those of its sub-agents. A client that keeps them in `databases`, a pattern of
-    names, lists the sessions in one as paths below it (`in_database`)."""
+    """Where a client keeps its transcripts: `folder`, given the user's home, None if there is none; a hook reads
+    no file outside it. `current` are the newest transcript of a project and those of its sub-agents. A client that
+    keeps them in `databases`, a pattern of names, lists the sessions in one as paths below it (`in_database`)."""
 
     folder: Callable[[Path], Path | None]
     current: Callable[[Path, Path], list[Path]]
@@ -127,9 +127,6 @@ class Hooks:
     the model makes: their outputs go to the script, which another text would break.
 
     Hand-offs: `context_limit` are the characters that one hook may add to the window, None if there is no limit.
-
-    Files: `own_folders` returns the folders, given the user's home, in which the client keeps its transcripts and such
-    outputs: a hook reads no file outside of them.
     """
 
     events: tuple[str, ...]
@@ -140,7 +137,6 @@ class Hooks:
     mcp_prefix: str
     text_paths: Callable[[str, Any], Sequence[TextPath]]
     replacement: Callable[[Any, Sequence[str]], dict[str, Any]]
-    own_folders: Callable[[Path], Sequence[Path]]
     file: Callable[[Machine], Path] | None = None
     parts: int = 1
     remark: str | None = None
@@ -203,14 +199,12 @@ PROGRAM = 'const PROGRAM = ["contextstash"]\nconst OPTIONS = []\n'
 class Bundle:
     """A plugin with server, hooks and all, which a client loads from a folder of this package. It is installed by
     `values` at places in `file`, for the user alone; `database` is the place for the database that it uses, `traces`
-    are places in files in which the client then notes it; `off` says why the client does not load all of it, None if it
-    does."""
+    are places in files in which the client then notes it."""
 
     file: Callable[[Machine], Path]
     values: Mapping[tuple[str, ...], Any]
     database: tuple[str, ...]
     traces: Callable[[Machine], Sequence[tuple[Path, tuple[str, ...]]]]
-    off: Callable[[Machine], str | None]
     does: str
 
 

@@ -33,14 +33,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
-from contextstash.clients.hooks import hook_stash, mark_given, note, read_transcripts, session_of
+from contextstash.clients.hooks import hook_stash, note, read_transcripts, session_of
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -51,9 +52,12 @@ MAX_BYTES = 64 * 1024 * 1024
 """The largest request that is read: ten windows of a million tokens."""
 
 
-def run(client: str) -> int:
-    """Handle one request of a client's plugin; returns the exit code."""
+def run_window(client: str, options: Sequence[str] = ()) -> int:
+    """Handle one request of a client's plugin; returns the exit code. The options are `--db DATABASE`."""
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
+        if options[:1] == ["--db"]:
+            os.environ["CONTEXTSTASH_DB"] = options[1]
         asked = None
         with suppress(ValueError, RecursionError):
             asked = lenient_value(sys.stdin.buffer.read(MAX_BYTES))
@@ -93,8 +97,6 @@ async def _answer(client: str, asked: Mapping[str, Any]) -> None:
         _write({**window.model_dump(), "line": line_of(window)})
         if work == "compact":
             await stash.note_given_window(session_id, window)
-            if client_of(client).hooks is not None and not asked.get("agent"):
-                mark_given(client_of(client), session_id)
 
 
 def _write(answer: Mapping[str, Any]) -> None:

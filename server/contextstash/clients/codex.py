@@ -355,7 +355,6 @@ CLIENTS = (
             script_ids="exec-",
             # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
             context_limit=9_800,
-            own_folders=lambda home: [found := sessions_folder(home), found.with_name("archived_sessions")],
         ),
         window=WindowSetting(
             "Codex",

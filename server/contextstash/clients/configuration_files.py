@@ -85,12 +85,14 @@ def _written_json(data: object, indent: int | str) -> str:
 
 
 def _edited_toml(text: str, edit: Edit, place: str) -> str:
+    import tomllib
+
     import tomlkit
-    from tomlkit.exceptions import TOMLKitError
 
     try:
+        tomllib.loads(text)  # says what is wrong in better words
         data = tomlkit.parse(text)
-    except TOMLKitError as error:
+    except ValueError as error:
         raise BadInputError(f"{place} is not valid TOML: {error}. Nothing was written.") from error
     edit(data)
     return tomlkit.dumps(data)

@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular
-from contextstash.clients.client import client, clients, other_clients, own_clients
+from contextstash.clients.client import clients, other_clients, own_clients
 from contextstash.clients.others import MESSAGES
 from contextstash.clients.projects import project_folder
 from contextstash.clients.transcripts import (
-    COMPRESSED,
     Batch,
     Head,
     Line,
@@ -31,7 +30,6 @@ from contextstash.clients.transcripts import (
     State,
     parse_document,
     split_lines,
-    unpacked,
 )
 from contextstash.record.transcripts import record_transcript
 from contextstash_storage.errors import BadInputError, SessionDeletedError
@@ -59,7 +57,7 @@ MAX_HEAD_BYTES = 1_000_000
 MAX_HEAD_RECORDS = 60
 """Records at the start of a file of lines by which its kind is recognized."""
 
-SUFFIXES = (".jsonl", ".json", f".jsonl{COMPRESSED}")
+SUFFIXES = (".jsonl", ".json")
 
 KNOWN = (
     "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode and pi, and files of OpenAI, Anthropic or Gemini messages"
@@ -68,8 +66,7 @@ KNOWN = (
 
 
 def recognize(path: Path) -> Reader:
-    """The reader for a transcript. Raises BadInputError if none recognizes it, or if it is compressed and damaged;
-    OSError if it cannot be read."""
+    """The reader for a transcript. Raises BadInputError if none recognizes it, OSError if it cannot be read."""
     head = _head_of(path)
     for reader in readers():
         if reader.claims(head):
@@ -94,8 +91,6 @@ def _head_of(path: Path) -> Head:
         if not path.exists() and not path.parent.is_file():  # neither a file nor a part of a database
             path.stat()
         return Head(path)
-    if path.suffix == COMPRESSED:
-        return _lines_head(path, unpacked(path)[:MAX_HEAD_BYTES])
     with open_regular(path) as file:
         data = file.read(MAX_HEAD_BYTES)
         if not _begins_with_record(data):
@@ -135,10 +130,7 @@ def transcripts_in(path: Path) -> Iterator[Path]:
                 for name in fnmatch.filter(files, pattern):
                     yield from sessions_in(Path(place, name))
                     folders[:] = [each for each in folders if each != "storage"]  # its files from before the database
-            for name in sorted(files):
-                # A compressed file is superseded by the uncompressed one next to it.
-                if name.endswith(SUFFIXES) and name.removesuffix(COMPRESSED) not in set(files) - {name}:
-                    yield Path(place, name)
+            yield from (Path(place, name) for name in sorted(files) if name.endswith(SUFFIXES))
     elif path.suffix == ".db":
         for sessions_in in filter(None, databases.values()):
             yield from sessions_in(path)
@@ -222,7 +214,7 @@ async def _record(
 
 
 def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
-    if reader.load or path.suffix == COMPRESSED:
+    if reader.load:
         return _read_whole(path, reader, cursor)
     size = path.stat().st_size
     with open_regular(path) as file:
@@ -238,17 +230,11 @@ def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
 
 
 def _read_whole(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
-    """All of a transcript that is not a file of lines; nothing if it has not changed since the last reading. The
-    messages of a compressed file of lines have the keys that they have in the plain one."""
-    stamp, source = reader.stamp(path), cursor.source
+    """All of a transcript that is not a file of lines; nothing if it has not changed since the last reading."""
+    stamp = reader.stamp(path)
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
-    lines: list[Line] = []
-    if cursor.state.get("stamp") != stamp:
-        if reader.load:
-            lines = reader.lines(path)
-        else:
-            lines, state, source = split_lines(unpacked(path), at_end=True)[0], {}, source.removesuffix(COMPRESSED)
-    batch = reader.read(lines, state, source) if lines else None
+    lines = reader.lines(path) if cursor.state.get("stamp") != stamp else []
+    batch = reader.read(lines, state, cursor.source) if lines else None
     kept = {"reader": state, "stamp": stamp, "session_id": _session_id(cursor, batch)}
     return _Chunk(batch, Cursor(source=cursor.source, state=kept))
 
@@ -287,11 +273,6 @@ def _sample(file: BinaryIO, start: int, length: int) -> list[Any]:
     return [length, hashlib.sha256(file.read(length)).hexdigest()]
 
 
-def followed() -> list[str]:
-    """The names of the clients that can be followed."""
-    return [each.name for each in clients() if each.files is not None]
-
-
 Find = Callable[[], list[Path]]
 """The current transcript first, then those of its sub-agents; none if there is no transcript yet."""
 
@@ -299,27 +280,20 @@ Find = Callable[[], list[Path]]
 def find_transcripts(follow: str, project: Path | None = None) -> Find:
     """A function that finds the transcripts of a client's latest session in `project` (by default the one that the
     client started this process for). Raises BadInputError if there is no such client."""
-    files = client(follow).files
+    followed = {each.name: each.files for each in clients() if each.files is not None}
+    files = followed.get(follow)
     if files is None:
-        raise BadInputError(f"{follow} keeps no transcripts that can be followed. Known: {', '.join(followed())}.")
-    reported: set[Path] = set()
+        raise BadInputError(f"'{follow[:60]}' is not a client that can be followed. Known: {', '.join(followed)}.")
 
     def find() -> list[Path]:
+        """Those that lie below the client's folder once links are resolved."""
         folder = files.folder(Path.home())
         if folder is None:
             return []
-        return _within(files.current(folder, project or project_folder(os.environ, follow)), folder, reported)
+        found = files.current(folder, project or project_folder(os.environ, follow))
+        return [path for path in found if is_below(path, folder)]
 
     return find
-
-
-def _within(found: list[Path], folder: Path, reported: set[Path]) -> list[Path]:
-    """Those that lie below the client's folder once links are resolved; each of the others is logged once."""
-    for path in found:
-        if not is_below(path, folder) and path not in reported:
-            reported.add(path)
-            _log.warning("A transcript is not followed: %s leads out of %s.", path.name, folder)
-    return [path for path in found if path not in reported]
 
 
 class Follower:
@@ -333,7 +307,6 @@ class Follower:
         self._lock = asyncio.Lock()
         self._seen: dict[Path, Stamp] = {}
         self._sessions: dict[Path, str | None] = {}
-        self._deleted: set[Path] = set()
 
     async def catch_up(self) -> str | None:
         """Record what is new in the current transcript and its sub-agents' files; the id of its session,
@@ -362,8 +335,7 @@ class Follower:
         except BadInputError as error:
             _log.warning("A transcript is not recorded: %s", error)
         else:
+            if report.deleted and self._sessions.get(path, "") is not None:
+                _log.warning(NOT_RECORDED, path.name, path)
             self._seen[path] = seen
             self._sessions[path] = report.session_id
-            if report.deleted and path not in self._deleted:
-                _log.warning(NOT_RECORDED, path.name, path)
-                self._deleted.add(path)

@@ -252,7 +252,6 @@ CLIENTS = (
             replacement=replacement,
             # A file is read to be worked with, so it is cut only if it is very long, as for Claude Code.
             limits={"read_file": 40_000, "read_many_files": 40_000},
-            own_folders=lambda home: [home_folder(home) / "tmp"],
         ),
         window=WindowSetting(
             "Gemini CLI",

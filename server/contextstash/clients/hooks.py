@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
     from contextstash.clients.follow import IngestReport
     from contextstash.stash import Stash
-
-HOOKED = ("claude-code", "codex", "gemini")
-"""The clients whose hooks are handled. Here, because a hook must start before anything of its client is imported."""
 
 MIN_LIMIT = 4_000
 """Characters up to which an output is shown whole without a look at the settings: the smallest limit of any preset, the
@@ -54,10 +51,6 @@ COMPARED_CHARACTERS = 1_000
 
 OWN_SERVER = "contextstash"
 
-GIVEN_SECONDS = 60
-"""How long after we gave a client its window the hooks at the start of that window are left out. They follow at once;
-of a window that the client did not take after all none must remain."""
-
 ENDS = "SessionEnd"
 """The event of a client that is about to end. Claude Code waits 1.5 s for it, and then kills its hooks; reading a long
 transcript on a busy machine takes longer."""
@@ -65,34 +58,26 @@ transcript on a busy machine takes longer."""
 Result = TypeVar("Result")
 Event = Mapping[str, Any]
 HookPart = tuple[int, int]
+"""The number of this hook among those that give a hand-off together, and how many these are."""
 
 
-def part_of(text: str) -> HookPart | None:
-    """The two numbers of a text such as `2/3`; None if it is not the number of a part."""
-    number, _, of = text.partition("/")
-    if not (number.isdecimal() and of.isdecimal() and len(text) <= 5):
-        return None
-    return (int(number), int(of)) if 1 <= int(number) <= int(of) else None
-
-
-def run_hook(
-    name: str,
-    database: str | None = None,
-    part: HookPart = (1, 1),
-    read: Callable[[int], bytes] | None = None,
-) -> int:
-    """Handle one event of a client's hook, in this database or the default one; the exit code is always 0. `part` is
-    the number of this hook among those that give a hand-off together, and how many these are."""
-    if database is not None:
-        os.environ["CONTEXTSTASH_DB"] = database
+def run_hook(name: str, options: Sequence[str] = ()) -> int:
+    """Handle one event of a client's hook; the exit code is always 0. The options are `--db DATABASE`, instead of the
+    default one, and `--part NUMBER/OF`."""
     # Pydantic looks for plugins among all installed packages, which takes a tenth of a hook's time; we use none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        client = client_of(name)
-        event = lenient_value(_bounded(read or sys.stdin.buffer.read))
-        if not isinstance(event, dict) or (read is None and event.get("hook_event_name") == ENDS and _leaves_a_child()):
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        if database := given.get("--db"):
+            os.environ["CONTEXTSTASH_DB"] = database
+        number, _, of = given.get("--part", "1/1").partition("/")
+        client, data = client_of(name), sys.stdin.buffer.read()
+        if len(data) > MAX_EVENT_BYTES:
+            raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays.")
+        event = lenient_value(data)
+        if not isinstance(event, dict) or (event.get("hook_event_name") == ENDS and _leaves_a_child()):
             return 0
-        response = _response_to(client, event, part)
+        response = _response_to(client, event, (int(number), int(of)))
         if response is not None:
             sys.stdout.write(response if isinstance(response, str) else json.dumps(response))
             sys.stdout.flush()
@@ -114,28 +99,17 @@ def _leaves_a_child() -> bool:
     return False
 
 
-def _bounded(read: Callable[[int], bytes]) -> bytes:
-    """The event's bytes. One that is too large is read to its end, so that the client does not find a broken pipe."""
-    data = read(MAX_EVENT_BYTES + 1)
-    if len(data) <= MAX_EVENT_BYTES:
-        return data
-    while read(MAX_EVENT_BYTES):
-        pass
-    raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays as it is.")
-
-
 def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any] | str | None:
     """The hook's response to an event, as JSON or as the plain text that the client wants; None if there is nothing to
     say. Does not catch any error."""
     name, hooks = event.get("hook_event_name"), hooks_of(client)
-    if name == "SessionStart" and event.get("source") == "compact":
-        return None if _was_given(event, part[0]) else _run(_hand_off(client, event, part))
+    compacted = name == "SessionStart" and event.get("source") == "compact"
+    if compacted or (name == hooks.after_compaction and _marker(event).exists()):
+        return _run(_hand_off(client, event, part))
     if part[0] > 1:
         return None  # the hook with the first part handles every other event
     if name == hooks.after_tool:
         return _after_tool(client, event)
-    if name == hooks.after_compaction and event.get("session_id") and _marker("compacted", event).exists():
-        return _run(_hand_off(client, event, part))
     if name in hooks.read_to_its_end or _compacts(hooks, event):
         return _run(_read_transcripts(client, event))
     return None
@@ -200,7 +174,7 @@ def _whole_texts(client: Client, response: Any, texts: Sequence[str], most: int)
     if path is None:
         return [(text, False) for text in texts]
     try:
-        file = own_file(path, client.name, own_folders(client))
+        file = own_file(path, client)
         whole = "" if file is None else read_regular(file, most).decode("utf-8", "surrogateescape")
     except (OSError, BadInputError) as error:
         note(client.name, f"An output's file: {error}")
@@ -227,14 +201,16 @@ async def _read_transcripts(client: Client, event: Event) -> str | None:
     """Read the transcript to its end. Before a compaction, also note that a hand-off is awaited, if the client cannot
     be given one at the start of its new window. Returns what the model that writes the client's summary is told, if the
     client passes it on."""
-    name, hooks, told = event.get("hook_event_name"), hooks_of(client), None
+    hooks, told = hooks_of(client), None
+    compacts = event.get("hook_event_name") == hooks.before_compaction
     async with hook_stash(client) as stash:
         reports = await read_transcripts(client, stash, event.get("transcript_path"))
         session_id = session_of(reports, event.get("agent_id"))
-        if hooks.instructs_summary and name == hooks.before_compaction and session_id is not None:
+        if hooks.instructs_summary and compacts and session_id is not None:
             told = await stash.summary_instructions(session_id)
-    if hooks.after_compaction is not None and name == hooks.before_compaction and session_id is not None:
-        _mark("compacted", event)
+    if hooks.after_compaction is not None and compacts and session_id is not None:
+        _marker(event).parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # if the database is on a server
+        _marker(event).touch(mode=0o600)
     return told
 
 
@@ -248,48 +224,20 @@ async def _hand_off(client: Client, event: Event, given: HookPart) -> dict[str, 
         session_id = session_of(reports, event.get("agent_id"))
         part = Part(*given, hooks.context_limit)
         text = None if session_id is None else await stash.hand_off(session_id, part=part)
-    if event.get("hook_event_name") == hooks.after_compaction:
-        _marker("compacted", event).unlink(missing_ok=True)
+    _marker(event).unlink(missing_ok=True)
     if text is None:
         return None
     return {"hookSpecificOutput": {"hookEventName": event["hook_event_name"], "additionalContext": text}}
 
 
-def _marker(kind: str, event: Event) -> Path:
-    """An empty file of a session: `compacted` exists as long as it awaits its hand-off, `given` and a hook's number
-    until that hook finds its new window made by us."""
+def _marker(event: Event) -> Path:
+    """An empty file that exists as long as a session awaits the hand-off after a compaction."""
     import hashlib
 
     from contextstash.configuration.locations import data_folder
 
     digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
-    return data_folder() / f"{kind}-{digest}"
-
-
-def mark_given(client: Client, session_id: str) -> None:
-    """Let the hooks at the start of the session's window end at once: the window is ours, and each of them would load
-    as much as its making did."""
-    for number in range(1, hooks_of(client).parts + 1):
-        _mark(f"given{number}", {"session_id": session_id})
-
-
-def _was_given(event: Event, number: int) -> bool:
-    """Whether this window is ours; each hook asks once."""
-    import time
-
-    marker = _marker(f"given{number}", event)
-    try:
-        written = marker.stat().st_mtime
-        marker.unlink()
-    except FileNotFoundError:
-        return False
-    return time.time() - written < GIVEN_SECONDS
-
-
-def _mark(kind: str, event: Event) -> None:
-    marker = _marker(kind, event)
-    marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # a database on a server needs no folder here
-    marker.touch(mode=0o600)
+    return data_folder() / f"compacted-{digest}"
 
 
 @asynccontextmanager
@@ -322,23 +270,13 @@ async def read_transcripts(
     by file, its own first. Raises BadInputError if that file is not one of the client's own."""
     from contextstash.clients.follow import NOT_RECORDED, ingest_session
 
-    if not isinstance(named, str) or not named:
-        return {}
-    path = own_file(named, client.name, own_folders(client))
+    path = own_file(named, client) if isinstance(named, str) and named else None
     if path is None:
         return {}
     reports = await ingest_session(stash, client.files, path, reduce=reduce)
     if reports[path].deleted:
-        note(client.name, NOT_RECORDED % (path.name, path), once=True)
+        note(client.name, NOT_RECORDED % (path.name, path))
     return reports
-
-
-def own_folders(client: Client) -> Sequence[Path]:
-    """The folders in which a client keeps the files that it names to us."""
-    if client.hooks is not None:
-        return client.hooks.own_folders(Path.home())
-    folder = client.files.folder(Path.home()) if client.files is not None else None
-    return [] if folder is None else [folder]
 
 
 def session_of(reports: Mapping[Path, IngestReport], agent: object) -> str | None:
@@ -349,15 +287,14 @@ def session_of(reports: Mapping[Path, IngestReport], agent: object) -> str | Non
     return None if report is None else report.session_id
 
 
-def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
-    """The file at a path that a client passed, resolved, so that neither `..` nor a link leads out of its folders; None
-    if it is missing (a new session has no transcript yet). Raises BadInputError if it is not a regular file below one
-    of the client's own folders."""
+def own_file(path: str, client: Client) -> Path | None:
+    """The file at a path that a client passed, resolved, so that neither `..` nor a link leads out of its folder; None
+    if it is missing (a new session has no transcript yet). Raises BadInputError if it is not a regular file below the
+    folder in which the client keeps its transcripts."""
     found = resolved(Path(path).expanduser())
-    own = [folder.expanduser() for folder in folders]
-    if not any(is_below(found, folder) for folder in own):
-        kept = " or ".join(map(str, own))
-        raise BadInputError(f"Not read: {str(found)[:200]} is outside of {kept}, where {client} keeps its files.")
+    own = client.files.folder(Path.home()) if client.files is not None else None
+    if own is None or not is_below(found, own.expanduser()):
+        raise BadInputError(f"Not read: {str(found)[:200]} is outside of {own}, where {client.name} keeps its files.")
     try:
         mode = found.stat().st_mode
     except FileNotFoundError:
@@ -369,9 +306,9 @@ def own_file(path: str, client: str, folders: Sequence[Path]) -> Path | None:
     return found
 
 
-def note(client: str, line: str, *, once: bool = False) -> None:
-    """Write a line into the log, which only the owner can read, since it names files and errors; with `once` only if
-    the log does not hold it yet. A failure is ignored, as it could be reported nowhere else."""
+def note(client: str, line: str) -> None:
+    """Write a line into the log, which only the owner can read, since it names files and errors. A failure is ignored,
+    as it could be reported nowhere else."""
     with suppress(Exception):
         from datetime import UTC, datetime
 
@@ -383,8 +320,6 @@ def note(client: str, line: str, *, once: bool = False) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         shown = "".join(character if character.isprintable() else " " for character in line)
         shown = masked(" ".join(shown.split()))[:MAX_LOG_LINE]
-        if once and path.is_file() and shown in path.read_text("utf-8", "replace"):
-            return
         descriptor = open_log(path)
         if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
             os.close(descriptor)

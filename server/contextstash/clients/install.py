@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,75 +25,46 @@ SERVER = "contextstash"
 
 BACKUP = ".before-contextstash"
 
-FOLDERS = "folders"
-"""In the record of installations: no file's path."""
-
 MAX_FILE_BYTES = 64 * 1024 * 1024
 """Largest configuration that is changed, in bytes. Claude Code keeps its history in its own: some megabytes."""
+
+Keys = tuple[str, ...]
+
+
+def own_command(executable: str = sys.executable) -> list[str]:
+    """The command that starts this installation of contextstash: the script next to its interpreter, by absolute path,
+    because clients have another PATH; else the module. Never the name on the package index, which is not ours yet."""
+    for name in ("contextstash", "contextstash.exe"):
+        script = Path(executable).with_name(name)
+        if script.is_file():
+            return [str(script)]
+    # -P: clients start it in the project's folder, from which `-m` alone would import first
+    return [executable, "-P", "-m", "contextstash"]
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A value that is ours at a place in a file of a client: the `keys` to it, and in words `what` it is.
-
-    With `marked`, the place holds a list of groups of hooks, of which those are ours whose command holds this text.
-    A `setting` is the client's: it is taken back only if it still is as we set it, and the user's former value is there
-    again. What is `noted` by the client itself is only removed, and the mapping around it stays, though it is empty.
-    """
+    """A part of ours in a file of a client: how it is put there, how it is taken away, and in words `what` it is.
+    `window` is the place and the value of the setting at which the client compacts, if it is that."""
 
     path: Path
     kind: Kind
-    keys: tuple[str, ...]
-    value: Any
+    add: Edit
+    take: Edit
     what: str = ""
-    marked: str = ""
-    setting: bool = False
-    noted: bool = False
-
-    def add(self, data: MutableMapping[str, Any]) -> None:
-        """Put the value there, behind those of others in a list."""
-        if not self.noted:
-            put(data, self.keys, [*self._others(data), self.value] if self.marked else self.value)
-
-    def take(self, data: MutableMapping[str, Any], former: object = None, ours: object = None) -> None:
-        """Take the value away; of a setting that still is `ours`, put back the user's in the `former` content."""
-        around = value_at(data, self.keys[:-1])
-        if not isinstance(around, MutableMapping) or self.keys[-1] not in around:
-            return
-        if self.setting and (ours is None or around[self.keys[-1]] != ours):
-            return
-        instead = self._others(data) if self.marked else value_at(former, self.keys) if self.setting else None
-        if instead:
-            around[self.keys[-1]] = instead
-        elif self.noted:  # Claude Code takes a list of plugins without that mapping for damaged
-            del around[self.keys[-1]]
-        else:
-            remove(data, self.keys)
-
-    def _others(self, data: object) -> list[MutableMapping[str, Any]]:
-        """The groups of hooks there without ours, nor a group that is empty then."""
-        groups = value_at(data, self.keys) or ()
-        rests = [[hook for hook in group.get("hooks", ()) if not _is_ours(hook, self.marked)] for group in groups]
-        pairs = zip(groups, rests, strict=True)
-        return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]
-
-
-def _is_ours(hook: Any, marked: str) -> bool:
-    command = str(hook.get("command")) if isinstance(hook, dict) else ""
-    return "contextstash" in command and marked in command
+    window: tuple[Keys, float] | None = None
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file before and after; None if it does not exist. `does`: what the change does, in words. `clean` is the file
-    before without our parts; `window` is the value at which the client then compacts, if the change sets it."""
+    """A file before and after; None if it does not exist. `does`: what the change does, in words. `window`: the value
+    at which the client compacts then, and the user's own, if the change sets it."""
 
     path: Path
     before: bytes | None
     after: bytes | None
     does: tuple[str, ...] = ()
-    clean: bytes | None = None
-    window: float | None = None
+    window: tuple[float, Any] | None = None
 
     @property
     def needed(self) -> bool:
@@ -115,8 +86,7 @@ def plan_install(
     pieces = [*_pieces(client, machine, command, named)]
     if window is not None:
         pieces.append(_window(window_setting(client), machine, window))
-    of_file = _by_file(_all_pieces(client, machine))
-    changes = [_added(path, each, of_file[path]) for path, each in _by_file(pieces).items()]
+    changes = [_added(path, each) for path, each in _by_file(pieces).items()]
     if (plugin := client.plugin) is not None:
         path = plugin.file(machine)
         changes.append(Change(path, _read(path), plugin.code(command, named), (plugin.does,)))
@@ -125,7 +95,10 @@ def plan_install(
 
 def plan_uninstall(client: Client, machine: Machine) -> list[Change]:
     """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
-    changes = [_undone(path, each) for path, each in _by_file(_all_pieces(client, machine)).items()]
+    pieces = [*_pieces(client, machine, [SERVER], ("--db", ""))]
+    if client.window is not None:
+        pieces.append(_window(client.window, machine, 0))
+    changes = [_undone(path, each) for path, each in _by_file(pieces).items()]
     if (plugin := client.plugin) is not None:
         path = plugin.file(machine)
         current = _read(path)  # a file of another program that has our name stays
@@ -134,46 +107,30 @@ def plan_uninstall(client: Client, machine: Machine) -> list[Change]:
     return changes
 
 
-def _all_pieces(client: Client, machine: Machine) -> list[Piece]:
-    """Every part that an installation may have, to be removed."""
-    pieces = [*_pieces(client, machine, [SERVER], ("--db", ""))]
-    return pieces if client.window is None else [*pieces, _window(client.window, machine, 0)]
-
-
 def _pieces(client: Client, machine: Machine, command: Sequence[str], named: Sequence[str]) -> Iterator[Piece]:
     """What is put into a client's files; `named` are the options that name the database."""
     if (bundle := client.bundle) is not None:
         path = bundle.file(machine)
         values = {**bundle.values, **({bundle.database: named[1]} if named else {})}
         for number, (keys, value) in enumerate(values.items()):
-            yield Piece(path, "json", keys, value, bundle.does if number == 0 else "")
+            yield _value(path, "json", keys, value, bundle.does if number == 0 else "")
         for path, keys in bundle.traces(machine):
-            yield Piece(path, "json", keys, None, noted=True)
+            yield Piece(path, "json", lambda _: None, _leaf_taken(keys))
         return
     if (entry := client.entry) is not None:
         follows = ("--follow", client.name) if client.files is not None else ()
         served = [*command, "serve", *follows, *named]
         what = f"the MCP server {SERVER}: {shlex.join(served)}"
-        yield Piece(entry.file(machine), entry.kind, (entry.key, SERVER), entry.form(served), what)
-    if client.hooks is not None:
-        yield from hook_pieces(client, machine, command, named)
-
-
-def hook_pieces(
-    client: Client, machine: Machine, command: Sequence[str] = (SERVER,), named: Sequence[str] = ()
-) -> Iterator[Piece]:
-    """Our hooks, a piece for each event."""
-    hooks = hooks_of(client)
-    if hooks.file is None:
-        return
-    called = [*command, "hook", client.name]
-    what = f"hooks for {', '.join(hooks.events)}: {shlex.join([*called, *named])}"
-    for event in hooks.events:
-        lines = [shlex.join([*called, *part, *named]) for part in _parts(hooks, event)]
-        timeout = hooks.timeouts.get(event, hooks.timeout)
-        group = {"hooks": [{"type": "command", "command": line, "timeout": timeout} for line in lines]}
-        said = what if event == hooks.events[0] else ""
-        yield Piece(hooks.file(machine), "json", ("hooks", event), group, said, f"hook {client.name}")
+        yield _value(entry.file(machine), entry.kind, (entry.key, SERVER), entry.form(served), what)
+    if client.hooks is not None and client.hooks.file is not None:
+        called = [*command, "hook", client.name]
+        what = f"hooks for {', '.join(client.hooks.events)}: {shlex.join([*called, *named])}"
+        for event in client.hooks.events:
+            lines = [shlex.join([*called, *part, *named]) for part in _parts(client.hooks, event)]
+            timeout = client.hooks.timeouts.get(event, client.hooks.timeout)
+            group = {"hooks": [{"type": "command", "command": line, "timeout": timeout} for line in lines]}
+            said = what if event == client.hooks.events[0] else ""
+            yield _group(client.hooks.file(machine), ("hooks", event), group, f"hook {client.name}", said)
 
 
 def _parts(hooks: Hooks, event: str) -> list[list[str]]:
@@ -183,28 +140,83 @@ def _parts(hooks: Hooks, event: str) -> list[list[str]]:
     return [["--part", f"{number}/{hooks.parts}"] for number in range(1, hooks.parts + 1)]
 
 
-def missing_hooks(client: Client, machine: Machine, settings: object) -> list[str]:
+def _value(path: Path, kind: Kind, keys: Keys, value: object, what: str) -> Piece:
+    return Piece(path, kind, lambda data: put(data, keys, value), lambda data: remove(data, keys), what)
+
+
+def _leaf_taken(keys: Keys) -> Edit:
+    """Removes what the client itself noted. The mapping around it stays, though it is empty: Claude Code takes a list
+    of plugins without it for damaged."""
+
+    def take(data: MutableMapping[str, Any]) -> None:
+        around = value_at(data, keys[:-1])
+        if isinstance(around, MutableMapping):
+            around.pop(keys[-1], None)
+
+    return take
+
+
+def _group(path: Path, keys: Keys, group: object, marked: str, what: str) -> Piece:
+    """A group of hooks in the list of an event, behind those of others; ours are those whose command is `marked`."""
+
+    def add(data: MutableMapping[str, Any]) -> None:
+        put(data, keys, [*_others(value_at(data, keys) or (), marked), group])
+
+    def take(data: MutableMapping[str, Any]) -> None:
+        groups = value_at(data, keys) or []
+        others = _others(groups, marked)
+        if others and others != groups:
+            put(data, keys, others)
+        elif others != groups:
+            remove(data, keys)
+
+    return Piece(path, "json", add, take, what)
+
+
+def _others(groups: Iterable[Any], marked: str) -> list[Any]:
+    """The groups of hooks without ours, nor a group that is empty then."""
+    pairs = [(each, [hook for hook in each.get("hooks", ()) if not _is_ours(hook, marked)]) for each in groups]
+    return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]
+
+
+def _is_ours(hook: Any, marked: str) -> bool:
+    command = str(hook.get("command")) if isinstance(hook, dict) else ""
+    return "contextstash" in command and marked in command
+
+
+def missing_hooks(client: Client, settings: object) -> list[str]:
     """The events without contextstash's hook in these settings."""
     missing = []
-    for piece in hook_pieces(client, machine):
-        groups = value_at(settings, piece.keys)
+    for event in hooks_of(client).events:
+        groups = value_at(settings, ("hooks", event))
         given = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
-        if not any(_is_ours(hook, piece.marked) for group in given for hook in group.get("hooks") or ()):
-            missing.append(piece.keys[-1])
+        if not any(_is_ours(hook, f"hook {client.name}") for group in given for hook in group.get("hooks") or ()):
+            missing.append(event)
     return missing
 
 
 def _window(setting: WindowSetting, machine: Machine, wanted: int) -> Piece:
-    tokens = setting.nearest(wanted)
-    value, key = setting.value(tokens), ".".join(setting.keys)
-    what = f"our size of the window: {key} = {value}, so it compacts at {tokens:,} tokens{setting.why}"
-    return Piece(setting.file(machine), setting.kind, setting.keys, value, what, setting=True)
+    """The client's own setting. It is taken back only if it is still as we set it, and the user's own is there then."""
+    tokens, path, keys = setting.nearest(wanted), setting.file(machine), setting.keys
+    value = setting.value(tokens)
+    what = f"our size of the window: {'.'.join(keys)} = {value}, so it compacts at {tokens:,} tokens{setting.why}"
+
+    def take(data: MutableMapping[str, Any]) -> None:
+        ours, own = _record(path).get("window") or (None, None)
+        if ours is None or value_at(data, keys) != ours:
+            return
+        if own is None:
+            remove(data, keys)
+        else:
+            put(data, keys, own)
+
+    return Piece(path, setting.kind, lambda data: put(data, keys, value), take, what, (keys, value))
 
 
 def window_setting(client: Client) -> WindowSetting:
     """The setting at which a client compacts. Raises BadInputError if it has none."""
     if client.window is None:
-        why = client.no_window or f"contextstash knows no setting of {client.name or 'this program'} for it"
+        why = client.no_window or f"contextstash knows no setting of {client.name} for it"
         known = ", ".join(each.name for each in clients() if each.window)
         raise BadInputError(f"--window sets where a client compacts: {why}. Known: {known}.")
     return client.window
@@ -218,41 +230,32 @@ def _by_file(pieces: Iterable[Piece]) -> dict[Path, list[Piece]]:
     return found
 
 
-def _added(path: Path, pieces: Sequence[Piece], all_of_ours: Sequence[Piece]) -> Change:
+def _added(path: Path, pieces: Sequence[Piece]) -> Change:
     before, kind = _read(path), pieces[0].kind
     after = _edited(path, kind, before or b"", [each.add for each in pieces])
-    window = next((each.value for each in pieces if each.setting), None)
+    window = None
+    for keys, value in (each.window for each in pieces if each.window is not None):
+        own = value_at(content(kind, _decoded(before or b"", path), str(path)), keys)
+        known = _record(path).get("window")
+        window = (value, known[1] if known and own == known[0] else own)
     does = tuple(each.what for each in pieces if each.what)
-    clean = None if before is None else _without(path, all_of_ours, before)
-    return Change(path, before, before if after is None else after, does, clean, window)
+    return Change(path, before, before if after is None else after, does, window)
 
 
 def _undone(path: Path, pieces: Sequence[Piece]) -> Change:
-    current = _read(path)
+    current, kind = _read(path), pieces[0].kind
     if current is None:
         return Change(path, None, None)
-    without = _without(path, pieces, current)
-    gone = [each for each in pieces if each.what and _without(path, [each], current) != current]
+    gone = [each for each in pieces if each.what and _edited(path, kind, current, [each.take]) is not None]
     does = tuple(f"without {each.what.partition(':')[0]}" for each in gone)
-    written = _records().get(str(path))
-    is_as_written = written is not None and written["after"] == _digest(current)
-    return Change(path, current, _former(path) if is_as_written else without, does)
-
-
-def _without(path: Path, pieces: Sequence[Piece], data: bytes) -> bytes:
-    """A file without these pieces: the same bytes if it has none of them."""
-    kind, ours = pieces[0].kind, _records().get(str(path), {}).get("window")
-    former = content(kind, _decoded(_former(path) or b"", path), str(path))
-
-    def take(each: Piece) -> Edit:
-        return lambda held: each.take(held, former, ours)
-
-    return _edited(path, kind, data, [take(each) for each in pieces]) or data
+    if _record(path).get("after") == _digest(current):
+        return Change(path, current, _former(path), does)
+    return Change(path, current, _edited(path, kind, current, [each.take for each in pieces]) or current, does)
 
 
 def _former(path: Path) -> bytes | None:
     """The file as it was before the first installation; None if there was none."""
-    return _read(_backup(path)) if _records().get(str(path), {}).get("existed") else None
+    return _read(_backup(path)) if _record(path).get("existed") else None
 
 
 def _edited(path: Path, kind: Kind, data: bytes, edits: Sequence[Edit]) -> bytes | None:
@@ -296,8 +299,8 @@ def _record_file() -> Path:
 
 
 def _records() -> dict[str, Any]:
-    """By file, the SHA-256 of what we wrote last (`after`), whether the file existed before (`existed`), and the value
-    that we set for where the client compacts (`window`); under FOLDERS, the folders that were made for them."""
+    """By file: the SHA-256 of what we wrote last (`after`; None if someone else has changed the file between two
+    installations), whether it `existed` before the first one, and the `window`, our value and the user's own."""
     try:
         found = json.loads(_record_file().read_bytes())
     except (OSError, ValueError):
@@ -305,53 +308,44 @@ def _records() -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _record(path: Path, entry: dict[str, Any] | None, made: Sequence[Path] = ()) -> None:
-    """Note what was written, and the folders that were made for it; without an entry, that it is gone. Folders that are
-    empty then go too."""
-    records = _records()
-    folders = {*records.pop(FOLDERS, ()), *map(str, made)}
-    records.pop(str(path), None)
+def _record(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = _records().get(str(path), {})
+    return found
+
+
+def _write_record(path: Path, entry: dict[str, Any] | None) -> None:
+    """Note what was written; without an entry, that it is gone."""
+    records = {name: each for name, each in _records().items() if name != str(path)}
     if entry is not None:
         records[str(path)] = entry
-    left = [each for each in sorted(folders, key=len, reverse=True) if entry is not None or not _removed(Path(each))]
-    if left:
-        records[FOLDERS] = left
     if records:
         replace_file(_record_file(), json.dumps(records, indent=2).encode(), mode=0o600)
     else:
         _record_file().unlink(missing_ok=True)
 
 
-def _removed(folder: Path) -> bool:
-    with suppress(OSError):  # it is not empty, or the user has removed it
-        folder.rmdir()
-    return not folder.exists()
-
-
 def apply_install(change: Change) -> None:
-    """Write a file and keep a backup next to it. A later installation keeps the first backup as long as no one else has
-    changed the file; then the backup is what they made of it, without our parts."""
+    """Write a file, and at the first installation keep a backup next to it. If someone else has changed the file since,
+    its bytes are not brought back: only our parts are taken out of it."""
     if not change.needed or change.after is None:
         return
-    known = _records().get(str(change.path), {})
-    existed = change.before is not None
-    if change.before is not None and known.get("after") == _digest(change.before):
-        existed = known["existed"]
+    known, after = _record(change.path), _digest(change.after)
+    entry = {"after": after, "existed": change.before is not None, "window": change.window or known.get("window")}
+    if known and change.before is not None:
+        is_ours = known["after"] == _digest(change.before)
+        entry |= {"existed": known["existed"], "after": after if is_ours else None}
     elif change.before is not None:
         # Another program may have put a link of this name there, which would direct the copy to any file of the user.
-        kept = change.before if change.clean is None else change.clean
-        replace_file(_backup(change.path), kept, mode=0o600, follow_links=False)
-    made = [each for each in change.path.parents if not each.exists()]
+        replace_file(_backup(change.path), change.before, mode=0o600, follow_links=False)
     replace_file(change.path, change.after)
-    window = known.get("window") if change.window is None else change.window
-    _record(change.path, {"after": _digest(change.after), "existed": existed, "window": window}, made)
+    _write_record(change.path, entry)
 
 
 def apply_uninstall(change: Change) -> None:
-    """Write a file back, or delete it if there was none before, and the folders that were made for it."""
+    """Write a file back, or delete it if there was none before."""
     if change.needed and change.after is not None:
         replace_file(change.path, change.after)
     elif change.needed:
         change.path.unlink()
     _backup(change.path).unlink(missing_ok=True)
-    _record(change.path, None)
+    _write_record(change.path, None)

@@ -9,7 +9,6 @@ import hashlib
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from contextstash.base.files import read_regular
 from contextstash.clients.client import Client, Entry, below, typed
@@ -27,8 +26,9 @@ from contextstash.messages.detection import FORMATS, detect_format, get_format
 from contextstash.record.transcript_records import TranscriptMessage
 from contextstash_storage.errors import BadMessageError
 
-CHECKPOINTS = ("history", "clientHistory")
-"""The fields of Gemini CLI's checkpoints, of `/chat save` and of tool calls, that hold contents."""
+LISTS = ("messages", "input", "contents", "history", "clientHistory")
+"""The fields of objects that hold messages: requests to the three kinds of API, and Gemini CLI's checkpoints, of
+`/chat save` and of tool calls."""
 
 
 def _claims(head: Head) -> bool:
@@ -78,25 +78,11 @@ def session_id_of(source: str) -> str:
 
 
 def _messages_of(document: object) -> list[Json]:
-    """The messages of a document; none if it does not hold a list of messages."""
+    """The messages of a document, a list or an object with one; none if it does not hold a list of messages."""
     if isinstance(document, dict):
-        document = _messages_in(document)
+        document = next((found for key in LISTS if isinstance(found := document.get(key), list)), [document])
     found = objects(document)
     return found if isinstance(document, list) and len(found) == len(document) else []
-
-
-def _messages_in(document: Json) -> list[Any]:
-    """The messages of a request, with the system prompt as the first one; else the object itself."""
-    for key, prompt in (("messages", "system"), ("input", "instructions")):
-        if isinstance(document.get(key), list):
-            system = document.get(prompt)
-            head = [{"role": "system", "content": system}] if system else []
-            return [*head, *document[key]]
-    if isinstance(document.get("contents"), list):
-        instruction = document.get("systemInstruction") or document.get("system_instruction")
-        parts = instruction.get("parts") if isinstance(instruction, dict) else None
-        return [*([{"role": "system", "parts": parts}] if parts else []), *document["contents"]]
-    return next((found for key in CHECKPOINTS if isinstance(found := document.get(key), list)), [document])
 
 
 CLIENTS = (

@@ -39,10 +39,6 @@ MAX_ANALYSED_CHARACTERS = 2_000_000
 NOTICE_CHARACTERS = 200
 """Room for the notice of a cut: some 100 characters, and as many to spare."""
 
-MIN_SAVED_SHARE = 0.25
-"""The least that a cut to a client's own limit must save, as a share of the output. Less is not worth the notice and
-the call with which the model fetches the rest. Seen with Codex: 10,107 characters became 9,893."""
-
 
 async def cut_outputs(
     client: Client, event: Mapping[str, Any], tool: str, texts: Sequence[tuple[str, bool]], on_remark: RemarkHandler
@@ -99,10 +95,10 @@ def limits_in_characters(layer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limits(client: Client, tool: str, text: str, own: Mapping[str, Any], *, is_preview: bool) -> dict[str, Any]:
-    """The limits of one text: the user's, `own`, or else the client's, if the cut is worth it. A text cut at its end
-    ends with a whole line, because the model may edit what it sees."""
+    """The limits of one text: the user's, `own`, or else the client's. A text cut at its end ends with a whole line,
+    because the model may edit what it sees."""
     hooks = hooks_of(client)
-    limits: dict[str, Any] = {**own} or {"tokens": None, "chars": _worthwhile_limit(hooks.limit(tool), len(text))}
+    limits: dict[str, Any] = {**own} or {"tokens": None, "chars": hooks.limit(tool)}
     limits.setdefault("spill_chars", MAX_ANALYSED_CHARACTERS)
     if is_preview and hooks.preview_limit is not None:
         limits |= {"chars": hooks.preview_limit, "bytes": hooks.preview_limit}
@@ -113,8 +109,3 @@ def _limits(client: Client, tool: str, text: str, own: Mapping[str, Any], *, is_
             whole_lines = text.count("\n", 0, max(0, characters - NOTICE_CHARACTERS))
             limits["lines"] = min(limits.get("lines") or whole_lines, whole_lines) or None
     return limits
-
-
-def _worthwhile_limit(limit: int, characters: int) -> int | None:
-    """The limit in characters of a text that has so many; None if a cut would save too little of it."""
-    return limit if characters * (1 - MIN_SAVED_SHARE) > limit else None

@@ -19,10 +19,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.files import MAX_WHOLE_BYTES, open_regular, read_regular
+from contextstash.base.files import read_regular
 from contextstash.base.json_values import LENIENT_DECODER, lenient_value
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Usage
@@ -40,9 +39,6 @@ Stamp = list[int]
 
 MAX_BRANCH = 300
 """How many messages of a branch are remembered, and how many records that are not messages. It bounds the state too."""
-
-COMPRESSED = ".zst"
-"""The ending of a file of lines that its client has compressed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,21 +146,6 @@ def results_behind_calls(messages: Sequence[TranscriptMessage]) -> list[Transcri
         behind = max(answered, default=at)
         order.append((max(behind, at), behind > at, at))
     return [messages[at] for *_, at in sorted(order)]
-
-
-def unpacked(path: Path) -> bytes:
-    """The content of a compressed file. Raises BadInputError if it is damaged or too large."""
-    from contextstash.base.zstandard import zstandard
-
-    zstd = zstandard()
-    try:
-        with open_regular(path) as packed, zstd.open(packed, "rb") as file:
-            data: bytes = file.read(MAX_WHOLE_BYTES + 1)
-    except (zstd.ZstdError, EOFError) as error:
-        raise BadInputError(f"This compressed transcript is damaged or still being written: {error}.") from error
-    if len(data) > MAX_WHOLE_BYTES:
-        raise BadInputError(f"This compressed transcript unpacks to more than {MAX_WHOLE_BYTES:,} bytes.")
-    return data
 
 
 def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:

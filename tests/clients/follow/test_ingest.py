@@ -15,7 +15,6 @@ from contextstash.clients.follow import Follower, find_transcripts, ingest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.sqlite.store import open_sqlite
-from tests.support.stashes import history
 
 SESSION = "11111111-2222-3333-4444-555555555555"
 
@@ -142,8 +141,9 @@ async def test_the_transcript_written_to_last_is_the_current_one(stash: Stash, f
 
 
 def test_an_unknown_host_cannot_be_followed() -> None:
-    with pytest.raises(BadInputError, match="claude-code"):
-        find_transcripts("no-such-host")
+    for name in ("no-such-host", "cursor"):
+        with pytest.raises(BadInputError, match=r"Known: claude-code, codex, gemini, opencode, pi\.$"):
+            find_transcripts(name)
 
 
 def said(*words: str) -> list[dict[str, Any]]:
@@ -173,28 +173,3 @@ async def test_a_list_of_messages_that_was_rewritten_is_the_conversation_and_the
         assert (await ingest(stash, path)).recorded == 0
         assert (await stash.get_context(name, budget=100_000)).messages == now
         assert (await texts(stash, name))[:4] == ["one", "two", "three", "four"]
-
-
-GO: dict[str, list[dict[str, Any]]] = {
-    "input": [{"type": "message", "role": "user", "content": "Go"}],
-    "contents": [{"role": "user", "parts": [{"text": "Go"}]}],
-}
-BRIEF: dict[str, Any] = {"instructions": "Be brief.", "systemInstruction": {"parts": [{"text": "Be brief."}]}}
-
-
-@pytest.mark.parametrize(
-    ("messages", "prompt", "system"),
-    [
-        ("input", "instructions", {"role": "system", "content": "Be brief."}),
-        ("contents", "systemInstruction", {"role": "system", "parts": [{"text": "Be brief."}]}),
-    ],
-)
-async def test_a_request_is_read_with_its_system_prompt(
-    stash: Stash, tmp_path: Path, messages: str, prompt: str, system: dict[str, Any]
-) -> None:
-    path = tmp_path / "request.json"
-    path.write_text(json.dumps({"model": "m", prompt: BRIEF[prompt], messages: GO[messages]}))
-    name = (await ingest(stash, path)).session_id
-    assert name
-    assert (await ingest(stash, path)).recorded == 0
-    assert await history(stash, name) == [system, *GO[messages]]

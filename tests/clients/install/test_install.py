@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.client import Machine, client
 from tests.support.command_line import CommandLine, failure_of
 
 FILES = {
@@ -105,7 +104,7 @@ def test_a_plugin_names_this_contextstash_and_is_gone_afterwards(contextstash: C
     assert "installed in" in run(contextstash, "install", client, "--yes", "--db", "mine.db")
     path.write_text(path.read_text().replace("SECONDS = 10", "SECONDS = 20"))
     run(contextstash, "uninstall", client, "--yes")
-    assert not path.parent.exists()
+    assert not path.exists()
 
 
 def test_another_plugin_of_its_name_stays(contextstash: CommandLine) -> None:
@@ -158,13 +157,18 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(
     assert "already" in run(contextstash, "install", client, "--yes")
     if touched:
         path.write_text(path.read_text().replace("greet", "greet2"))
-    said = run(contextstash, "uninstall", client, "--yes")
-    assert "without hooks for" in said
-    assert said.splitlines()[-1].endswith(f": {contextstash.database.parent}")
+    assert "without hooks for" in run(contextstash, "uninstall", client, "--yes")
     if touched:
         assert json.loads(path.read_text()) == json.loads(own.replace("greet", "greet2"))
     else:
         assert path.read_text() == own
+
+
+def test_an_empty_list_of_hooks_that_is_the_users_own_stays(contextstash: CommandLine) -> None:
+    path = place(contextstash, "gemini")
+    path.write_text('{"hooks": {"SessionEnd": []}}')
+    assert "not installed" in run(contextstash, "uninstall", "gemini", "--yes")
+    assert path.read_text() == '{"hooks": {"SessionEnd": []}}'
 
 
 @pytest.mark.parametrize("named", ["by an option", "by the environment"])
@@ -192,17 +196,6 @@ def test_the_database_named_at_the_installation_reaches_server_and_hooks(context
     assert database.exists()
 
 
-def test_folders_that_were_made_leave_and_no_others(contextstash: CommandLine) -> None:
-    (contextstash.folder / ".gemini").mkdir()
-    run(contextstash, "sessions")
-    before = set(contextstash.folder.rglob("*"))
-    for command in ("install", "uninstall"):
-        for name in ("pi", "opencode", "gemini"):
-            run(contextstash, command, name, "--yes")
-    assert {each for each in contextstash.folder.rglob("*") if each.is_dir()} <= before
-    assert (contextstash.folder / ".gemini").is_dir()
-
-
 def test_what_would_change_is_shown_and_nothing_written_unless_agreed(contextstash: CommandLine) -> None:
     path = contextstash.folder / FILES["cursor"]
     shown = run(contextstash, "install", "cursor", "--dry-run").splitlines()
@@ -219,7 +212,7 @@ def test_what_would_change_is_shown_and_nothing_written_unless_agreed(contextsta
     ("client", "content", "says"),
     [
         ("cursor", b"{ // mine\n}", "not plain JSON"),
-        ("codex", b"model = ", "not valid TOML"),
+        ("codex", b"model = ", "not valid TOML: Invalid value"),
         ("gemini", b"[1]", "mapping of settings"),
         ("opencode", b'{"mcp": 3}', "not a mapping"),
         ("cursor", b"\xff{}", "not UTF-8"),
@@ -330,15 +323,3 @@ def test_what_claude_code_noted_of_our_plugin_leaves_with_it(contextstash: Comma
     run(contextstash, "uninstall", "claude-code", "--yes")
     assert "contextstash" not in "".join(file.read_text() for file in folder.iterdir())
     assert json.loads((folder / "installed_plugins.json").read_text())["plugins"] == {}
-
-
-@pytest.mark.skipif(os.name == "nt", reason="the program is a shell script")
-@pytest.mark.parametrize(("version", "says"), [("2.1.330", "may load"), ("2.1.325", "too old for it: 2.1.326")])
-def test_doctor_says_whether_the_mod_may_load(contextstash: CommandLine, version: str, says: str) -> None:
-    program = contextstash.folder / "bin" / "claude"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\necho '{version} (Claude Code)'\n")
-    program.chmod(0o755)
-    bundle = client("claude-code").bundle
-    assert bundle is not None
-    assert says in (bundle.off(Machine(contextstash.folder, "linux", {"PATH": str(program.parent)})) or "may load")

@@ -207,59 +207,14 @@ def test_attachments_are_recorded_if_the_transcript_holds_their_text() -> None:
     assert len(texts) == 3
 
 
-def queued(operation: str, second: int, text: str | None = None) -> Record:
-    content = {} if text is None else {"content": text}
-    time = f"2026-03-03T09:00:{second:02}.500Z"
-    return {"type": "queue-operation", "operation": operation, "timestamp": time, "sessionId": SESSION, **content}
-
-
 def at(second: int, item: Record) -> Record:
     return {**item, "timestamp": f"2026-03-03T09:00:{second:02}.000Z"}
 
 
-def said(messages: list[TranscriptMessage]) -> list[str]:
-    """The texts of the messages in the user's role; results are left out."""
-    contents = [item.body["content"] for item in messages if item.body["role"] == "user" and not item.by_host]
-    texts = [content if isinstance(content, str) else content[0].get("text") for content in contents]
-    return [text for text in texts if text]
-
-
-def test_what_the_user_typed_amid_a_turn_is_before_the_reply_to_it() -> None:
-    records = [at(1, prompt("a", None, "Go")), at(2, call("b", "a", "toolu_1"))]
-    records += [queued("enqueue", 3, "dont commit until"), queued("enqueue", 4, "the end")]
-    records += [queued("remove", 8), queued("remove", 8), at(7, result("c", "b", "toolu_1"))]
-    messages = read([*records, at(9, reply("d", "c", "No more commits."))])
-    assert said(messages) == ["Go", "dont commit until", "the end"]
-    assert messages[-1].key == "d"
-    assert [message.key for message in messages if message.key in ("a", "b", "c", "d")] == ["a", "b", "c", "d"]
-
-
-def test_what_the_user_typed_amid_a_turn_is_recorded_once() -> None:
-    typed = [queued("enqueue", 3, "Also this"), queued("remove", 4), at(2, call("b", "a", "toolu_1"))]
-    own = passed("q", "c", type="attachment", attachment={"type": "queued_command", "prompt": "Also this"})
-    records = [at(1, prompt("a", None, "Go")), *typed, at(3, result("c", "b", "toolu_1")), own]
-    records += [at(5, reply("d", "q", "Yes"))]
-    assert said(read(records)) == ["Go", "Also this"]
-    next_one = [at(6, prompt("e", "d", "And that")), at(8, reply("f", "e", "Done"))]
-    records += [queued("enqueue", 5, "And that"), queued("dequeue", 6), *next_one]
-    assert said(read(records)) == ["Go", "Also this", "And that"]
-    assert keys(read(records))[-1] == "f"
-
-
-def test_what_the_user_took_back_from_the_queue_was_not_said() -> None:
-    records = [at(1, prompt("a", None, "Go")), queued("enqueue", 2, WRONG), queued("popAll", 3, WRONG)]
-    records += [queued("enqueue", 4, "Better"), queued("remove", 5), at(6, reply("b", "a", "Yes"))]
-    assert said(read(records)) == ["Go", "Better"]
-
-
-def test_the_clients_notifications_in_the_queue_are_not_the_users_words() -> None:
-    note = "<task-notification>\n<status>completed</status>"
-    records = [at(1, prompt("a", None, "Go")), queued("enqueue", 2, note), queued("enqueue", 3, "Stop.")]
-    attached = passed("q", "a", type="attachment", attachment={"type": "queued_command", "prompt": note})
-    records += [queued("dequeue", 4), at(4, prompt("b", "a", "Stop.")), queued("remove", 5)]
-    records += [at(6, reply("c", "b", "Yes"))]
-    assert said(read(records)) == ["Go", "Stop."]
-    assert [message.by_host for message in read([*records, attached])] == [False, False, True, False, True]
+def test_the_clients_notifications_among_queued_prompts_are_not_the_users_words() -> None:
+    note = {"type": "queued_command", "prompt": "<task-notification>\n<status>completed</status>"}
+    records = [prompt("a", None, "Go"), passed("q", "a", type="attachment", attachment=note)]
+    assert [message.by_host for message in read(records)] == [False, True]
 
 
 def test_what_claude_code_adds_in_the_users_role_is_not_attributed_to_the_user() -> None:
@@ -304,7 +259,7 @@ async def test_a_field_of_another_kind_keeps_nothing_else_out(tmp_path: Path, va
 def test_a_file_read_in_pieces_gives_what_it_gives_read_at_once(cuts: list[int]) -> None:
     records = [prompt("a", None, "Gö ✓"), call("b", "a", "toolu_1"), passed("p", "b"), result("c", "b", "toolu_1")]
     records += [reply("d", "c", "Done"), prompt("e", "d", WRONG), reply("f", "e", WRONG), prompt("g", "d", "Again")]
-    records += [queued("enqueue", 1, "Also this"), queued("remove", 2)]
+    records += [passed("q", "g", type="attachment", attachment={"type": "queued_command", "prompt": "Also this"})]
     records += [*summary("s", "g"), prompt("h", "s", "Next"), at(9, reply("i", "h", "Done"))]
     records += [prompt("j", "s", "Once more")]
     data = json.dumps(records[0], ensure_ascii=False).encode() + b"\r\n" + as_lines(records[1:])

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from contextstash.base.zstandard import zstandard
-from contextstash.clients import transcripts
 from contextstash.clients.codex import READER, current_rollouts
-from contextstash.clients.follow import ingest, transcripts_in
+from contextstash.clients.follow import ingest
 from contextstash.clients.transcripts import Batch, Line, State, digest_of
 from contextstash.stash import Stash
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Usage
 from tests.support.host_files import write_lines
 from tests.support.stashes import stash_at, view
@@ -195,26 +192,3 @@ async def test_the_summary_of_codex_is_not_handed_off_as_the_agents_last_words(
     text = await stash.hand_off(SESSION) or ""
     assert "Reading the rows first." in text
     assert "CODEX SUMMARY" not in text
-
-
-async def test_a_rollout_that_codex_compressed_is_the_one_that_was_read_before(
-    stash: Stash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = write_lines(tmp_path / "rollout-1.jsonl", [meta(), message("user", "Prune the tree.")])
-    packed = plain.with_name(f"{plain.name}.zst")
-    assert (await ingest(stash, plain)).recorded == 1
-    # In several frames, as zstd allows.
-    packed.write_bytes(b"".join(map(zstandard().compress, plain.read_bytes().splitlines(keepends=True))))
-    assert list(transcripts_in(tmp_path)) == [plain]
-    plain.unlink()
-    assert list(transcripts_in(tmp_path)) == [packed]
-    report = await ingest(stash, packed)
-    assert (report.session_id, report.recorded, report.duplicates) == (SESSION, 0, 1)
-    whole = packed.read_bytes()
-    packed.write_bytes(whole[:-5])
-    with pytest.raises(BadInputError, match="damaged"):
-        await ingest(stash, packed)
-    monkeypatch.setattr(transcripts, "MAX_WHOLE_BYTES", 100)
-    packed.write_bytes(whole)
-    with pytest.raises(BadInputError, match="unpacks to more than"):
-        transcripts.unpacked(packed)
