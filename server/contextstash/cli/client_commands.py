@@ -11,7 +11,6 @@ import click
 
 from contextstash.cli.console import echo
 from contextstash.cli.options import DatabaseType, tokens
-from contextstash.clients.client_window import run_window
 from contextstash.clients.hooks import run_hook
 from contextstash_storage.errors import BadInputError
 
@@ -158,4 +157,6 @@ def window(client: str, options: tuple[str, ...]) -> int:
 
     The module contextstash.clients.client_window describes both. Never asks a model. OPTIONS are --db DATABASE.
     """
+    from contextstash.clients.client_window import run_window
+
     return run_window(client, options)
