@@ -73,7 +73,9 @@ def test_an_amended_commit_takes_the_place_of_the_one_before() -> None:
 def test_a_pull_request_is_told_with_its_address_and_title() -> None:
     script = bash(Script().user("Commit, open a PR."), "git commit -qm 'Read the fines once'", "")
     url = "https://github.com/city/fines/pull/7"
-    bash(script, "git push && gh pr create --title 'Read the fines once' --body x", f"done\n{url}")
+    # That the branch was pushed is said with it.
+    pushed = "  1a2b3c4..5d6e7f8  fines -> fines"
+    bash(script, "git push && gh pr create --title 'Read the fines once' --body x", f"{pushed}\n{url}")
     bash(script, 'gh pr create --title "Close the file"', url.replace("7", "8"))
     assert done_in(script) == [
         "(2) committed: Read the fines once",
@@ -112,6 +114,10 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
     bash(script, "cat notes", "On branch other")
     bash(script, "git status", "On branch loans\nnothing to commit, working tree clean")
     assert branch_in(script) == ["Git branch at message 8: `loans`"]
+    bash(script, "cd /srv; git checkout -q main; sed -n 1,9p a.py", "import csv")
+    assert branch_in(script) == ["Git branch at message 10: `main`"]
+    bash(script, "git checkout -q a.py; git checkout -q 1a2b3c4; git checkout -q -- b", "")
+    assert branch_in(script) == ["Git branch at message 10: `main`"]
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_every_changed_file_is_listed_the_older_ones_by_path() -> None:
     lines = lines_in(script)
     assert lines[0] == "`src/part_29.py`: edited"
     assert [number for number in range(30) if f"`src/part_{number}.py`" not in "\n".join(lines)] == []
-    assert sum(line.startswith("Also changed: ") for line in lines) == 3
+    assert sum(line.startswith("Also changed: ") for line in lines) == 4
 
 
 def test_a_relative_path_is_below_the_folder_that_its_command_goes_to() -> None:

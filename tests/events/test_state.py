@@ -101,6 +101,16 @@ def test_a_command_that_is_waited_for_fails_and_passes_under_its_own_name() -> N
         assert open_failures(script) == ["ran `go test ./...`"] * code
 
 
+def test_what_a_command_printed_before_it_was_waited_for_is_a_part_of_its_output_and_it_is_told_once() -> None:
+    script = Script().user("Test it.")
+    running = codex("FAIL\texample.org/a\t0.1s\n", state="running with session ID 7")
+    script.call("exec_command", {"cmd": "go test ./..."}, running)
+    assert ": still running, so far: " in sections_of(script)[Section.STATE][-1]
+    script.call("write_stdin", json.dumps({"session_id": 7, "chars": ""}), codex(GO_PASSED, state="exited with code 1"))
+    assert Section.STATE not in sections_of(script)
+    assert [run.told for run in fold(script.turns).failed.values()] == ["1 failed; FAIL example.org/a 0.1s"]
+
+
 def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
     script = run(Script(), "go test ./...", GO_PASSED)
     script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
@@ -124,11 +134,52 @@ def test_a_run_that_passed_first_and_then_failed_is_told_as_failed_alone() -> No
 def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> None:
     script = run(Script().user("Test it."), "go test ./...", GO_FAILED, failed=True)
     script.assistant("Let me look at the failing test. The failure of TestPrune is unrelated to my change.")
+    script.thinking("Hm.")  # a message of its own, which ends no turn
     run(script, "cat sync_test.go", "package sync").assistant("Now let me run the tests of the package again.")
+    run(script, "ls sync", "sync.go").user("And the docs, please.")
     run(script, "go test ./sync", GO_PASSED).assistant("All pass.").call("Bash", {"command": "ls"}, "a.go")
-    told = [line for line in sections_of(script)[Section.STATE] if line.startswith("The assistant said before")]
-    assert told == ["The assistant said before (3): The failure of TestPrune is unrelated to my change."]
-    assert fold(script.assistant("The sync tests pass.").user("And the docs?").turns).notes == []
+    assert sections_of(script)[Section.NOTES] == ["(3) The failure of TestPrune is unrelated to my change."]
+    assert fold(script.assistant("The sync tests pass.").user("And the page?").turns).notes == []
+
+
+def test_a_list_at_the_end_of_a_turn_keeps_its_lines_so_that_it_can_be_cut_between_them() -> None:
+    items = "\n".join(
+        f"- ENT-{number}: `charge_{number}` in loans/{number}.py, of the daily run" for number in range(60)
+    )
+    script = Script().user("Which?").assistant(f"Done:\n\n{items}").user("Go on.").assistant("Gone.").user("Good.")
+    told = sections_of(script)[Section.DONE][0].split("\n")
+    assert told[:2] == ["(1) Done: ENT-0: `charge_0` in loans/0.py, of the daily run", told[1]]
+    assert told[1] == "ENT-1: `charge_1` in loans/1.py, of the daily run"
+    assert any("sentences]" in line for line in told)
+
+
+def test_tests_whose_output_is_of_no_known_kind_are_told_with_what_they_printed() -> None:
+    script = run(Script(), "go test ./...", GO_PASSED)
+    run(script, 'cd /srv; go build ./... && go test ./... >/dev/null 2>&1 && echo "ALL PASS"', "ALL PASS")
+    (told,) = [line for line in sections_of(script)[Section.STATE] if line.startswith("Tests ")]
+    assert told.startswith("Tests were run at message 3: `cd /srv; go build")
+    assert told.endswith(": it printed ALL PASS")
+
+
+@pytest.mark.parametrize(("other", "since"), [("/srv/docs/b.md", "sync.go"), ("/srv/cmd/sync.go", "/srv/lib/sync.go")])
+def test_a_file_that_was_changed_since_is_told_with_its_folder_if_another_one_has_its_name(
+    other: str, since: str
+) -> None:
+    script = Script().call("Edit", {"file_path": other, "old_string": "a", "new_string": "b"}, "updated")
+    run(script, "go test ./...", GO_PASSED)
+    script.call("Edit", {"file_path": "/srv/lib/sync.go", "old_string": "a", "new_string": "b"}, "updated")
+    told = f"Tests passed at message 3: `go test ./...` (changed since: {since})"
+    assert told in sections_of(script)[Section.STATE]
+
+
+def test_the_file_with_a_plan_that_the_user_refused_says_so_until_it_is_changed() -> None:
+    path = "/srv/plans/fix.md"
+    script = Script().user("Plan it.").call("Write", {"file_path": path, "content": "Offsets."}, "ok")
+    refused = "The user doesn't want to proceed with this tool use. The user said: another way?"
+    script.call("ExitPlanMode", {"plan": "Offsets.", "path": path}, refused, is_error=True)
+    assert sections_of(script)[Section.FILES] == [f"`{path}`: created, refused by the user as a plan in 4"]
+    script.call("Write", {"file_path": path, "content": "Times."}, "ok")
+    assert sections_of(script)[Section.FILES] == [f"`{path}`: created"]
 
 
 def test_a_task_is_updated_by_its_number_and_leaves_when_it_is_done() -> None:

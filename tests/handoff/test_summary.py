@@ -48,6 +48,27 @@ def summary_of(script: Script, most: int = 1_000, previous: str | None = None) -
     return read_summary(text)
 
 
+FOUND = "\n".join(f"src/{name}.py:7: charge_{name}(loan)" for name in ("loans", "fines", "returns", "reports"))
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "made"),
+    [
+        ("Grep", {"pattern": "charge_", "path": "/srv/src"}, "Grep /srv/src for `charge_`"),
+        ("Bash", {"command": "cd /srv && rg -n charge_ src"}, "ran `cd /srv && rg -n charge_ src`"),
+    ],
+)
+def test_of_a_search_the_last_state_says_what_was_looked_for_and_the_lines_that_were_found_if_they_are_few(
+    tool: str, arguments: dict[str, str], made: str
+) -> None:
+    long = [f"{line} {'x' * 80}" for line in FOUND.split("\n")]
+    state = summary_of(Script().user("Find it.").call(tool, arguments, "\n".join(long)))[Section.STATE]
+    assert state == [f"(2) {made}: {' / '.join(long)} [out_00000002]"]
+    many = "\n".join(long * 5)
+    (counted,) = summary_of(Script().user("Find it.").call(tool, arguments, many))[Section.STATE]
+    assert counted == f"(2) {made}: 20 matches in 4 files: loans.py:7, fines.py, returns.py, reports.py [out_00000002]"
+
+
 def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> None:
     script = Script().user("Fix it.").assistant("First the parser.")
     edit = {"file_path": "/srv/a.py", "old_string": "x = 1\n", "new_string": "x = 1\ny = 2\n"}
@@ -148,12 +169,14 @@ def test_an_error_leaves_with_a_later_success_of_a_wider_run() -> None:
 
 
 def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -> None:
-    plan = {"todos": [{"content": "Collect the findings", "status": "in_progress"}]}
+    done = {"content": "Read the repo", "status": "completed"}
+    plan = {"todos": [done, {"content": "Collect the findings", "status": "in_progress"}]}
     script = Script().user("Review the repo.").call("TodoWrite", plan, "ok").assistant("All five reviews are in.")
     script.user("Put it in a memo called review.").call("Bash", {"command": "ls docs"}, "a.md")
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
     open_items = read_summary(first)[Section.OPEN]
     told = "The plan of message 2 was not updated since; the user said since: (4). Open then: Collect the findings"
+    told += ". Done then: Read the repo"
     assert open_items[0] == told
     later = Script().call("Bash", {"command": "ls src"}, "b.md")
     second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
@@ -161,6 +184,9 @@ def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -
     later.call("TodoWrite", {"todos": [{"content": "Write the memo", "status": "in_progress"}]}, "ok")
     third = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
     assert "message 2" not in third
+    for request in ("Shorten it.", "Name it.", "Push it.", "And the page?"):
+        script.assistant("Done.").user(request).call("Bash", {"command": "ls"}, "a.md")
+    assert "Collect the findings" not in extract_summary(script.turns, max_tokens=900, count=quarter)
 
 
 def test_open_items_are_the_newest_to_do_list() -> None:

@@ -22,6 +22,7 @@ class Section(StrEnum):
     FILES = "Files touched"
     FAILED = "Failed when last run"
     OPEN = "Open items"
+    NOTES = "Said between calls since the last turn ended"
     STATE = "Last state"
     NAMES = "Names in use"
 

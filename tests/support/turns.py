@@ -36,6 +36,10 @@ class Script:
     def assistant(self, text: str) -> Script:
         return self._add("assistant", Block(type="text", size=len(text)), text)
 
+    def thinking(self, text: str) -> Script:
+        """A message with the assistant's thinking alone."""
+        return self._add("assistant", Block(type="thinking", size=len(text)), text)
+
     def call(
         self,
         tool: str,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextstash.events.calls import Call
 from contextstash.events.files import CUT
 from contextstash.events.kinds import FileUse
-from contextstash.events.shell import as_run, runner_of
+from contextstash.events.shell import as_run, bare_command, runner_of
 from contextstash.outputs.counts import counted
 from contextstash.outputs.digest import DEFINITION, digest_output, still_running
 from contextstash.outputs.run_outcomes import ends_of
@@ -18,6 +18,9 @@ MAX_CALL = 160
 """Characters that are shown of a call."""
 
 WAITS = "no result yet"
+
+RUNNING = ": still running, "
+"""Behind a call whose command goes on."""
 
 MAX_CHANGED_LINE = 100
 """Characters that are shown of a line that was changed."""
@@ -32,6 +35,9 @@ MAX_SHORT = 300
 MAX_FAILURES = 8
 """Lines that are told of a run that failed."""
 
+MAX_FOUND, MAX_FOUND_LINE = 10, 120
+"""Lines that a search found which are told, if there are no more, and characters of each."""
+
 
 def call_line(call: Call) -> str:
     """The call: a command as it was run, else the tool with its argument, a path with its end."""
@@ -41,7 +47,11 @@ def call_line(call: Call) -> str:
     argument = "" if call.argument.startswith("*** Begin Patch") else call.argument
     if argument.startswith("/") and len(argument) > MAX_CALL:
         argument = f"…{argument[1 - MAX_CALL :]}"
-    return f"{one_line(call.tool, 40)} {one_line(argument, MAX_CALL)}".strip()
+    wanted = call.arguments.get("pattern", "")
+    searched = (
+        f" for `{one_line(wanted, MAX_CALL)}`" if isinstance(wanted, str) and wanted not in ("", argument) else ""
+    )
+    return f"{one_line(call.tool, 40)} {one_line(argument, MAX_CALL)}".strip() + searched
 
 
 def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
@@ -64,7 +74,20 @@ def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
     if call.command is not None and 0 < len(text) <= MAX_SHORT:
         return f"{made}: {state}{one_line(text.replace(chr(10), ' / '), MAX_SHORT + 100)}"
     part = "of what a cut output shows: " if CUT.search(call.output.text) else ""
-    return f"{made}: {state}{part}{digest_output(call.tool, call.argument, call.output.text, call.is_error)}"
+    digest = _found(call, text) or digest_output(call.tool, call.argument, call.output.text, call.is_error)
+    return f"{made}: {state}{part}{digest}"
+
+
+def _found(call: Call, text: str) -> str:
+    """The lines that a search found, if they are few."""
+    if not _SEARCHES.search(bare_command(call.command) if call.command else call.tool):
+        return ""
+    lines = [one_line(line, MAX_FOUND_LINE) for line in text.split("\n") if line.strip()]
+    return " / ".join(lines) if len(lines) <= MAX_FOUND else ""
+
+
+_SEARCHES = re.compile(r"^(?:\w+=\S+ )*(?:rg|ag|e?grep|git grep)\b|^(?!.*web)\w*(?:grep|search)", re.IGNORECASE)
+"""Commands and tools that look for lines."""
 
 
 def change_line(use: FileUse) -> str:

@@ -6,7 +6,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from contextstash.events.shell import GO_TO, LOOKING, bare_command
@@ -138,6 +138,7 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
     """All tool calls in order, each with its result, wherever in the turns that is."""
     calls: dict[str, tuple[int, str, str, str]] = {}
     processes: dict[str, tuple[str, str, str]] = {}
+    printed: dict[str, str] = {}  # by a command that goes on
     done: list[Call] = []
     answered: set[str] = set()
     newest, spoke = -1, ""  # where the assistant's newest step begins, of one or more messages
@@ -155,12 +156,17 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
             elif block.type == "tool_result":
                 call_id = block.call_id or ""
                 _, *called = calls.get(call_id, (0, block.tool or "tool", "", ""))
-                tool, argument, call = processes.get(_waits_for(called[2]), called)
+                process = _waits_for(called[2])
+                tool, argument, call = processes.get(process, called)
                 answered.add(call_id)
-                done.append(_call(turn.seq, tool, argument, call, text, block.is_error, turn.handles.get(index)))
-                output = done[-1].output
-                if output is not None and output.running:
+                output = unwrap(text)
+                if before := printed.pop(process, ""):
+                    output = replace(output, text=f"{before}\n{output.text}")
+                if output.running:
                     processes[output.process] = (tool, argument, call)
+                    printed[output.process] = output.text[-MAX_PRINTED:]
+                is_error = block.is_error or text.startswith(TOOL_ERROR)  # some formats have no flag for it
+                done.append(_call(turn.seq, tool, argument, call, output, is_error, turn.handles.get(index)))
     for call_id, (seq, tool, argument, text) in calls.items():
         if call_id not in answered:
             done.append(Call(seq, tool, argument, text, _arguments(text), ended=seq < newest))
@@ -181,12 +187,14 @@ MAX_WAITING = 400
 """Characters of a call that only waits. A longer one does something else."""
 
 
-def _call(seq: int, tool: str, argument: str, call: str, text: str, is_error: bool, handle: str | None) -> Call:
-    output = unwrap(text)
+MAX_PRINTED = 20_000
+"""Characters that are known of what a command printed so far, the newest."""
+
+
+def _call(seq: int, tool: str, argument: str, call: str, output: Printed, is_error: bool, handle: str | None) -> Call:
     arguments = _arguments(call)
     runs = any(key in arguments for key in COMMAND_KEYS)
     tests = find_test_run(output.text) if runs else None
-    is_error = is_error or text.startswith(TOOL_ERROR)  # some formats have no flag for it
     return Call(seq, tool, argument, call, arguments, output, is_error, handle, tests)
 
 

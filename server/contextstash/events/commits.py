@@ -43,6 +43,13 @@ _BRANCH = re.compile(
 )
 """How Git says on which branch it is; a commit names its own."""
 
+_WENT_TO = re.compile(
+    r"\bgit\b[^\n;&|]{0,80}? (?:checkout|switch)(?= [^\n;&|]*-q|[^\n;&|]*--quiet)(?: -{1,2}\w+)*"
+    r" (?P<name>(?![0-9a-f]{7,40}\b)[\w/@+-]+)(?: -{1,2}\w+)* *(?:$|[;&|\n])",
+    re.MULTILINE,
+)
+"""A command that goes to a branch and says nothing of it. A name with a dot may be a file's."""
+
 _STATUS = re.compile(r"\bgit\b[^\n;&|]{0,80}? status\b")
 _TRACKS = re.compile(r"^(?:Your branch .*|## \S+ \[.+\])$", re.MULTILINE)
 _ENTRY = re.compile(
@@ -65,11 +72,13 @@ class Committed:
 
 
 def branch_of(call: Call) -> str:
-    """The branch that Git printed last in a call, empty if it printed none."""
-    if call.output is None or call.refused or "git " not in (call.command or ""):
+    """The branch that Git printed last in a call, else the one to which a quiet command went; empty if not known."""
+    command = call.command or ""
+    if call.output is None or call.refused or "git " not in command:
         return ""
     printed = [each["name"] for each in _BRANCH.finditer(call.output.text[:MAX_COMMAND])]
-    return printed[-1] if printed else ""
+    went = [] if call.failed else [each["name"] for each in _WENT_TO.finditer(command[:MAX_COMMAND])]
+    return next(reversed(printed or went), "")
 
 
 def work_tree_of(call: Call) -> str:
@@ -92,15 +101,16 @@ def work_tree_of(call: Call) -> str:
 
 
 def commits_of(call: Call) -> Iterator[Committed]:
-    """What a call committed, pushed and opened, in this order."""
+    """What a call committed, and opened or else pushed, in this order."""
     command = call.command or ""
     if call.output is None or call.refused or call.output.running or len(command) > MAX_COMMAND:
         return
     if _COMMIT.search(command):
         yield from _commits(call, command, call.output.text)
-    if _PUSH.search(command) and (pushed := _PUSHED.search(call.output.text)):
+    address = _ADDRESS.search(call.output.text) if _OPENED.search(command) else None
+    if address is None and _PUSH.search(command) and (pushed := _PUSHED.search(call.output.text)):
         yield Committed(f"pushed {pushed.group(1)} to {pushed.group(2)}")
-    if _OPENED.search(command) and (address := _ADDRESS.search(call.output.text)):
+    if address is not None:
         found = _TITLE.search(command)
         title = f": {found[2]}".replace("\\", "") if found else ""
         yield Committed(one_line(f"opened {address.group()}{title}", 2 * MAX_SUBJECT))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
-from contextstash.events.call_lines import MAX_CHANGED_LINE, call_line, change_line, failures_of, outcome_line
-from contextstash.events.calls import Call, calls_of, is_dialog
+from contextstash.events.call_lines import MAX_CHANGED_LINE, RUNNING, call_line, change_line, failures_of, outcome_line
+from contextstash.events.calls import PLAN_TOOLS, Call, calls_of, is_dialog
 from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of, work_tree_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import FileUse, Said, Told
@@ -22,7 +22,7 @@ from contextstash.events.plans import Plan, is_plan_call
 from contextstash.events.replies import waits_for_words
 from contextstash.events.requests import SKILL, requests_of, without_host_text
 from contextstash.events.sentences import own_sentences
-from contextstash.events.shell import TESTS_NOTHING, bare_command, runner_of
+from contextstash.events.shell import TESTS_NOTHING, bare_command, runner_of, runs_tests
 from contextstash.events.turns import Turn
 from contextstash.events.words import Newest, UserWords, joined_words, words_of
 from contextstash.safety.imitations import defused, is_speaker_line
@@ -41,7 +41,7 @@ MAX_WORDS = 200
 """Entries of the user's words that are known beside the first: a hand-off has room for fewer."""
 
 MAX_NOTES = 8
-"""What the agent said within one turn, the newest: fewer are told."""
+"""What the agent said between its calls, the newest: fewer are told."""
 
 MAX_FILES = 400
 """Files that are known, those that were used last. A summary names about a hundred."""
@@ -55,11 +55,8 @@ MAX_TEXT = 6_000
 MAX_REQUEST = 20_000
 """Characters of a request that are known: a rule may stand below a long report."""
 
-MAX_CLOSING = 300
-"""Characters of what is told of what the agent said within a turn: some three lines."""
-
 MAX_CONCLUSION = 3_000
-"""Characters that are known of what it said at the end of one: a review with six findings has as many."""
+"""Characters that are known of what the agent said in one message: a review with six findings has as many."""
 
 MIN_NOTE = 40
 """Characters. A shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later."""
@@ -79,6 +76,9 @@ PLAIN_PATH = re.compile(r"[\w./~@+-]*")
 MIN_WITHIN = 2
 """So many files say in which folder the session works: one alone may be a copy elsewhere."""
 
+PRINTED = "it printed "
+"""Before what a run of tests printed at its end, if that is of no known kind."""
+
 MAX_SINCE = 4
 """Files that are told as changed since a run, the newest: as many as fit one line. One more is kept, so that the line
 does not read as complete if it is not."""
@@ -87,12 +87,14 @@ does not read as complete if it is not."""
 @dataclass(slots=True)
 class FileState:
     """What was done to a file but reading it, the path that it was renamed or copied from, the newest lines that were
-    put in, whether any call of the session changed it, and the message of its last use."""
+    put in, whether any call of the session changed it, the message in which the user refused it as a plan, and that of
+    its last use."""
 
     verbs: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     was: str = ""
     by_session: bool = False
+    refused_at: int = -1
     seq: int = -1
 
     @property
@@ -120,6 +122,7 @@ class FileState:
         self.by_session = self.by_session or (use.changes and not use.staged)
         if use.verb == "read" or (use.staged and self.changed and not self.put_back):
             return
+        self.refused_at = -1
         if use.verb in ("deleted", "restored", "stashed") or (use.changes and (self.put_back or self.deleted)):
             self.verbs, self.was, self.lines = [], "", []
         # A file that was used before was there before: writing it as a whole is a change of it.
@@ -156,9 +159,9 @@ class State:
     """Where a session stands after message `seq`.
 
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at the
-    end of its turns, `said` is what it said last, `notes` what it said before that in the same turn, `newest` its
-    newest message. `words` are the user's, and `skill` the one that the agent carries out. `failed` are the runs that
-    failed last, by their programs, `passed` the newest test run that passed, unless the same command failed since.
+    end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn, `newest`
+    its newest message. `words` are the user's, and `skill` the one that the agent carries out. `failed` are the runs
+    that failed last, by their programs, `passed` the newest test run that passed, unless the same command failed since.
     `commit` is the newest one that a call of the session made, `branch` the one that Git named last, `tree` what it
     said of the work tree. `calls` are the newest calls. `quoted` counts the quoted wordings and the numbers that the
     agent wrote.
@@ -278,8 +281,8 @@ class _Fold:
         state.seq = max(state.seq, seq)
         told = [Told(call.seq, _line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]]
         # Of equal lines, such as several changes of one file, the newest.
-        calls = {each.text: each for each in [*state.calls, *told]}
-        state.calls = sorted(calls.values(), key=lambda each: each.seq)[-MAX_CALLS:]
+        calls = sorted({each.text: each for each in [*state.calls, *told]}.values(), key=lambda each: each.seq)
+        state.calls = [each for place, each in enumerate(calls) if not _goes_on(each, calls[place + 1 :])][-MAX_CALLS:]
         for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
@@ -295,7 +298,9 @@ class _Fold:
         if state.newest.ends and state.said is not None and all(each.seq != state.said.seq for each in state.done):
             state.done.append(Told(state.said.seq, conclusion(state.said.text)))
         state.plan.asked_since.append(request.seq)
-        state.skill, state.notes = None, []
+        state.skill = None
+        if state.newest.ends:  # else it said nothing of what it found so far
+            state.notes = []
 
     def _carried(self, summary: Told) -> None:
         """A client's summary. Codex records the reply in which its model wrote it like any other."""
@@ -323,11 +328,13 @@ class _Fold:
         text = next((text for text in reversed(turn.said) if text.strip()), "")
         if len(text) > 2 * MAX_TEXT:
             text = f"{text[:MAX_TEXT]}\n[…]\n{text[-MAX_TEXT:]}"
-        before, state.newest = state.newest, Newest(turn.seq, turn.ends_work)
+        state.newest = Newest(turn.seq, turn.ends_work)
         if not text:
             return
-        if state.said is not None and not before.ends and (note := _note(state.said.text)):
-            state.notes.append(Told(state.said.seq, note))
+        last = state.said
+        ended = last is None or any(each.seq == last.seq for each in state.done)
+        if last is not None and not ended and (note := _note(last.text)):
+            state.notes.append(Told(last.seq, note))
         self._said_before = state.said
         state.said = Told(turn.seq, text)
         state.skill = None if turn.ends_work else state.skill
@@ -341,6 +348,12 @@ class _Fold:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False)
         for use in uses:
             self._used(use, call.seq)
+        if (
+            call.refused
+            and call.tool.lower() in PLAN_TOOLS
+            and (plan := state.files.get(self._paths.of(call.argument)))
+        ):
+            plan.refused_at = call.seq
         for commit in commits_of(call):
             self._committed(call.seq, commit)
         if branch := branch_of(call):
@@ -372,6 +385,9 @@ class _Fold:
             state.passed = Run(call.seq, call_line(call), passed)
         elif tests and state.passed and state.passed.line == call_line(call):
             state.passed = None
+        elif not call.failed and runs_tests(command):  # whether they passed, only its own words may say
+            printed = one_line(call.output.text.strip()[-MAX_CHANGED_LINE:], MAX_CHANGED_LINE)
+            state.passed = Run(call.seq, call_line(call), f"{PRINTED}{printed or 'nothing'}")
 
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
@@ -386,10 +402,9 @@ class _Fold:
         state.files[path] = file
         self._seen(use, path)
         if use.changes and not use.staged:
-            name = path.rpartition("/")[2]
             for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
-                others = [each for each in run.since if each != name][-MAX_SINCE:]
-                run.since = others if file.put_back and run is state.commit else [*others, name]
+                others = [each for each in run.since if not _same_file(each, path)][-MAX_SINCE:]
+                run.since = others if file.put_back and run is state.commit else [*others, path]
 
     def _seen(self, use: FileUse, path: str) -> None:
         """Which names the text of the file contains after the use, and which no longer."""
@@ -409,6 +424,17 @@ class _Fold:
         self.state.tree = None
         if text.startswith(COMMITTED):  # its number and branch, unless Git was quiet
             self.state.commit = Run(seq, "", text.removeprefix(COMMITTED).partition(":")[0].strip())
+
+
+def _same_file(one: str, other: str) -> bool:
+    """Whether one path is the other, or its end."""
+    return f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")
+
+
+def _goes_on(told: Told, later: Sequence[Told]) -> bool:
+    """Whether a call was still running, and a later one, which waited for it, says what came of it."""
+    made, running, _ = told.text.partition(RUNNING)
+    return bool(running) and any(each.text.startswith(f"{made}: ") for each in later)
 
 
 def _is_whole(command: str, runner: str) -> bool:
@@ -476,20 +502,27 @@ def _announces(text: str) -> bool:
 
 
 def _note(text: str) -> str:
-    """What the agent said within a turn: its first sentence that says more than what comes next."""
-    told = (
-        each for each in own_sentences(text) if len(each) >= MIN_NOTE and each[-1] != ":" and not _ANNOUNCES.match(each)
-    )
-    return clip(
-        defused(one_line(next((each for each in told if not _OF_USER.search(each)), ""), MAX_TEXT)), MAX_CLOSING
-    )
+    """What the agent said between its calls, without what only says what comes next."""
+    told = [each for each in _statements(text) if len(each) >= MIN_NOTE and each[-1] != ":"]
+    return _as_text(each for each in told if not _ANNOUNCES.match(each))
 
 
 def conclusion(text: str) -> str:
     """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
-    told = ""
-    for sentence in own_sentences(text):
-        heading = len(sentence.split()) < 4 and sentence[-1] not in ".!?:。！？"
-        if not heading and not _OF_USER.search(sentence):
-            told = f"{told} {sentence}".strip()
-    return clip(defused(one_line(told, MAX_TEXT)), MAX_CONCLUSION)
+    return _as_text(each for each in _statements(text) if len(each.split()) > 3 or each[-1] in _ENDS)
+
+
+_ENDS = ".!?:。！？"
+"""What a sentence ends with; a heading and an item of a list mostly end with nothing."""
+
+
+def _statements(text: str) -> list[str]:
+    return [each for each in own_sentences(text) if not _OF_USER.search(each)]
+
+
+def _as_text(told: Iterable[str]) -> str:
+    """Sentences as one text; what has no sign at its end, such as an item of a list, has a line of its own."""
+    text = ""
+    for each in told:
+        text += f"{each} " if each[-1] in _ENDS else f"{each}\n"
+    return clip(defused(text.strip()), MAX_CONCLUSION)

@@ -29,8 +29,9 @@ class Turn:
     @property
     def ends_work(self) -> bool:
         """Whether this is a message of the assistant without a call: it waits for the user. What an earlier one asks,
-        the assistant asks itself."""
-        return self.role == "assistant" and not any(block.type == "tool_call" for block in self.blocks)
+        the assistant asks itself. Some clients record its thinking as a message; that ends nothing."""
+        types = {block.type for block in self.blocks}
+        return self.role == "assistant" and "tool_call" not in types and types != {"thinking"}
 
 
 FILLERS = ("No response requested.", "(no content)")  # of Claude Code, for example behind a local command

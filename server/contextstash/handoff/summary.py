@@ -9,13 +9,13 @@ was deleted are told as they stand now. Paths stand whole, so that they can be c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contextstash.events.kinds import Said, Told
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.pasted_text import first_lines
 from contextstash.events.requests import without_notes
-from contextstash.events.state import MAX_SINCE, FileState, Run, State
+from contextstash.events.state import MAX_SINCE, PRINTED, FileState, Run, State
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, write_item
 from contextstash.handoff.user_block import word_items
@@ -29,23 +29,26 @@ less room is left for what is read."""
 LITERALS_SHARE = 0.2
 """The share of that room that literals may take. They are longer than names, and fewer are used again."""
 
-MIN_CALL = 120
-"""Tokens that the line of a call may take, with what a sub-agent reported; more if that is a third of the section."""
+MIN_CALL, MAX_CALL = 120, 300
+"""Tokens that the line of a call may take, with what a sub-agent reported: a third of the section within these."""
 
 SAID_SHARE = 0.4
 """The share of the section on the last state that the last message may take before the newest calls have room."""
 
-NOTES_SHARE = 0.3
-"""The share of what the last message leaves that what the agent found before, in the same turn, may take."""
+NOTE_TOKENS = 100
+"""Tokens of what the agent said in one message between its calls: three sentences."""
 
-TOLD_OF_FILE = ((24, 3), (16, 3), (12, 2), (8, 2), (4, 1), (0, 1), (0, 0))
-"""Names that the line of a file tells, those most in use that were seen in its text, and lines of what was put in, the
-newest: as many as there is room for."""
+TOLD_OF_FILE = ((24, 2, 10), (16, 2, 10), (12, 2, 10), (8, 2, 10), (4, 1, 10), (0, 1, 10), (0, 1, 4), (0, 0, 0))
+"""What the line of a file tells, as much as there is room for: names, those most in use that were seen in its text; and
+lines of what was put in, the newest, of so many files, those that were changed last."""
 
 MAX_READ = 12
 """Files that were only read that are told, those that were read last."""
 
-LATELY_CHANGED = 12
+FILES_SHARE = 0.55
+"""The share that the files touched take at first, with the names that were seen in them; half of it without those."""
+
+LATELY_CHANGED = 10
 """Changed files that get a line with what was done; of older ones the path is listed, so that in a summary of 1,000
 tokens a hundred changed files are named."""
 
@@ -62,14 +65,17 @@ MAX_COMMAND_TEXT = 1_200
 """Characters of a command's or skill's text that is being carried out, in whole lines: about 300 tokens. A longer text
 has its steps at the beginning."""
 
+MAX_ASKED_SINCE = 4
+"""With more requests since a plan, what was open in it is not told: it is over."""
+
 MAX_DONE = 10
 """Commits and ends of turns that are told, the newest: ten tell a day's work."""
 
-DONE_TOKENS = 160
+DONE_TOKENS = 240
 """Tokens of what the agent said at the end of a turn but the newest: a paragraph. With 60, two sentences, a
 reader missed in half of ten hand-offs what was found or decided; facts and actions differ by less than half a point."""
 
-NOTE_TOKENS = 14
+LEFT_OUT_TOKENS = 14
 """What the line takes that says how many files are left out."""
 
 VERBS = ("created", "edited", "changed", "renamed", "deleted", "restored", "stashed", "run")
@@ -116,11 +122,12 @@ def summary_of(
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
     sections = [
         *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
-        Section(f"Earlier summary{as_of}", 0.3, 6, write.earlier),
-        Section("Said at the end of turns, and commits", 0.4, 7, write.done),
-        Section("Files touched", 0.55, 4, write.files),
-        Section("Failed when last run", 0.15, 5, write.failures),
-        Section("Open items", 0.25, 0, write.open),
+        Section(f"Earlier summary{as_of}", 0.3, 7, write.earlier),
+        Section("Said at the end of turns, and commits", 0.25, 5, write.done),
+        Section("Files touched", FILES_SHARE if max_names is None else FILES_SHARE / 2, 4, write.files),
+        Section("Failed when last run", 0.15, 2, write.failures),
+        Section("Open items", 0.2, 0, write.open),
+        Section("Said between calls since the last turn ended", 0.15, 3, write.notes),
         Section("Last state", 0.25, 1, write.state),
     ]
 
@@ -158,7 +165,9 @@ class _Writer:
         self._in_files = in_files
         self.told = ""
         self.listed: set[str] = set()
-        self._folder = state.folder
+        # Where the section on files names it, paths are written from it.
+        named = in_files or state.changed
+        self._folder = state.folder if named else ""
         self._beside_names = {name_key(name) for text in beside.texts for name in names_of(text)}
 
     def _item(self, text: str) -> int:
@@ -192,7 +201,7 @@ class _Writer:
         last = max(last, room - 3 * DONE_TOKENS)  # what the user speaks of is mostly in the newest
         bounds = zip(told, [*older, last], strict=False)
         lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in bounds]
-        shown = newest(lines[-MAX_DONE:], room - NOTE_TOKENS, self._count)
+        shown = newest(lines[-MAX_DONE:], room - LEFT_OUT_TOKENS, self._count)
         left = len(told) - len(shown)
         return [*([f"[left out: {left} earlier]"] if left and shown else []), *shown]
 
@@ -217,14 +226,17 @@ class _Writer:
         head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and (files or read) else []
         names = self._names_by_file() if self._in_files else {}
         found: list[str] = []
-        for most, lines in TOLD_OF_FILE:
+        for most, lines, lately in TOLD_OF_FILE:
             seen = {path: _seen_in_it(of[:most]) for path, of in names.items()}
-            told = [_file_line(short, file, seen.get(path, ""), lines) for short, path, file in own[:LATELY_CHANGED]]
+            told = [
+                _file_line(short, file, seen.get(path, ""), lines if place < lately else 0)
+                for place, (short, path, file) in enumerate(own[:LATELY_CHANGED])
+            ]
             only_read = ", ".join(one_line(f"`{short}`{seen.get(path, '')}", 700) for short, path, _ in read)
             found = [*head, *told, *listed, *([f"Only read: {only_read}"] if only_read else [])]
-            if sum(map(self._item, found)) <= room - NOTE_TOKENS:
+            if sum(map(self._item, found)) <= room - LEFT_OUT_TOKENS:
                 break
-        kept = first_of(found, room - NOTE_TOKENS, self._count)
+        kept = first_of(found, room - LEFT_OUT_TOKENS, self._count)
         shown = "\n".join(kept)
         more = sum(f"`{short}`" not in shown for short, *_ in files)
         return [*kept, *([f"[left out: {more} changed]"] if kept and more else [])]
@@ -238,7 +250,7 @@ class _Writer:
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
         runs = sorted(self._state.failed.values(), key=lambda run: run.seq)
-        lines = [f"({run.seq}) {run.line}: {run.told}{_since(run.since)}" for run in runs]
+        lines = [f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}" for run in runs]
         return newest(lines, room, self._count)
 
     def open(self, room: int) -> list[str]:
@@ -252,10 +264,14 @@ class _Writer:
         plan = self._state.plan
         undone = plan.texts("doing", "todo")
         if undone and plan.asked_since:  # a turn ended since: what of it is done, its words say
+            if len(plan.asked_since) > MAX_ASKED_SINCE:
+                return []
             asked = ", ".join(f"({seq})" for seq in plan.asked_since)
             told = clip("; ".join(one_line(text, 100) for text in undone), 400)
+            done = clip("; ".join(one_line(text, 80) for text in plan.texts("done")), 400)
             return [
                 f"The plan of message {plan.seq} was not updated since; the user said since: {asked}. Open then: {told}"
+                f"{f'. Done then: {done}' if done else ''}"
             ]
         left = [
             f"[{'~' if now == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (now == 'doing')}"
@@ -280,7 +296,7 @@ class _Writer:
         elif now.dialog:
             told = f"the decision in message {now.seq}, above"
         elif others:
-            told = f"the requests in messages {others} and {now.seq}, in the words above"
+            told = f"the requests in messages {others} and {now.seq}, in the words above; some of them may be done"
         elif stopped:  # whether it goes on since, its words decide
             told = f"the request in message {now.seq}, in the words above, and {stopped}, interrupted for it"
         else:
@@ -302,24 +318,50 @@ class _Writer:
         branch = None if branch and commit and commit.seq >= branch.seq else branch  # it names its branch
         known = [
             *([f"Git branch at message {branch.seq}: `{branch.text}`"] if branch else []),
-            *([f"Git status at message {tree.seq}: {tree.told}{_since(tree.since)}"] if (tree := state.tree) else []),
-            *([_commit(commit)] if commit else []),
-            *([_passed(state.passed)] if state.passed else []),
         ]
-        bound = max(room // 3, MIN_CALL)
+        known += [
+            f"{told}{self._changed_since(run)}"
+            for run, told in (
+                (state.tree, state.tree and f"Git status at message {state.tree.seq}: {state.tree.told}"),
+                (commit, commit and _commit(commit)),
+                (state.passed, state.passed and _passed(state.passed)),
+            )
+            if run
+        ]
+        bound = min(max(room // 3, MIN_CALL), MAX_CALL)
         known = first_of(known, room, self._count)
         room -= sum(map(self._item, known))
         failed = {run.seq for run in state.failed.values()}  # told above
-        calls = [cut_middle(_numbered(each), bound, self._item) for each in state.calls if each.seq not in failed]
+        shown = [each for each in state.calls if each.seq not in failed]
+        calls = [cut_middle(self._call(each), bound, self._item) for each in shown]
         short = ""
         if state.said is not None and all(each.seq != state.said.seq or not each.text for each in state.done):
             said = f"The assistant said last ({state.said.seq}): {defused(state.said.text.strip())}"
             short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
         room -= sum(map(self._item, head))
-        before = [f"The assistant said before ({each.seq}): {each.text}" for each in state.notes]
-        notes = newest(before, int(room * NOTES_SHARE), self._count)
-        return [*head, *known, *notes, *newest(calls, room - sum(map(self._item, notes)), self._count)]
+        return [*head, *known, *newest(calls, room, self._count)]
+
+    def notes(self, room: int) -> list[str]:
+        """What the assistant said since its last turn ended, but last: what it found and decided."""
+        said = [cut_middle(_numbered(each), NOTE_TOKENS, self._item) for each in self._state.notes]
+        return newest(said, room, self._count)
+
+    def _call(self, told: Told) -> str:
+        """A call with what came of it. A command stays as it was run."""
+        is_command = told.text.startswith("ran `") or not self._folder
+        return _numbered(told if is_command else replace(told, text=told.text.replace(self._folder, "")))
+
+    def _briefly(self, path: str) -> str:
+        """The name of a file, behind its folder if there is another file of that name."""
+        name = path.rpartition("/")[2]
+        alone = sum(known.rpartition("/")[2] == name for known in self._state.changed) < 2
+        return name if alone else self._short(path)
+
+    def _changed_since(self, run: Run) -> str:
+        among = ", among others" if len(run.since) > MAX_SINCE else ""
+        paths = ", ".join(self._briefly(path) for path in run.since[-MAX_SINCE:])
+        return f" (changed since{among}: {paths})" if paths else ""
 
     def names(self, room: int) -> list[str]:
         """The names most in use, without those that stand beside the list, and literals: those that the agent wrote
@@ -356,7 +398,8 @@ def _file_line(path: str, file: FileState, seen: str, most: int) -> str:
     verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
     was = f" ({file.was})" if file.was else ""
     lines = defused("; ".join(file.lines[::-1][:most]))
-    return one_line(f"`{path}`: {verbs}{was}{seen}{f': {lines}' if lines else ''}", 1_000)
+    refused = f", refused by the user as a plan in {file.refused_at}" if file.refused_at >= 0 else ""
+    return one_line(f"`{path}`: {verbs}{was}{refused}{seen}{f': {lines}' if lines else ''}", 1_000)
 
 
 def _seen_in_it(names: Sequence[str]) -> str:
@@ -372,22 +415,18 @@ def _listed(label: str, paths: Sequence[str]) -> list[str]:
 
 def _passed(run: Run) -> str:
     told = f": {run.told}" if run.told else ""
-    return f"Tests passed at message {run.seq}: {run.line.removeprefix('ran ')}{told}{_since(run.since)}"
+    passed = "were run" if run.told.startswith(PRINTED) else "passed"
+    return f"Tests {passed} at message {run.seq}: {run.line.removeprefix('ran ')}{told}"
 
 
 def _commit(run: Run) -> str:
     """The user and sub-agents may have made others."""
     which = f"{run.told}, " if run.told else ""
-    return f"Last commit by a call of this session: {which}message {run.seq}{_since(run.since)}"
+    return f"Last commit by a call of this session: {which}message {run.seq}"
 
 
 def _numbered(told: Told) -> str:
     return f"({told.seq}) {told.text}"
-
-
-def _since(names: Sequence[str]) -> str:
-    among = ", among others" if len(names) > MAX_SINCE else ""
-    return f" (changed since{among}: {', '.join(names[-MAX_SINCE:])})" if names else ""
 
 
 def _command_text(request: Said) -> str:
