@@ -122,7 +122,7 @@ def test_a_layer_does_not_know_those_above_it(layer: str) -> None:
 
 def test_the_service_knows_the_store_by_its_protocol_alone() -> None:
     records = ("contextstash_storage.notes", "contextstash_storage.search")
-    allowed = (*RECORDS, "contextstash_storage.store", "contextstash_storage.recorder", *records)
+    allowed = (*RECORDS, "contextstash_storage.store", *records)
     everything = [found for room in USE_CASES for path in modules(SERVER / room) for found in imports(path)]
     stores = [found for found in everything if is_within(found.module, ("contextstash_storage",))]
     assert [found for found in stores if not is_within(found.module, allowed)] == []

@@ -8,10 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from contextstash_storage.documents import Document, NewText, documents, index_messages, indexed_pieces
+from contextstash_storage.documents import Document, documents, index_messages, indexed_pieces
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
 from contextstash_storage.log import append_log, book_usage, insert_edits, number_edits, reports_again
-from contextstash_storage.messages import fingerprint, read_fingerprints, store_bodies, store_outputs
+from contextstash_storage.messages import (
+    Line,
+    fingerprint,
+    fingerprints_at,
+    key_hash,
+    line_of,
+    messages_before,
+    store_lines,
+    store_outputs,
+)
 from contextstash_storage.notes import get_batch, put_batch, put_cursor
 from contextstash_storage.records import (
     Appended,
@@ -28,9 +37,9 @@ from contextstash_storage.records import (
     StoredBatch,
     WeighedEdits,
 )
-from contextstash_storage.rows import FACTS, checksum, facts_in, facts_of, stored_content, to_bytes
+from contextstash_storage.rows import FACTS, stored_content, to_bytes, to_json
 from contextstash_storage.sessions import read_session, store_counters
-from contextstash_storage.transaction import Tx, held, listed, microseconds, now, time_of
+from contextstash_storage.transaction import Tx, listed, microseconds, now, time_of
 
 MESSAGE_SIZE = 200
 """The size of a message without text: 600 of them fill a transaction, which take 60 ms."""
@@ -45,6 +54,9 @@ cut; at twice as much it ends anywhere, as a view is valid with an unanswered ca
 small batches."""
 
 
+MAX_PARTS = 64
+"""Messages of one reply before the one that reports its usage; Claude Code records each block as one."""
+
 ASIDE_SIZE = 100_000
 """From this size on a batch is prepared in a thread, so that the event loop is free: it takes about 5 ms. A smaller one
 is handed to the database at once, and is stored even if the store is closed next."""
@@ -52,12 +64,12 @@ is handed to the database at once, and is stored even if the store is closed nex
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A message made ready for its row: what is `stored` of its content, and the `facts` derived from it. `pieces` are
+    """A message made ready for its row: what is stored of its `content`, and the `facts` derived from it. `pieces` are
     the rows of the search index for it; `may_end` says whether a batch may be cut after it: no tool call is separated
     from its result there, and no reply from the rest of it."""
 
     message: NewMessage
-    stored: bytes
+    content: bytes
     facts: str
     fingerprint: bytes
     pieces: Sequence[Document]
@@ -66,7 +78,7 @@ class Prepared:
     @property
     def size(self) -> int:
         """How long storing it takes, in characters of indexed text that take as long: about 0.1 µs each."""
-        return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + len(self.stored) // STORED_BYTES
+        return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + len(self.content) // STORED_BYTES
 
 
 def is_large(messages: Sequence[NewMessage]) -> bool:
@@ -83,8 +95,8 @@ def _prepared(message: NewMessage, may_end: bool) -> Prepared:
     body = to_bytes(message.body)
     return Prepared(
         message=message,
-        stored=stored_content(body, message.texts),
-        facts=facts_of(message),
+        content=stored_content(body, message.texts),
+        facts=to_json(message, FACTS),
         fingerprint=fingerprint(message.body, body),
         pieces=indexed_pieces(documents(message.texts, message.blocks)),
         may_end=may_end,
@@ -230,7 +242,7 @@ def _known_at(tx: Tx, row: int, length: int, batch: Batch, first_seq: int, done:
             f" position {length} on."
         )
     start, left = first_seq + done, batch.messages[done:]
-    stored = read_fingerprints(tx, row, first=start, count=len(left)) if start < length and left else []
+    stored = fingerprints_at(tx, row, range(start, min(start + len(left), length)))
     for seq, (known, prepared) in enumerate(zip(stored, left, strict=False), start=start):
         if known != prepared.fingerprint:
             raise BadInputError(
@@ -243,9 +255,10 @@ def _known_at(tx: Tx, row: int, length: int, batch: Batch, first_seq: int, done:
 def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, list[Prepared]]:
     """The messages of the next piece, those from number `done` on that are not stored; and the number behind them."""
     left = batch.messages[done:]
-    names = [held(each.message.key) for each in left if each.message.key is not None]
-    text = f"SELECT key FROM messages WHERE session = ? AND key IN {tx.texts}"
-    stored = {key for (key,) in tx.rows(text, (row, listed(names)))} if names else set()
+    hashes = {each.message.key: key_hash(each.message.key) for each in left if each.message.key is not None}
+    text = f"SELECT hash FROM keys WHERE session = ? AND hash IN {tx.numbers}"
+    found = {each for (each,) in tx.rows(text, (row, listed(hashes.values())))} if hashes else set()
+    stored = {key for key in hashes if hashes[key] in found}
     chosen: list[Prepared] = []
     size = 0
     for each in left:
@@ -253,10 +266,11 @@ def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, 
         if chosen and size > (most if batch.messages[done - 1].may_end else 2 * most):
             break
         done += 1
-        key = None if each.message.key is None else held(each.message.key)
+        key = each.message.key
         if key is None or key not in stored:
             chosen.append(each)
-            stored.add(key or "")
+        if key is not None:
+            stored.add(key)
     return done, chosen
 
 
@@ -265,32 +279,22 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     as they are read, without their bodies. `session` says whose they are."""
     if not chosen:
         return []
-    numbers = tx.reserve("messages", "message", len(chosen))
     moment = now()
     stored = [_stored(each.message, session, first_seq + n, moment) for n, each in enumerate(chosen)]
-    rows = []
-    for number, message, each in zip(numbers, stored, chosen, strict=True):
-        created, key = microseconds(message.created_at), None if message.key is None else held(message.key)
-        values = (row, message.seq, created, each.fingerprint, key, each.facts)
-        noted = checksum(message.seq, each.fingerprint, key, created, each.facts)
-        rows.append((number, *values, noted))
-    tx.many(
-        "INSERT INTO messages (message, session, seq, created_at, fingerprint, key, facts, checksum)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        rows,
-    )
-    store_bodies(tx, row, first_seq, [each.stored for each in chosen])
+    lines = [
+        Line(line_of(message, each.facts, each.fingerprint), each.content)
+        for message, each in zip(stored, chosen, strict=True)
+    ]
+    store_lines(tx, row, first_seq, lines)
+    keys = [(row, key_hash(message.key), message.seq) for message in stored if message.key is not None]
+    tx.many("INSERT INTO keys (session, hash, seq) VALUES (?, ?, ?)", keys)
     placed = [
         output.model_copy(update={"seq": message.seq})
         for message, each in zip(stored, chosen, strict=True)
         for output in each.message.outputs
     ]
     store_outputs(tx, row, placed)
-    texts = [
-        NewText(number, message.seq, message.blocks, each.pieces)
-        for number, message, each in zip(numbers, stored, chosen, strict=True)
-    ]
-    index_messages(tx, session.owner, row, texts)
+    index_messages(tx, row, session, [(message, each.pieces) for message, each in zip(stored, chosen, strict=True)])
     last = microseconds(stored[-1].created_at)
     tx.execute("UPDATE sessions SET last_message_at = ? WHERE session = ?", (last, row))
     return stored
@@ -328,7 +332,7 @@ def _store_call(tx: Tx, row: int, session: Session, counters: Counters, message:
     sent = message.request or counters.request
     if sent is not None:
         book_usage(tx, row, sent.number, message.usage)
-    start = _reply_start(tx, row, message.group, seq) if sent is None else 0
+    start = _reply_start(tx, row, session, message.group, seq) if sent is None else 0
     append_log(tx, row, _call(message, session, counters, start, sent), message.group)
 
 
@@ -345,13 +349,13 @@ def _call(message: NewMessage, session: Session, counters: Counters, start: int,
     )
 
 
-def _reply_start(tx: Tx, row: int, group: str | None, seq: int) -> int:
+def _reply_start(tx: Tx, row: int, session: Session, group: str | None, seq: int) -> int:
     """The first position of the reply whose part at `seq` is the first that reports usage."""
-    while group is not None and seq:
-        [(facts,)] = tx.rows("SELECT facts FROM messages WHERE session = ? AND seq = ?", (row, seq - 1))
-        if facts_in(facts).group != group:
-            break
-        seq -= 1
+    if group is not None:
+        for message in messages_before(tx, row, session.session_id, seq, MAX_PARTS):
+            if message.group != group:
+                break
+            seq = message.seq
     return seq
 
 

@@ -11,7 +11,6 @@ from contextstash_storage.errors import StoreError
 if TYPE_CHECKING:
     from contextstash_storage.postgres.address import Address
     from contextstash_storage.postgres.store import PostgresStore
-    from contextstash_storage.recorder import Recorder
     from contextstash_storage.store import SessionStore
 
     Location: TypeAlias = Path | Address
@@ -45,32 +44,18 @@ async def open_store(
     owner: str | None = None,
     busy_seconds: float | None = None,
     find_key: FindKey = lambda: None,
+    is_brief: bool = False,
 ) -> SessionStore:
     """Open a database for the sessions of `owner`, by default those of this machine's user. A transaction waits
-    `busy_seconds` for those of other processes, by default as long as its kind of store does. Raises StoreError if the
-    database cannot be used."""
+    `busy_seconds` for those of other processes, by default as long as its kind of store does. What is used briefly, as
+    a hook is, opens a file in less time. Raises StoreError if the database cannot be used."""
+    given: dict[str, Any] = {"owner": owner or None, "busy_seconds": busy_seconds}
+    named = {name: value for name, value in given.items() if value is not None}
     if not isinstance(location, Path):
-        return await _open_postgres(location, **_given(owner, busy_seconds))
+        return await _open_postgres(location, **named)
     from contextstash_storage.sqlite.store import open_sqlite
 
-    return await open_sqlite(location, find_key=find_key, **_given(owner, busy_seconds))
-
-
-async def open_recorder(
-    location: Location, *, busy_seconds: float | None = None, find_key: FindKey = lambda: None
-) -> Recorder:
-    """The same of what only records: a file is opened for it in less time."""
-    if not isinstance(location, Path):
-        return await _open_postgres(location, **_given(None, busy_seconds))
-    from contextstash_storage.sqlite.connection import open_recorder
-
-    return await open_recorder(location, find_key=find_key, **_given(None, busy_seconds))
-
-
-def _given(owner: str | None, busy_seconds: float | None) -> dict[str, Any]:
-    """The arguments that have no default of the store's own."""
-    given = {"owner": owner or None, "busy_seconds": busy_seconds}
-    return {name: value for name, value in given.items() if value is not None}
+    return await open_sqlite(location, find_key=find_key, is_brief=is_brief, **named)
 
 
 async def _open_postgres(address: Address, **given: Any) -> PostgresStore:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
-from contextstash_storage.messages import readable
-from contextstash_storage.records import Block, MessageFacts
-from contextstash_storage.rows import facts_in, texts_of
-from contextstash_storage.transaction import IndexedPiece, Tx, listed, storable
+from contextstash_storage.messages import messages_before, readable_messages
+from contextstash_storage.records import Block, Message, Session
+from contextstash_storage.rows import texts_of
+from contextstash_storage.transaction import IndexedPiece, Tx, storable
 
 PIECE_CHARACTERS = 32_000
 """A longer text is indexed as several pieces, so that no transaction has to take it whole: one of this size takes about
@@ -170,71 +170,60 @@ _BLOCKS = 65_536
 
 
 def place_of(number: int) -> tuple[int, int]:
-    """The message and block of a place's number."""
+    """The position and block of a place's number."""
     return divmod(number, _BLOCKS)
 
 
-class NewText(NamedTuple):
-    """A stored message that is to be found: its row, its position, its blocks, and the rows of the index for it."""
-
-    message: int
-    seq: int
-    blocks: Sequence[Block]
-    pieces: Sequence[Document]
-
-
 Calls = dict[str, tuple[int, int]]
-"""The message and block of calls, by their ids; of calls with one id the last one's."""
+"""The positions and blocks of calls, by their ids; of calls with one id the last one's."""
 
 
-def _calls_before(tx: Tx, row: int, texts: Sequence[NewText]) -> Calls:
+def _calls_before(tx: Tx, row: int, messages: Sequence[Message]) -> Calls:
     """The calls in earlier messages that outputs among these may be of."""
-    found: Calls = {}
     wanted, own = set[str | None](), set[str | None]()
-    for text in texts:
-        wanted |= {each.call_id for each in text.blocks if each.type == "tool_result" and each.call_id} - own
-        own |= {each.call_id for each in text.blocks if each.type == "tool_call"}
-    first = texts[0].seq
-    rows = tx.rows(
-        "SELECT message, facts FROM messages WHERE session = ? AND seq < ? AND seq >= ? ORDER BY seq DESC",
-        (row, first, first - CALL_MESSAGES if wanted else first),
-    )
-    for message, facts in rows:
-        if wanted <= found.keys():
-            break
-        found = {**_calls_of(message, facts_in(facts).blocks), **found}
+    for message in messages:
+        wanted |= {each.call_id for each in message.blocks if each.type == "tool_result" and each.call_id} - own
+        own |= {each.call_id for each in message.blocks if each.type == "tool_call"}
+    found: Calls = {}
+    if wanted:
+        for message in messages_before(tx, row, messages[0].session_id, messages[0].seq, CALL_MESSAGES):
+            found = {**_calls_of(message), **found}
+            if wanted <= found.keys():
+                break
     return found
 
 
-def _calls_of(message: int, blocks: Sequence[Block]) -> Calls:
-    calls = ((each.call_id, number) for number, each in enumerate(blocks) if each.type == "tool_call")
-    return {call_id: (message, number) for call_id, number in calls if call_id}
+def _calls_of(message: Message) -> Calls:
+    calls = ((each.call_id, number) for number, each in enumerate(message.blocks) if each.type == "tool_call")
+    return {call_id: (message.seq, number) for call_id, number in calls if call_id}
 
 
-def index_messages(tx: Tx, owner: str, row: int, texts: Sequence[NewText]) -> None:
-    """Make stored messages findable. A call is filed under its output as soon as that is recorded: they are one hit."""
-    calls = _calls_before(tx, row, texts)
+def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Message, Sequence[Document]]]) -> None:
+    """Make stored messages findable, each by these rows of the index. A call is filed under its output as soon as that
+    is recorded: they are one hit."""
+    calls = _calls_before(tx, row, [message for message, _ in stored])
     pieces, filed = [], []
-    for text in texts:
-        pieces += [(text.message, piece) for piece in text.pieces]
-        calls |= _calls_of(text.message, text.blocks)
-        outputs = ((number, each.call_id) for number, each in enumerate(text.blocks) if each.type == "tool_result")
-        filed += [(text.message, number, *calls[call_id]) for number, call_id in outputs if call_id in calls]
+    for message, found in stored:
+        pieces += [(message.seq, piece) for piece in found]
+        calls |= _calls_of(message)
+        outputs = ((number, each.call_id) for number, each in enumerate(message.blocks) if each.type == "tool_result")
+        filed += [(message.seq, number, row, *calls[call_id]) for number, call_id in outputs if call_id in calls]
     numbers = tx.reserve("entries", "entry", len(pieces)) if pieces else []
-    found = [
-        IndexedPiece(number, owner, row, kind_mark(piece.kind), *piece.fields)
+    indexed = [
+        IndexedPiece(number, session.owner, row, kind_mark(piece.kind), *piece.fields)
         for number, (_, piece) in zip(numbers, pieces, strict=True)
     ]
     tx.many(
-        "INSERT INTO entries (entry, message, block, piece, kind, call, call_words) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO entries (entry, session, seq, block, piece, kind, call, call_words)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (each.entry, message, piece.block, piece.piece, piece.kind.value, _call(message, piece), _words(each.call))
-            for each, (message, piece) in zip(found, pieces, strict=True)
+            (each.entry, row, seq, piece.block, piece.piece, piece.kind.value, _call(seq, piece), _words(each.call))
+            for each, (seq, piece) in zip(indexed, pieces, strict=True)
         ],
     )
-    under_output = "UPDATE entries SET message = ?, block = ? WHERE message = ? AND block = ? AND kind = "
+    under_output = "UPDATE entries SET seq = ?, block = ? WHERE session = ? AND seq = ? AND block = ? AND kind = "
     tx.many(under_output + str(TextKind.CALL.value), filed)
-    words = tx.index.insert(tx, found)
+    words = tx.index.insert(tx, indexed)
     counted = "UPDATE sessions SET entry_count = entry_count + ?, word_count = word_count + ? WHERE session = ?"
     tx.execute(counted, (len(pieces), words, row))
 
@@ -243,22 +232,22 @@ def _words(text: str) -> int:
     return len(_LETTERS.findall(text))
 
 
-def _call(message: int, piece: Document) -> int | None:
+def _call(seq: int, piece: Document) -> int | None:
     """The number of a call's own place."""
-    return message * _BLOCKS + min(piece.block, _BLOCKS - 1) if piece.kind is TextKind.CALL else None
+    return seq * _BLOCKS + min(piece.block, _BLOCKS - 1) if piece.kind is TextKind.CALL else None
 
 
-def read_documents(tx: Tx, messages: Iterable[int]) -> dict[int, tuple[MessageFacts, list[Document]]]:
-    """The facts and documents of those of these messages that are stored and not damaged."""
-    named = (listed(sorted(set(messages))),)
-    rows = tx.rows(f"SELECT message, session, seq, facts FROM messages WHERE message IN {tx.numbers}", named)
-    seqs: defaultdict[int, list[int]] = defaultdict(list)
-    for _, session, seq, _ in rows:
-        seqs[session].append(seq)
-    stored = {session: readable(tx, session, places) for session, places in seqs.items()}
-    found = {}
-    for message, session, seq, text in rows:
-        if seq in stored[session]:
-            facts = facts_in(text)
-            found[message] = facts, documents(texts_of(stored[session][seq]), facts.blocks)
-    return found
+Place = tuple[int, str, int]
+"""Where a message is: the row and the id of its session, and its position."""
+
+
+def read_documents(tx: Tx, places: Iterable[Place]) -> dict[Place, tuple[Message, list[Document]]]:
+    """Those of these messages that are not damaged, with their documents."""
+    seqs: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
+    for row, session_id, seq in places:
+        seqs[row, session_id].add(seq)
+    return {
+        (row, session_id, seq): (message, documents(texts_of(content), message.blocks))
+        for (row, session_id), wanted in seqs.items()
+        for seq, (message, content) in readable_messages(tx, row, session_id, wanted).items()
+    }

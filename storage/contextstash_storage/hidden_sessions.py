@@ -18,6 +18,7 @@ from typing import Any
 from contextstash_storage.append import PIECE_SIZE, Prepared, prepare, store_messages
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError, StoreError
 from contextstash_storage.log import copy_record
+from contextstash_storage.messages import messages_before
 from contextstash_storage.notes import acquire_lease, claim_sources, copy_note, note_deleted
 from contextstash_storage.records import (
     Call,
@@ -31,7 +32,7 @@ from contextstash_storage.records import (
     Session,
 )
 from contextstash_storage.sessions import DELETED_OWNER, STAGED_OWNER, insert_session, read_session, row_of
-from contextstash_storage.transaction import Database, Result, Tx, TxWork, only
+from contextstash_storage.transaction import Database, Result, Tx, TxWork
 
 STAGING = "staging"
 """The lease of the process that imports."""
@@ -101,8 +102,15 @@ class Staged:
             if isinstance(item, Note):
                 copy_note(tx, self.row, item)
             elif not isinstance(item, Prepared):
-                copy_record(tx, self.row, item)
+                copy_record(tx, self.row, item, self._reply_of(tx, item))
         return len(messages)
+
+    def _reply_of(self, tx: Tx, item: Item) -> str | None:
+        """The provider's id of the reply of an agent's model call."""
+        if not isinstance(item, Call) or item.purpose != "agent":
+            return None
+        name = self.session.session_id
+        return next((message.group for message in messages_before(tx, self.row, name, item.request_seq + 2, 1)), None)
 
     def publish(self, tx: Tx) -> Session | None:
         """Make the session, which is stored to its end, visible; None if one of its id has come meanwhile."""
@@ -180,8 +188,10 @@ ROWS_AT_ONCE = 200
 AGAIN_SECONDS = 5.0
 """After how long a deletion is tried again if the database was locked, the disk full or an older state still read."""
 
-_PARTS = {"bodies": "body", "outputs": "output", "log": "entry", "notes": "note"}
-"""The tables of what a session has beside its messages, and the numbers of their rows."""
+_PARTS = {
+    "entries": "entry", "segments": "segment", "keys": "key", "outputs": "output", "log": "entry", "notes": "note"
+}  # fmt: skip
+"""The tables of what a session has, and the numbers of their rows."""
 
 
 def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
@@ -206,30 +216,20 @@ def _remove_some(tx: Tx) -> bool:
     """Remove rows of hidden sessions, for the time of a piece; returns whether there may be more."""
     until = time.monotonic() + PIECE_SECONDS
     for (row,) in tx.rows("SELECT session FROM sessions WHERE owner = ?", (DELETED_OWNER,)):
-        while _remove_messages(tx, row) or any(_remove_rows(tx, row, *part) for part in _PARTS.items()):
+        while any(_remove_rows(tx, row, *part) for part in _PARTS.items()):
             if time.monotonic() > until:
                 return True
     return False
 
 
-def _remove_messages(tx: Tx, row: int) -> bool:
-    """Remove some rows of the index for a session's first message, or the message; False if it has none. The words stay
-    in the index's pages, marked as deleted, until these are merged."""
-    message = only(tx.rows("SELECT message FROM messages WHERE session = ? ORDER BY seq LIMIT 1", (row,)))
-    if message is None:
-        return False
-    rows = tx.rows(f"SELECT entry FROM entries WHERE message = ? LIMIT {ROWS_AT_ONCE}", (message,))
-    tx.many("DELETE FROM words WHERE rowid = ?", rows)
-    tx.many("DELETE FROM entries WHERE entry = ?", rows)
-    if len(rows) < ROWS_AT_ONCE:
-        tx.execute("DELETE FROM messages WHERE message = ?", (message,))
-    return True
-
-
 def _remove_rows(tx: Tx, row: int, table: str, number: str) -> bool:
-    """Remove some of a session's other rows; False if it has none."""
-    some = f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}"
-    return tx.execute(f"DELETE FROM {table} WHERE {number} IN ({some})", (row,)) > 0
+    """Remove some of a session's rows in a table; False if it has none. The words of an entry stay in the index's
+    pages, marked as deleted, until these are merged."""
+    rows = tx.rows(f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}", (row,))
+    if table == "entries":
+        tx.many("DELETE FROM words WHERE rowid = ?", rows)
+    tx.many(f"DELETE FROM {table} WHERE {number} = ?", rows)
+    return bool(rows)
 
 
 class Deletions:

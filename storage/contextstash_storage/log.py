@@ -35,7 +35,6 @@ from contextstash_storage.rows import (
     compressed,
     damaged,
     edit_of,
-    facts_in,
     from_json,
     plain,
     to_bytes,
@@ -350,14 +349,12 @@ def read_declared(tx: Tx, row: int, versions: Sequence[int] | None = None) -> li
     return _read(tx, row, DeclaredVersion, f"number IN {tx.numbers}", listed(versions))
 
 
-def copy_record(tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVersion | Request) -> None:
-    """Store a record of another store under its own number."""
-    if isinstance(record, Event):
-        append_log(tx, row, record)
-    elif isinstance(record, Call):
-        # With its reply's id, so that a later report of it finds the call.
-        text = "SELECT facts FROM messages WHERE session = ? AND seq = ?"
-        facts = only(tx.rows(text, (row, record.request_seq + 1))) if record.purpose == "agent" else None
-        append_log(tx, row, record, None if facts is None else facts_in(facts).group)
+def copy_record(
+    tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVersion | Request, reply: str | None = None
+) -> None:
+    """Store a record of another store: one that was numbered when it was logged under its own number, of a call with
+    its `reply`, so that a later report of it finds the call."""
+    if isinstance(record, Event | Call):
+        append_log(tx, row, record, reply)
     else:
         _put(tx, row, EditRecord if isinstance(record, EditRecord) else type(record), [record])

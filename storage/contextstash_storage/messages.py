@@ -1,18 +1,18 @@
-"""Messages: their rows, the segments that their bodies are in, and their tool outputs.
+"""Messages: the segments that they are in, and their tool outputs.
 
-A segment is the bodies of neighbouring messages, compressed together in one zstd frame, as they share most of their
-words. The frame's checksum, and the place that is in it, tell a damaged one, or one in another's place, from what was
-stored.
+A segment is neighbouring messages, which share most of their words: what is derived from them is one zstd frame, and
+their contents are another, so that a view is read without these. Each frame has a line for each message. The frame's
+checksum, and the place that is in it, tell a damaged one, or one in another's place, from what was stored.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
+from base64 import b64encode
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from contextstash_storage.errors import DamagedError, HandleNotFoundError
 from contextstash_storage.log import read_edits, read_log
@@ -26,9 +26,9 @@ from contextstash_storage.records import (
     Session,
     SessionNews,
 )
-from contextstash_storage.rows import body_of, checksum, compressed, damaged, facts_json, parsed, to_bytes, zstd
-from contextstash_storage.sessions import read_session, row_of
-from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, only, text_of, time_of
+from contextstash_storage.rows import body_of, compressed, damaged, parsed, to_bytes, zstd
+from contextstash_storage.sessions import read_session
+from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, microseconds, only, text_of, time_of
 
 CACHE_MARK = "cache_control"
 """The field that makes Anthropic's API write its prompt cache up to this block. Programs move it to the newest
@@ -39,12 +39,12 @@ FINGERPRINT_BYTES = 16
 
 
 def fingerprint(body: Native, json_text: bytes | None = None) -> bytes:
-    """What makes two messages the same: their JSON, key order included, cache marks of content blocks left out.
-    `json_text` is `to_bytes(body)`, if the caller has it."""
+    """What makes two messages the same, in letters and digits: their JSON, key order included, cache marks of content
+    blocks left out. `json_text` is `to_bytes(body)`, if the caller has it."""
     data = to_bytes(body) if json_text is None else json_text
     if CACHE_MARK.encode() in data:
         data = to_bytes(_without_cache_marks(body))
-    return hashlib.sha256(data).digest()[:FINGERPRINT_BYTES]
+    return b64encode(hashlib.sha256(data).digest()[:FINGERPRINT_BYTES]).rstrip(b"=")
 
 
 def _without_cache_marks(value: Any) -> Any:
@@ -69,123 +69,109 @@ grows is not, and a search takes 1.14 times as long."""
 BYTES = 512_000
 """Bytes from which a segment is full: to read one message, the whole segment is decompressed."""
 
-Segment = tuple[int, int, bytes]
-"""Of a segment: the position of its first message, how many it has, and its content."""
+Column = Literal["facts", "contents"]
+"""The frames of a segment."""
 
 
-def packed(row: int, first_seq: int, stored: Sequence[bytes]) -> tuple[object, ...]:
-    """The row of a segment: session's row, first position, messages, content. The content has a line for its place,
-    and one for each message."""
-    return row, first_seq, len(stored), compressed(b"\n".join([b"%d %d" % (row, first_seq), *stored]))
+class Line(NamedTuple):
+    """What is stored of a message: of what is derived from it (the JSON of its time, its fingerprint, its key and its
+    facts), and of its content."""
+
+    facts: bytes
+    content: bytes
 
 
-def _segments_of(row: int, first_seq: int, stored: Sequence[bytes]) -> list[tuple[object, ...]]:
-    """The rows of segments of messages that follow each other."""
-    found = []
-    start = size = 0
-    for place, each in enumerate(stored, start=1):
-        size += len(each)
-        if (first_seq + place) % MESSAGES == 0 or size >= BYTES or place == len(stored):
-            found.append(packed(row, first_seq + start, stored[start:place]))
-            start, size = place, 0
-    return found
+def packed(row: int, first_seq: int, lines: Sequence[bytes]) -> bytes:
+    """A frame of these lines, before which its place stands: the session's row, and the first position."""
+    return compressed(b"\n".join([b"%d %d" % (row, first_seq), *lines]))
 
 
-@lru_cache(maxsize=16)
-def _lines(content: bytes) -> list[bytes]:
-    """The lines of a segment. The newest stay in memory: a search, and who reads message by message, come back to the
+@lru_cache(maxsize=32)
+def _lines(frame: bytes) -> list[bytes]:
+    """The lines of a frame. The newest stay in memory: a search, and who reads message by message, come back to the
     same ones. Raises what reading a damaged one raises."""
-    return zstd.decompress(content).split(b"\n")
+    return zstd.decompress(frame).split(b"\n")
 
 
-def unpacked(row: int, segment: Segment) -> dict[int, bytes]:
-    """What a segment holds of its messages, by their positions. Raises DamagedError, which names the messages, if it is
+def unpacked(row: int, first_seq: int, messages: int, frame: bytes) -> dict[int, bytes]:
+    """The lines of a frame, by the positions of its messages. Raises DamagedError, which names these, if it is
     damaged."""
-    first_seq, messages, content = segment
     try:
         # One of many megabytes does not stay in memory.
-        place, *stored = (_lines if len(content) < BYTES else _lines.__wrapped__)(content)
-        if place != b"%d %d" % (row, first_seq) or len(stored) != messages:
+        place, *lines = (_lines if len(frame) < BYTES else _lines.__wrapped__)(frame)
+        if place != b"%d %d" % (row, first_seq) or len(lines) != messages:
             raise ValueError("another place")
     except (zstd.ZstdError, ValueError, EOFError, TypeError) as error:
         last = first_seq + messages - 1
         raise damaged(f"message {first_seq}" if messages == 1 else f"messages {first_seq} to {last}") from error
-    return dict(enumerate(stored, start=first_seq))
+    return dict(enumerate(lines, start=first_seq))
 
 
-def bodies_in(row: int, segments: Iterable[Segment], seqs: Collection[int]) -> dict[int, bytes]:
-    """What is stored of the messages at these positions, given the segments that they are in. Raises DamagedError if a
-    segment is missing or damaged."""
-    wanted = set(seqs)
-    found: dict[int, bytes] = {}
-    for segment in _needed(segments, wanted):  # the others of a segment are not kept: the wanted may be scattered
-        found |= {seq: stored for seq, stored in unpacked(row, segment).items() if seq in wanted}
-    if missing := sorted(wanted.difference(found)):
-        raise damaged(f"message {missing[0]}")
-    return found
-
-
-def _needed(segments: Iterable[Segment], seqs: Iterable[int]) -> Iterator[Segment]:
-    """The segments that hold one of the messages at these positions. The place of one may be damaged: what it holds is
-    missing then."""
-    wanted = set(seqs)
-    for segment in segments:
-        first_seq, messages, _ = segment
-        is_place = isinstance(first_seq, int) and isinstance(messages, int)
-        if is_place and not wanted.isdisjoint(range(first_seq, first_seq + min(messages, MESSAGES))):
-            yield segment
-
-
-def store_bodies(tx: Tx, row: int, first_seq: int, stored: Sequence[bytes]) -> None:
-    """Store the content of new messages from this position on. Those of a few messages are a small segment, until there
-    are as many as a full one has."""
-    _insert(tx, _segments_of(row, first_seq, stored))
+def store_lines(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
+    """Store new messages from this position on. A few messages are a small segment, until there are as many as a full
+    one has."""
+    _insert(tx, row, first_seq, lines)
     start = first_seq - first_seq % MESSAGES
-    if start < first_seq and start + MESSAGES <= first_seq + len(stored):
+    if start < first_seq and start + MESSAGES <= first_seq + len(lines):
         _join(tx, row, start)
 
 
-def _insert(tx: Tx, rows: Sequence[tuple[object, ...]]) -> None:
-    """Store rows of `packed`."""
-    tx.many("INSERT INTO bodies (session, first_seq, messages, content) VALUES (?, ?, ?, ?)", rows)
+def _insert(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
+    rows = []
+    start = size = 0
+    for place, line in enumerate(lines, start=1):
+        size += len(line.content)
+        if (first_seq + place) % MESSAGES == 0 or size >= BYTES or place == len(lines):
+            frames = (packed(row, first_seq + start, column) for column in zip(*lines[start:place], strict=True))
+            rows.append((row, first_seq + start, place - start, *frames))
+            start, size = place, 0
+    tx.many("INSERT INTO segments (session, first_seq, messages, facts, contents) VALUES (?, ?, ?, ?, ?)", rows)
 
 
 def _join(tx: Tx, row: int, start: int) -> None:
     """Join the small segments of a full one's messages."""
     seqs = range(start, start + MESSAGES)
-    small = segments_between(tx, row, seqs[0], seqs[-1])
     try:
-        stored = bodies_in(row, small, seqs)
+        facts, contents = (read_lines(tx, row, column, seqs) for column in ("facts", "contents"))
     except DamagedError:  # it stays as it is, and recording goes on
         return
-    tx.many("DELETE FROM bodies WHERE session = ? AND first_seq = ?", [(row, first) for first, _, _ in small])
-    _insert(tx, _segments_of(row, start, [stored[seq] for seq in seqs]))
+    text = "DELETE FROM segments WHERE session = ? AND first_seq BETWEEN ? AND ?"
+    tx.execute(text, (row, seqs[0], seqs[-1]))
+    _insert(tx, row, start, [Line(facts[seq], contents[seq]) for seq in seqs])
 
 
-def segments_between(tx: Tx, row: int, first: int, last: int) -> list[Segment]:
-    """The segments that hold the messages `first` to `last`."""
-    return tx.rows(
-        "SELECT first_seq, messages, content FROM bodies WHERE session = ? AND first_seq BETWEEN ? AND ?"
-        " ORDER BY first_seq",
-        (row, first - first % MESSAGES, last),
-    )
-
-
-def segments_at(tx: Tx, row: int, seqs: Iterable[int]) -> list[Segment]:
-    """The segments that hold the messages at these positions."""
-    numbers = enumerate(sorted({seq // MESSAGES for seq in seqs}))
-    runs = [[number for _, number in run] for _, run in groupby(numbers, key=lambda each: each[1] - each[0])]
-    spans = [(run[0] * MESSAGES, run[-1] * MESSAGES + MESSAGES - 1) for run in runs]
-    return [segment for span in spans for segment in segments_between(tx, row, *span)]
-
-
-def readable(tx: Tx, row: int, seqs: Collection[int]) -> dict[int, bytes]:
-    """What is stored of the messages at these positions, and near them, that can be read."""
-    found: dict[int, bytes] = {}
-    for segment in _needed(segments_at(tx, row, seqs), seqs):
-        with suppress(DamagedError):
-            found |= unpacked(row, segment)
+def read_lines(tx: Tx, row: int, column: Column, seqs: Collection[int]) -> dict[int, bytes]:
+    """What is stored of the messages at these positions, in order. Raises DamagedError if something of it is missing or
+    damaged."""
+    found = dict(_readable(tx, row, column, seqs, is_strict=True))
+    if missing := sorted(set(seqs).difference(found)):
+        raise damaged(f"message {missing[0]}")
     return found
+
+
+def _readable(
+    tx: Tx, row: int, column: Column, seqs: Collection[int], *, is_strict: bool = False
+) -> Iterator[tuple[int, bytes]]:
+    """The same of those that can be read; raises DamagedError for a damaged segment if `is_strict`."""
+    wanted = seqs if isinstance(seqs, range) else set(seqs)
+    numbers = enumerate(sorted({seq // MESSAGES for seq in wanted}))
+    runs = [[number for _, number in run] for _, run in groupby(numbers, key=lambda each: each[1] - each[0])]
+    for run in runs:
+        text = f"SELECT first_seq, messages, {column} FROM segments WHERE session = ? AND first_seq BETWEEN ? AND ?"
+        span = (run[0] * MESSAGES, run[-1] * MESSAGES + MESSAGES - 1)
+        for first_seq, messages, frame in tx.rows(f"{text} ORDER BY first_seq", (row, *span)):
+            # The place of one may be damaged: what it holds is missing then.
+            is_place = isinstance(first_seq, int) and isinstance(messages, int) and 0 < messages <= MESSAGES
+            if not is_place or not any(seq in wanted for seq in range(first_seq, first_seq + messages)):
+                continue
+            try:
+                lines = unpacked(row, first_seq, messages, frame)
+            except DamagedError:
+                if is_strict:
+                    raise
+                continue
+            # The others are not kept: the wanted may be scattered.
+            yield from ((seq, line) for seq, line in lines.items() if seq in wanted)
 
 
 _NAMES = ("handle", "seq", "block", "tool", "argument", "tokens", "characters", "lines", "sha256", "is_error")
@@ -270,7 +256,38 @@ def _count(tx: Tx, row: int, name: str) -> int:
     return 1 + int(only(tx.rows(text, (row, f"{name}-", f"{name}-:"))))  # the colon comes behind the digits
 
 
-_ROWS = "SELECT seq, key, facts, created_at, fingerprint, checksum FROM messages WHERE session = ? AND seq"
+KEY_BITS = 63
+"""Bits of a key that are stored: among a million keys of a session two have the same with a chance of 1 in 10^7."""
+
+
+def key_hash(key: str) -> int:
+    """The number by which a message's key is found."""
+    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") >> 64 - KEY_BITS
+
+
+def find_key(tx: Tx, row: int, name: str) -> int | None:
+    """The position of the message that has this key; None if there is none."""
+    found: int | None = only(tx.rows("SELECT seq FROM keys WHERE session = ? AND hash = ?", (row, key_hash(name))))
+    return found
+
+
+def line_of(message: Message, facts: str, fingerprint: bytes) -> bytes:
+    """What is stored of what is derived from a message, of which the `facts` are JSON already."""
+    key = b"null" if message.key is None else to_bytes(message.key)
+    return b'[%d,"%s",%s,%s]' % (microseconds(message.created_at), fingerprint, key, facts.encode())
+
+
+def message_of(session_id: str, seq: int, line: bytes, content: bytes | None = None) -> Message:
+    """The message of these lines, with its body if its content was read."""
+    created, _, key, facts = parsed(line)
+    body = None if content is None else body_of(content)
+    return Message(session_id=session_id, seq=seq, key=key, created_at=time_of(created), body=body, **facts)
+
+
+def fingerprint_in(line: bytes) -> bytes:
+    """The fingerprint of a message of which this line is stored."""
+    return line.split(b'"', 2)[1]
 
 
 def read_messages(
@@ -285,46 +302,47 @@ def messages_between(
     tx: Tx, row: int, session: Session, first: int, last: int, *, bodies: bool = True
 ) -> list[Message]:
     """The same for a session that is read already."""
-    first, last = max(first, 0), min(last, session.counters.messages - 1)
-    if first > last:
-        return []
-    rows = tx.rows(f"{_ROWS} BETWEEN ? AND ? ORDER BY seq", (row, first, last))
-    if [each[0] for each in rows] != list(range(first, last + 1)):
-        missing = sorted(set(range(first, last + 1)).difference(each[0] for each in rows))
-        raise damaged(f"message {missing[0] if missing else first} of session '{session.session_id}'")
-    return _made(row, session.session_id, rows, segments_between(tx, row, first, last) if bodies else None)
+    seqs = range(max(first, 0), min(last, session.counters.messages - 1) + 1)
+    return _messages(tx, row, session.session_id, seqs, bodies=bodies)
 
 
 def read_messages_at(tx: Tx, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
     """The messages at these positions, with their bodies, in order of position."""
-    row = row_of(tx, owner, session_id)
-    rows = tx.rows(f"{_ROWS} IN {tx.numbers} ORDER BY seq", (row, listed(set(seqs))))
-    return _made(row, session_id, rows, segments_at(tx, row, [each[0] for each in rows]))
+    row, session = read_session(tx, owner, session_id)
+    return _messages(tx, row, session_id, {seq for seq in seqs if 0 <= seq < session.counters.messages})
 
 
-def _made(
-    row: int, session_id: str, rows: Sequence[Sequence[Any]], segments: Sequence[Segment] | None
-) -> list[Message]:
-    """The messages of these rows, with the bodies in the segments if these are read. Raises DamagedError, which names
-    the damaged messages."""
-    seqs = [int(each[0]) for each in rows]
+def _messages(tx: Tx, row: int, session_id: str, seqs: Collection[int], *, bodies: bool = True) -> list[Message]:
     try:
-        stored = {} if segments is None else bodies_in(row, segments, seqs)
-        return [message_of(session_id, each, stored.get(seq)) for seq, each in zip(seqs, rows, strict=True)]
+        facts = read_lines(tx, row, "facts", seqs)
+        contents = read_lines(tx, row, "contents", seqs) if bodies else {}
     except DamagedError as error:
         raise DamagedError(f"Session '{session_id}': {error}") from error
+    return [message_of(session_id, seq, line, contents.get(seq)) for seq, line in facts.items()]
 
 
-def read_fingerprints(tx: Tx, row: int, *, first: int = 0, count: int = MAX_INTEGER) -> list[bytes]:
-    """The fingerprint of each message from this position on, of at most `count`."""
-    text = "SELECT fingerprint FROM messages WHERE session = ? AND seq >= ? ORDER BY seq LIMIT ?"
-    return [fingerprint for (fingerprint,) in tx.rows(text, (row, first, count))]
+def readable_messages(tx: Tx, row: int, session_id: str, seqs: Collection[int]) -> dict[int, tuple[Message, bytes]]:
+    """Those of these messages that can be read, each with its content."""
+    contents = dict(_readable(tx, row, "contents", seqs))
+    facts = _readable(tx, row, "facts", contents)
+    return {seq: (message_of(session_id, seq, line), contents[seq]) for seq, line in facts}
 
 
-def find_key(tx: Tx, row: int, name: str) -> int | None:
-    """The position of the message that has this key; None if there is none."""
-    found: int | None = only(tx.rows("SELECT seq FROM messages WHERE session = ? AND key = ?", (row, held(name))))
-    return found
+def messages_before(tx: Tx, row: int, session_id: str, seq: int, count: int) -> Iterator[Message]:
+    """Of the `count` messages before a position those that can be read, the newest first, without their bodies."""
+    lines = dict(_readable(tx, row, "facts", range(max(0, seq - count), seq)))
+    return (message_of(session_id, place, lines[place]) for place in sorted(lines, reverse=True))
+
+
+def read_fingerprints(tx: Tx, owner: str, session_id: str) -> list[bytes]:
+    """The fingerprint of each message."""
+    row, session = read_session(tx, owner, session_id)
+    return fingerprints_at(tx, row, range(session.counters.messages))
+
+
+def fingerprints_at(tx: Tx, row: int, seqs: range) -> list[bytes]:
+    """The fingerprints of the messages at these positions."""
+    return [fingerprint_in(line) for line in read_lines(tx, row, "facts", seqs).values()]
 
 
 def read_news(tx: Tx, owner: str, session_id: str, known: KnownPart) -> SessionNews:
@@ -338,20 +356,3 @@ def read_news(tx: Tx, owner: str, session_id: str, known: KnownPart) -> SessionN
     messages = [] if span is None else messages_between(tx, row, session, *span)
     outputs = [] if span is None else read_outputs(tx, row, first=span[0], last=span[1])
     return SessionNews(session, known, newest[0] if newest else None, tuple(edits), tuple(messages), tuple(outputs))
-
-
-def message_of(session_id: str, row: Sequence[Any], stored: bytes | None) -> Message:
-    """The message of a row (seq, key, facts, created, fingerprint, checksum), with its body if that was read. Raises
-    DamagedError if the row is damaged."""
-    seq, key, facts, created, fingerprint, noted = row
-    # A flipped bit may also make a blob of the text, which has the same checksum.
-    if noted != checksum(seq, fingerprint, key, created, facts) or not isinstance(facts, str):
-        raise damaged(f"message {seq}")
-    return Message(
-        session_id=session_id,
-        seq=seq,
-        key=None if key is None else text_of(key),
-        created_at=time_of(created),
-        body=None if stored is None else body_of(stored),
-        **parsed(facts_json(facts)),
-    )

@@ -1,6 +1,6 @@
 """Notes: what is stored beside a session's history, and replaced when it changes. Cursors, batches, leases, summaries
-written before, what the proxy knows; and how deleted sessions are recognized, by keyed hashes, which tell nothing of
-their content."""
+written before, what the proxy knows; how deleted sessions are recognized, by keyed hashes, which tell nothing of their
+content; and the tokens of a server's clients."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 
 from contextstash_storage.errors import DamagedError
 from contextstash_storage.records import CachedSummary, Cursor, Note, ProxiedSession, Record, StoredBatch
@@ -226,3 +227,49 @@ def _put_deleted(tx: Tx, owner: str, session: DeletedSession) -> None:
 
 def _oldest_deletion() -> float:
     return time.time() - KEPT_DAYS * 86_400
+
+
+# Tokens of a server's clients, of all owners: each a note under the SHA-256 of its secret
+
+
+class Token(Record):
+    """What a token allows: to work with one owner's sessions, within its scopes, until it expires."""
+
+    name: str
+    owner: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+def _tokens(tx: Tx) -> dict[str, tuple[str, Token]]:
+    """All tokens with their keys, by their names."""
+    rows = [
+        (key, from_json(Token, record)) for key, record in tx.rows("SELECT key, record FROM notes WHERE kind = 'token'")
+    ]
+    return {token.name: (key, token) for key, token in rows}
+
+
+def add_token(tx: Tx, _: str, token: Token, sha256: bytes) -> bool:
+    """Store a token; False, and nothing is done, if there is one of that name."""
+    if token.name in _tokens(tx):
+        return False
+    put(tx, 0, "token", sha256.hex(), to_json(token))
+    return True
+
+
+def read_tokens(tx: Tx, _: str) -> list[Token]:
+    """All tokens, by their names."""
+    return [token for _, (_, token) in sorted(_tokens(tx).items())]
+
+
+def find_token(tx: Tx, _: str, sha256: bytes) -> Token | None:
+    """The token with this hash, also one that has expired; None if there is none."""
+    found = get(tx, 0, "token", sha256.hex())
+    return None if found is None else from_json(Token, found)
+
+
+def remove_token(tx: Tx, _: str, name: str) -> bool:
+    """Delete a token; False if there is none of that name."""
+    found = _tokens(tx).get(name)
+    return found is not None and tx.execute("DELETE FROM notes WHERE kind = 'token' AND key = ?", (found[0],)) == 1

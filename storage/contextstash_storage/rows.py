@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from contextstash_storage.errors import DamagedError
-from contextstash_storage.records import EDIT, Edit, MessageFacts, Native, NewMessage, Record
+from contextstash_storage.records import EDIT, Edit, MessageFacts, Native, Record
 
 if sys.version_info >= (3, 14):
     from compression import zstd as zstd
@@ -88,40 +88,6 @@ def damaged(what: str) -> DamagedError:
 
 
 FACTS = frozenset(MessageFacts.model_fields)
-
-
-_PHRASES = (
-    '{"r":"user","b":[', '{"r":"assistant","b":[', '{"r":"tool","k":"tool_result","b":[',
-    '{"t":"text","n":', '{"t":"tool_call","n":', '{"t":"tool_result","n":', '{"t":"thinking","n":',
-    ',"s":', ',"i":"', '","o":"', '","a":"', '"},', '"}]', '}],"u":{"p":', ',"c":', ',"x":', '},"g":"',
-)  # fmt: skip
-"""What most messages' facts have, stored as the control character of its number here: no JSON has one. That makes the
-file 8 % smaller. What comes later is added at the end."""
-
-_MARKS = [(bytes([number]), phrase.encode()) for number, phrase in enumerate(_PHRASES, start=1)]
-
-
-def facts_of(message: NewMessage) -> str:
-    """What is stored of what is derived from a message."""
-    stored = to_json(message, FACTS).encode()
-    for mark, phrase in _MARKS:
-        stored = stored.replace(phrase, mark)
-    return stored.decode()
-
-
-def facts_json(stored: str) -> bytes:
-    """The JSON of `facts_of`. Raises DamagedError if the row holds no text."""
-    if not isinstance(stored, str):  # one flipped bit makes a value of another type of it
-        raise damaged("what is derived from a message")
-    text = stored.encode("utf-8", "surrogatepass")
-    for mark, phrase in _MARKS:
-        text = text.replace(mark, phrase)
-    return text
-
-
-def facts_in(stored: str) -> MessageFacts:
-    """The facts of `facts_of`. Raises DamagedError if the text is that of none."""
-    return from_json(MessageFacts, facts_json(stored))
 
 
 def parsed(text: str | bytes) -> Any:

@@ -23,27 +23,24 @@ CREATE TABLE sessions (
 );
 CREATE INDEX sessions_by_change ON sessions (owner, updated_at, session);
 
-CREATE TABLE messages (
-    message INTEGER PRIMARY KEY,
-    session INTEGER NOT NULL,
-    seq INTEGER NOT NULL,
-    created_at INTEGER NOT NULL,
-    fingerprint BLOB NOT NULL,
-    key TEXT,
-    facts TEXT NOT NULL,
-    checksum INTEGER NOT NULL,
-    UNIQUE (session, seq)
-);
-CREATE UNIQUE INDEX messages_by_key ON messages (session, key) WHERE key IS NOT NULL;
-
 -- Segments of neighbouring messages, `messages` from `first_seq` on; see messages.py.
-CREATE TABLE bodies (
-    body INTEGER PRIMARY KEY,
+CREATE TABLE segments (
+    segment INTEGER PRIMARY KEY,
     session INTEGER NOT NULL,
     first_seq INTEGER NOT NULL,
     messages INTEGER NOT NULL,
-    content BLOB NOT NULL,
+    facts BLOB NOT NULL,
+    contents BLOB NOT NULL,
     UNIQUE (session, first_seq)
+);
+
+-- The messages that are found by keys, by hashes of these.
+CREATE TABLE keys (
+    key INTEGER PRIMARY KEY,
+    session INTEGER NOT NULL,
+    hash INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    UNIQUE (session, hash)
 );
 
 CREATE TABLE outputs (
@@ -96,11 +93,12 @@ CREATE INDEX notes_by_session ON notes (session, kind);
 -- own place, `call_words` how many words it has.
 CREATE TABLE entries (
     entry INTEGER PRIMARY KEY,
-    message INTEGER NOT NULL,
+    session INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
     block INTEGER NOT NULL,
     piece INTEGER NOT NULL,
     kind INTEGER NOT NULL,
     call INTEGER,
     call_words INTEGER NOT NULL
 );
-CREATE INDEX entries_by_message ON entries (message);
+CREATE INDEX entries_by_place ON entries (session, seq);

@@ -4,28 +4,20 @@ entries that have the words."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Literal, get_args
+from math import log
+from typing import Literal, NamedTuple, get_args
 
 from contextstash_storage.documents import Document, TextKind, pieces, place_of, read_documents
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.ranking import (
-    CALL_CHARACTERS,
-    READ_TOGETHER,
-    WHOLE_WEIGHT,
-    Match,
-    RankedHit,
-    Shown,
-    ranked,
-    ranked_matches,
-)
 from contextstash_storage.records import SearchHit
 from contextstash_storage.rows import parsed
 from contextstash_storage.sessions import DELETED_OWNER
-from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable, text_of, time_of
+from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable, text_of
 
 MAX_TERMS = 64
 """Of a longer query, such as a step that an agent is about to do, names and paths come first. Of 48 to 256, with 64 one
@@ -73,10 +65,6 @@ class SearchFilter:
         """The kinds of documents that the scope has; empty for all."""
         return _KINDS[self.scope]
 
-    def admits(self, created: int) -> bool:
-        """Whether a message of this time, as it is stored, is searched."""
-        return self.after is None or created >= microseconds(self.after)
-
 
 EVERYWHERE = SearchFilter()
 
@@ -114,6 +102,203 @@ def text_weight(wanted: Sequence[str]) -> float:
     share = len(plain) / (len(plain) + len(names))
     brevity = min(1.0, max(0.0, 2 - len(wanted) / QUESTION_TERMS))
     return 1 + (TEXT_WEIGHT - 1) * share * brevity
+
+
+CALL_WEIGHT = 10.0
+"""How much a word in a call's arguments counts, where one in a text counts 1. Of 10, 15 and 30 the best recall, by
+0.5 points, on half of the recorded sessions (outputs that were fetched again: docs/measured.md)."""
+
+PAIR_WEIGHT = 3.0
+"""How much the score of a call counts for its output, where the output's own counts 1; 2, 3 and 5 were tried."""
+
+CALL_WORDS = 30
+"""The score of a call with more words (a patch, a script, the text of a file) counts less for its output, in inverse
+proportion: it names much that its output does not hold. Of recorded calls half have up to 19 words, three quarters up
+to 44. Of 15, 20, 30, 40 and none, on half of the recorded sessions: an agent that fetches an output again and searches
+with its own words finds it first in 52 instead of 33 % of the cases (docs/measured.md)."""
+
+OUTPUT_CHARACTERS = 200
+"""The score of a call counts half for an output with fewer characters: who looks for what a command has shown is not
+helped by "Done". 400 finds fewer of the outputs that are fetched again."""
+
+
+WHOLE_WEIGHT = 100.0
+"""By what the score of a text with all terms is multiplied, so that it comes before those with some of them: an
+identifier as a whole before calls with half of it, which CALL_WEIGHT and PAIR_WEIGHT make 30 times as heavy."""
+
+NEIGHBOR_WEIGHT = 0.4
+"""How much of the scores of the messages before and after a message is added to its own: in a conversation the words
+of a question are often in another message than its answer. Of 0, 0.3, 0.4 and 0.5: within 0.5 points but for 0."""
+
+SAME_LINES = 0.6
+"""An output with this share of its lines in a better hit is left out. 0.6, 0.7 and 0.8 were tried."""
+
+COMPARED_CHARACTERS = 20_000
+"""How much of an output is compared with those of better hits; that takes about 0.2 ms."""
+
+MIN_LINE = 13
+"""Shorter lines (brackets, blank ones) are in many outputs that are not the same."""
+
+_LINE_NUMBER = re.compile(r"\d+[→\t: |]+")
+
+LEAST_RARITY = 1e-6
+"""The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
+
+
+class Match(NamedTuple):
+    """A row of the index that matches: a piece of a message's block, or a call that is filed under its output's place
+    and was made at the place numbered `call`, with so many words; and what is stored of the output that is there, if
+    one is."""
+
+    score: float
+    entry: int
+    session: int
+    session_id: str
+    seq: int
+    block: int
+    piece: int
+    kind: TextKind
+    call: int | None
+    words: int
+    handle: str | None
+    tool: str
+    argument: str
+    characters: int
+
+    @property
+    def place(self) -> tuple[int, str, int]:
+        """Where its message is: the row and the id of its session, and its position."""
+        return self.session, self.session_id, self.seq
+
+
+class RankedHit(NamedTuple):
+    """A hit: the match whose piece is shown, and the number of the call's place if that matches too."""
+
+    score: float
+    match: Match
+    call: int | None = None
+
+    @property
+    def is_output(self) -> bool:
+        return self.match.handle is not None
+
+
+Best = dict[tuple[int, int, int], Match]
+"""The best match of each block of each message."""
+
+
+def ranked(matches: Iterable[Match], said_weight: float = 1.0) -> list[RankedHit]:
+    """The hits, best first; of equals the newest. What was said counts `said_weight` times."""
+    best: dict[TextKind, Best] = {kind: {} for kind in TextKind}
+    for match in matches:
+        place, known = (match.session, match.seq, match.block), best[match.kind]
+        if place not in known or match.score > known[place].score:
+            known[place] = match
+    calls = best[TextKind.CALL]
+    alone = [RankedHit(PAIR_WEIGHT * each.score, each, each.call) for each in calls.values() if each.handle is None]
+    said = _smoothed(best[TextKind.TEXT].values(), said_weight)
+    return sorted([*said, *_grouped(best[TextKind.OUTPUT], calls), *alone], key=lambda hit: -hit.score)
+
+
+def _smoothed(matches: Iterable[Match], weight: float) -> list[RankedHit]:
+    """One hit for each message, with part of its neighbors' scores; the newest first."""
+    best: dict[tuple[int, int], Match] = {}
+    for match in matches:
+        place = (match.session, match.seq)
+        if place not in best or match.score > best[place].score:
+            best[place] = match
+    hits = []
+    for (session, seq), match in sorted(best.items(), reverse=True):
+        neighbors = [best[place].score for place in ((session, seq - 1), (session, seq + 1)) if place in best]
+        hits.append(RankedHit(weight * (match.score + NEIGHBOR_WEIGHT * sum(neighbors)), match))
+    return hits
+
+
+def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
+    """The outputs, those of equal calls together, of these the fullest first: a file read whole is of more use than a
+    few of its lines. Those with less than half of the best one's score come last: they lack a telling word of the
+    query. Each group has the score of its best."""
+    groups: dict[tuple[int, str, object], list[RankedHit]] = defaultdict(list)
+    for place in {**outputs, **calls}:
+        own, call = outputs.get(place), calls.get(place)
+        match = own or calls[place]._replace(piece=0)
+        if match.handle is None:
+            continue
+        score = (own.score if own else 0.0) + (_of_call(call) if call else 0.0)
+        # Calls that name nothing, such as polls of a running command, are not equal because of that.
+        group = groups[match.session, match.tool, match.argument or place]
+        group.append(RankedHit(score, match, call.call if call else None))
+    hits = []
+    for group in sorted(groups.values(), key=lambda members: -max(hit.match.entry for hit in members)):
+        best = max(hit.score for hit in group)
+        group.sort(key=lambda hit: (hit.score < best / 2, -hit.match.characters, -hit.match.entry))
+        hits += [hit._replace(score=best) for hit in group]
+    return hits
+
+
+def _of_call(call: Match) -> float:
+    """What the score of a call adds to that of its output."""
+    says_little = call.characters < OUTPUT_CHARACTERS
+    return PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / max(1, call.words)) * (0.5 if says_little else 1.0)
+
+
+def rarity(count: int, entries: int) -> float:
+    """The inverse document frequency of a term that `count` of the entries have, as in FTS5's bm25 function."""
+    return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
+
+
+class Shown:
+    """The outputs that better hits show, with the terms that are looked for."""
+
+    def __init__(self, wanted: Iterable[str]) -> None:
+        self._wanted = {term.casefold() for term in wanted}
+        self._known: list[tuple[frozenset[str], set[str]]] = []
+
+    def adds(self, text: str) -> bool:
+        """Whether an output shows enough that no better hit does; it is remembered then. Outputs of a command that is
+        run again and again may differ in the one line that is looked for."""
+        lines = _lines(text)
+        least = SAME_LINES * len(lines)
+        folded = text.casefold()
+        terms = {term for term in self._wanted if term in folded}
+        if lines and any(
+            not lines.isdisjoint(others) and len(lines & others) >= least and terms <= known
+            for others, known in self._known
+        ):
+            return False
+        self._known.append((lines, terms))
+        return True
+
+
+def _lines(text: str) -> frozenset[str]:
+    """The lines of a text that are long enough to tell it apart, without the line numbers that tools write."""
+    found = set()
+    for line in text[:COMPARED_CHARACTERS].splitlines():
+        stripped = line.strip()
+        if stripped[:1].isdigit() and (number := _LINE_NUMBER.match(stripped)):
+            stripped = stripped[number.end() :].strip()
+        if len(stripped) >= MIN_LINE:
+            found.add(stripped)
+    return frozenset(found)
+
+
+MATCHES = 400
+"""How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs."""
+
+MORE_MATCHES = 20_000
+"""How many are ranked if too few of the first belong to the sessions that are searched."""
+
+CALL_CHARACTERS = 4_000
+"""How much of a call's arguments stands before its output's text, for the snippet."""
+
+READ_TOGETHER = 10
+"""How many texts of hits are read by one query; each may have tens of megabytes."""
+
+
+def ranked_matches(limit: int) -> int:
+    """How many matching rows are ranked at first for so many hits, in every store: 10 hits are as good with 300 as with
+    400 rows."""
+    return min(MATCHES, MATCHES // 2 + 10 * limit)
 
 
 Weigh = Callable[[str, int], float]
@@ -185,11 +370,10 @@ def _matches(tx: Tx, found: Found, ranks: int, where: SearchFilter, place: Place
 
 
 _ENTRIES = (
-    "SELECT entry, owner, message, messages.session, session_id, messages.seq, entries.block, piece, kind, call,"
-    " call_words, messages.created_at, handle, tool, argument, characters"
-    " FROM entries JOIN messages USING (message) JOIN sessions ON sessions.session = messages.session LEFT JOIN outputs"
-    " ON outputs.session = messages.session AND outputs.seq = messages.seq AND outputs.block = entries.block"
-    " WHERE entry IN "
+    "SELECT owner, entry, entries.session, session_id, entries.seq, entries.block, piece, kind, call, call_words,"
+    " handle, tool, argument, characters FROM entries JOIN sessions ON sessions.session = entries.session"
+    " LEFT JOIN outputs ON outputs.session = entries.session AND outputs.seq = entries.seq"
+    " AND outputs.block = entries.block WHERE entry IN "
 )
 
 
@@ -198,36 +382,44 @@ def _read(
 ) -> list[Match]:
     """Those of these entries that are searched, in the same order."""
     found = {}
-    for entry, owner, *values in tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),)):
-        match = Match(scores[entry], *values)
-        if place.holds(match.session, owner, match.kind) and where.admits(match.created):
+    for owner, entry, *values in tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),)):
+        match = Match(scores[entry], entry, *values)
+        if place.holds(match.session, owner, match.kind):
             found[entry] = match._replace(
                 kind=TextKind(match.kind), tool=text_of(match.tool or ""), argument=text_of(match.argument or "")
             )
-    return [found[entry] for entry in entries if entry in found]
+    matches = [found[entry] for entry in entries if entry in found]
+    return matches if where.after is None else _since(tx, matches, where.after)
+
+
+def _since(tx: Tx, matches: Sequence[Match], after: datetime) -> list[Match]:
+    """The matches in messages from a time on, by default in UTC."""
+    read = read_documents(tx, [match.place for match in matches])
+    since = microseconds(after)
+    return [each for each in matches if each.place in read and microseconds(read[each.place][0].created_at) >= since]
 
 
 def _shown(tx: Tx, hits: Sequence[RankedHit], shown: Shown) -> Iterator[SearchHit]:
     """The hits with their texts, without outputs that add nothing to better ones. They are read as they are wanted."""
     for first in range(0, len(hits), READ_TOGETHER):
         some = hits[first : first + READ_TOGETHER]
-        read = read_documents(tx, [hit.match.message for hit in some])
+        read = read_documents(tx, [hit.match.place for hit in some])
         for hit in some:
-            if hit.match.message not in read:  # damaged
+            if hit.match.place not in read:  # damaged
                 continue
-            facts, found = read[hit.match.message]
+            message, found = read[hit.match.place]
             text = _piece(found, hit.match.block, hit.match.piece)
             if hit.is_output and not shown.adds(text):
                 continue
             yield SearchHit(
                 session_id=hit.match.session_id,
                 seq=hit.match.seq,
-                role=facts.role,
+                role=message.role,
                 handles=() if hit.match.handle is None else (hit.match.handle,),
                 tool=hit.match.tool if hit.is_output else None,
                 text="\n".join(part for part in (_heading(tx, hit), text) if part),
                 score=hit.score,
-                created_at=time_of(hit.match.created),
+                created_at=message.created_at,
             )
 
 
@@ -245,8 +437,9 @@ def _heading(tx: Tx, hit: RankedHit) -> str:
     if not hit.is_output:
         return ""
     if hit.call is not None:
-        message, block = place_of(hit.call)
-        _, found = read_documents(tx, [message]).get(message, (None, []))
+        seq, block = place_of(hit.call)
+        place = (hit.match.session, hit.match.session_id, seq)
+        _, found = read_documents(tx, [place]).get(place, (None, []))
         if (document := next((each for each in found if each.block == block), None)) is not None:
             return document.text[:CALL_CHARACTERS]
     return f"{hit.match.tool} {hit.match.argument}".strip()

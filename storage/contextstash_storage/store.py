@@ -2,22 +2,79 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
-from contextstash_storage import hidden_sessions, log, messages, notes, sessions, tokens
-from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage import hidden_sessions, log, messages, notes, sessions
+from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, is_large, prepare
+from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreError
 from contextstash_storage.hidden_sessions import Deletions, Staged
 from contextstash_storage.messages import fingerprint
-from contextstash_storage.recorder import Recorder, of_owner, of_session
-from contextstash_storage.records import LOCAL_OWNER, Copied, Native, Session
+from contextstash_storage.records import (
+    LOCAL_OWNER,
+    Appended,
+    Copied,
+    Count,
+    Cursor,
+    EditsAfter,
+    EditsBefore,
+    Native,
+    NewMessage,
+    Session,
+)
 from contextstash_storage.search import Weigh as Weigh
 from contextstash_storage.search import search
+from contextstash_storage.sessions import insert_session, read_session, row_of
 from contextstash_storage.transaction import Database, Result, Tx
 
+BETWEEN_PIECES_SECONDS = 0.005
+"""Pause between two pieces of a batch. SQLite has no queue for its lock: a waiting process would find the database
+locked each time if the next piece started at once. Longer than sqlite.store.LOOK_SECONDS, so that each that waits
+looks once in it. Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
+
+
+class Placement(TypedDict, total=False):
+    """Where messages are appended, and what is stored in the same transactions; see `append_messages`."""
+
+    first_seq: int | None
+    batch_id: str | None
+    before: EditsBefore | None
+    cursor: Cursor | None
+    edits: EditsAfter | None
+
+
 P = ParamSpec("P")
+
+
+def of_owner(
+    work: Callable[Concatenate[Tx, str, P], Result], *, writes: bool = False
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Result]]:
+    """The method that is this function, which describes its arguments; it is given the owner."""
+
+    @wraps(work)
+    async def method(store: SessionStore, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        run = store.database.write if writes else store.database.read
+        return await run(lambda tx: work(tx, store.owner, *arguments, **named))
+
+    return method
+
+
+def of_session(
+    work: Callable[Concatenate[Tx, int, P], Result], *, writes: bool = False
+) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
+    """The same for a function on a session, whose id the method is given first; the function is given its row."""
+
+    @wraps(work)
+    async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
+        if writes:
+            return await store.change(session_id, lambda tx, row, _: work(tx, row, *arguments, **named))
+        return await store.database.read(lambda tx: work(tx, row_of(tx, store.owner, session_id), *arguments, **named))
+
+    return method
 
 
 def _changing(
@@ -32,7 +89,7 @@ def _changing(
     return method
 
 
-class SessionStore(Recorder):
+class SessionStore:
     """What one owner has stored. Sessions of other owners do not exist for it. A method that is one function on a
     transaction is listed here with that function, which describes its arguments.
 
@@ -42,9 +99,15 @@ class SessionStore(Recorder):
     """
 
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
-        super().__init__(database, owner)
-        self.database: Database = database
+        self.database = database
+        self.owner = owner
         self._deletions = Deletions(database)
+
+    def for_owner(self, owner: str) -> Self:
+        """The same open database, bound to another owner. Closing either closes both."""
+        other = copy.copy(self)
+        other.owner = owner
+        return other
 
     async def continue_work(self) -> None:
         """Continue, in the background, what killed processes left incomplete."""
@@ -56,6 +119,33 @@ class SessionStore(Recorder):
         the next opening of the database continues it."""
         await self._deletions.close()
         await self.database.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def change(self, session_id: str, change: Callable[[Tx, int, Session], Result]) -> Result:
+        """What a function that changes a session returns; no other transaction changes it meanwhile. Raises
+        SessionNotFoundError."""
+
+        def work(tx: Tx) -> Result:
+            return change(tx, *read_session(tx, self.owner, session_id, locked=True))
+
+        return await self.database.write(work)
+
+    async def create_session(self, session: Session) -> Session:
+        """Store a new session; one that is already there is returned as it is."""
+
+        def work(tx: Tx) -> Session:
+            insert_session(tx, session.model_copy(update={"owner": self.owner}))
+            return read_session(tx, self.owner, session.session_id)[1]
+
+        return await self.database.write(work)
+
+    async def get_session(self, session_id: str) -> Session:
+        return (await self.database.read(lambda tx: read_session(tx, self.owner, session_id)))[1]
 
     owners = of_owner(sessions.owners)
     list_sessions = of_owner(sessions.list_sessions)
@@ -92,9 +182,45 @@ class SessionStore(Recorder):
             self._deletions.finish_later()
         return stored
 
+    async def append_messages(
+        self,
+        session_id: str,
+        messages: Sequence[NewMessage],
+        *,
+        count: Count,
+        **placed: Unpack[Placement],
+    ) -> Appended:
+        """Append messages. What is stored already is known by a message's key, by `first_seq` (the position of the
+        first message) or by `batch_id` (the same id with the same messages); without these all are new.
+
+        A long batch is stored in pieces, each a transaction of its own, so that other processes come in between.
+        Each leaves a valid history, and the same call again goes on where the last one ended. `before` goes in with
+        the first piece, after which EditConflictError is raised if another writer changes the session between two
+        pieces; `edits` and `cursor` go in with the last one. When this returns, everything is durable. If it fails
+        between two pieces, the error says how many messages were stored.
+
+        Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
+        """
+        prepared = await asyncio.to_thread(prepare, messages) if is_large(messages) else prepare(messages)
+        batch = Batch(self.owner, session_id, prepared, count, **placed)
+        # Committed together with others that begin at the same time.
+        progress = await self.database.write_together(partial(append_piece, batch, Progress(), PIECE_SIZE))
+        while progress.appended is None:
+            try:
+                await asyncio.sleep(BETWEEN_PIECES_SECONDS)
+                progress = await self.database.write(partial(append_piece, batch, progress, PIECE_SIZE))
+            except EditConflictError:
+                raise
+            except (SessionNotFoundError, StoreError, BadInputError) as error:
+                raise type(error)(_partly_stored(batch, progress, error)) from error
+        return progress.appended
+
+    find_key = of_session(messages.find_key)
+    read_outputs = of_session(messages.read_outputs)
+
     read_notes = of_session(notes.read_notes)
 
-    read_fingerprints = of_session(messages.read_fingerprints)
+    read_fingerprints = of_owner(messages.read_fingerprints)
 
     def fingerprint(self, body: Native) -> bytes:
         """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
@@ -141,9 +267,26 @@ class SessionStore(Recorder):
     put_proxied = of_session(notes.put_proxied, writes=True)
     recent_proxied = of_owner(notes.recent_proxied)
 
+    deleted_sessions = of_owner(notes.deleted_sessions)
     copy_deleted = of_owner(notes.copy_deleted, writes=True)
 
-    add_token = of_owner(tokens.add_token, writes=True)
-    read_tokens = of_owner(tokens.read_tokens)
-    find_token = of_owner(tokens.find_token)
-    remove_token = of_owner(tokens.remove_token, writes=True)
+    add_token = of_owner(notes.add_token, writes=True)
+    read_tokens = of_owner(notes.read_tokens)
+    find_token = of_owner(notes.find_token)
+    remove_token = of_owner(notes.remove_token, writes=True)
+
+
+def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
+    """What an error says that ends a batch between two pieces."""
+    assert progress.left is not None
+    if isinstance(error, SessionNotFoundError):
+        advice = (
+            "The messages went with the session. To keep the conversation, record it again from its first message,"
+            " preferably under a new session_id."
+        )
+    elif batch.is_identified:
+        advice = "Send the same batch again in the same way: what is stored is not stored twice."
+    else:
+        next_seq = progress.left.messages
+        advice = f"Record the messages from number {progress.done} of the batch on with first_seq={next_seq}."
+    return f"{progress.done} of {len(batch.messages)} messages were recorded, then this happened: {error} {advice}"

@@ -20,7 +20,7 @@ from contextstash_storage.errors import StoreVersionError
 
 MAX_INTEGER = 2**63 - 1
 
-VERSION = 20
+VERSION = 21
 """Of the tables, in every kind of database. Databases of versions below were made before the first release."""
 
 
@@ -105,7 +105,7 @@ Result = TypeVar("Result")
 TxWork = Callable[[Tx], Result]
 
 
-class Recording(Protocol):
+class Database(Protocol):
     """An open database, which runs functions on transactions in threads of its own."""
 
     async def read(self, work: TxWork[Result], /) -> Result:
@@ -119,10 +119,6 @@ class Recording(Protocol):
 
     async def close(self) -> None:
         """Close it, after what runs on it; closing again does nothing."""
-
-
-class Database(Recording, Protocol):
-    """One from which rows are removed too."""
 
     async def forget(
         self, pieces: Callable[[TxWork[bool]], Awaitable[bool]], closing: asyncio.Event, had_words: bool, /

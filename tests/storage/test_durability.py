@@ -19,8 +19,7 @@ from blockbuster import blockbuster_ctx
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import StoreBusyError, StoreError
-from contextstash_storage.sqlite.connection import close, connect
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore, close, connect, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import VERSION, Tx, only
 from tests.support import recording_process

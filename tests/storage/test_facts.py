@@ -8,8 +8,10 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash_storage.records import Block, BlockType, Kind, NewMessage, Record, Role, Usage
-from contextstash_storage.rows import facts_in, facts_json, facts_of
+from contextstash_storage.messages import fingerprint, fingerprint_in, line_of, message_of
+from contextstash_storage.records import Block, BlockType, Kind, Message, NewMessage, Record, Role, Usage
+from contextstash_storage.rows import FACTS, to_json
+from contextstash_storage.transaction import now
 
 
 def plainly(kind: type[Record]) -> Callable[..., Record]:
@@ -32,6 +34,7 @@ blocks = st.builds(
 messages = st.builds(
     plainly(NewMessage),
     body=st.just({}),
+    key=texts,
     role=st.sampled_from(get_args(Role)),
     kind=st.sampled_from(get_args(Kind)),
     blocks=st.lists(blocks, max_size=4).map(tuple),
@@ -43,8 +46,12 @@ messages = st.builds(
 
 @given(messages)
 def test_any_message_comes_back_equal(message: NewMessage) -> None:
-    read = facts_in(facts_of(message))
-    assert NewMessage(body={}, **dict(read)) == message
+    fields = {name: getattr(message, name) for name in FACTS}
+    stored = Message(session_id="one", seq=7, key=message.key, created_at=now(), **fields)
+    line = line_of(stored, to_json(message, FACTS), fingerprint({}))
+    assert b"\n" not in line
+    assert message_of("one", 7, line) == stored
+    assert fingerprint_in(line) == fingerprint({})
 
 
 def test_absent_and_empty_fields_take_no_room() -> None:
@@ -52,5 +59,4 @@ def test_absent_and_empty_fields_take_no_room() -> None:
     message = NewMessage(body={}, role="assistant", blocks=(Block(type="text", tokens=27, size=52), call))
     text = '{"t":"text","n":27,"s":52}'
     called = '{"t":"tool_call","n":20,"s":34,"i":"call_1","o":"read_file","a":"src/a.py"}'
-    assert facts_json(facts_of(message)).decode() == f'{{"r":"assistant","b":[{text},{called}]}}'
-    assert len(facts_of(message)) == 43
+    assert to_json(message, FACTS) == f'{{"r":"assistant","b":[{text},{called}]}}'

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash_storage import ranking
+from contextstash_storage import search
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.search import SearchFilter
 from contextstash_storage.store import SessionStore, Weigh
@@ -32,7 +32,7 @@ async def test_what_holds_all_terms_comes_before_what_holds_some(store: SessionS
 async def test_a_text_with_all_terms_comes_first_however_many_calls_have_one_of_them(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranking, "MATCHES", 3)
+    monkeypatch.setattr(search, "MATCHES", 3)
     run = [message for number in range(6) for message in (calls(f"call_{number}", "parser"), says("hello"))]
     await record(store, *run, says("in a long text " * 30 + "the parser and its tokenizer"))
     assert (await found(store, "parser tokenizer"))[0] == len(run)
@@ -101,8 +101,8 @@ async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: Se
 async def test_no_number_of_better_matches_of_another_owner_hides_ones_own(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranking, "MATCHES", 2)
-    monkeypatch.setattr(ranking, "MORE_MATCHES", 4)
+    monkeypatch.setattr(search, "MATCHES", 2)
+    monkeypatch.setattr(search, "MORE_MATCHES", 4)
     other = store.for_owner("another")
     await new_session(other, SESSION)
     await record(other, *(says(f"needle needle {number}") for number in range(8)))
@@ -146,7 +146,7 @@ async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: Sessio
 async def test_matches_of_other_sessions_that_rank_better_do_not_hide_those_of_a_large_one(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch, scope: str
 ) -> None:
-    monkeypatch.setattr(ranking, "MATCHES", 9)
+    monkeypatch.setattr(search, "MATCHES", 9)
     hay = "in so much hay " * 40
     own = [(calls(f"call_{number}", "ls"), answers(f"call_{number}", f"needle {hay}")) for number in range(8)]
     await record(store, says(f"a needle {hay}"), *(message for pair in own for message in pair))

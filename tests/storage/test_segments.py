@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash_storage.errors import StoreError
-from contextstash_storage.messages import MESSAGES, bodies_in, packed, unpacked
+from contextstash_storage.messages import MESSAGES, packed, unpacked
 from contextstash_storage.rows import body_of, stored_content, texts_of, to_bytes
 from contextstash_storage.store import SessionStore
 from tests.support.json_values import json_objects
@@ -21,30 +21,24 @@ SESSION = 7
 SOME = [stored_content(b'{"content":"message"}', [(0, "message")] * place) for place in range(3)]
 
 
-def frame(first_seq: int, stored: list[bytes]) -> bytes:
-    content = packed(SESSION, first_seq, stored)[-1]
-    assert isinstance(content, bytes)
-    return content
-
-
 @given(st.lists(st.tuples(json_objects, st.lists(st.tuples(st.integers(0, 9), st.text())))), st.integers(0, 10**6))
 def test_any_contents_come_back_equal_key_order_included(
     contents: list[tuple[dict[str, Any], list[tuple[int, str]]]], first_seq: int
 ) -> None:
     stored = [stored_content(to_bytes(body), texts) for body, texts in contents]
-    read = unpacked(SESSION, (first_seq, len(stored), frame(first_seq, stored)))
+    read = unpacked(SESSION, first_seq, len(stored), packed(SESSION, first_seq, stored))
     assert list(read) == list(range(first_seq, first_seq + len(stored)))
     assert json.dumps([body_of(each) for each in read.values()]) == json.dumps([body for body, _ in contents])
     assert [texts_of(each) for each in read.values()] == [texts for _, texts in contents]
 
 
 def test_each_flipped_bit_is_noticed_or_changes_nothing() -> None:
-    content = frame(4, SOME)
+    content = packed(SESSION, 4, SOME)
     for bit in range(8 * len(content)):
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
         try:
-            assert list(unpacked(SESSION, (4, 3, bytes(damaged))).values()) == SOME
+            assert list(unpacked(SESSION, 4, 3, bytes(damaged)).values()) == SOME
         except StoreError as error:
             assert "messages 4 to 6" in str(error)  # noqa: PT017 - an error is one of two right outcomes
 
@@ -52,12 +46,15 @@ def test_each_flipped_bit_is_noticed_or_changes_nothing() -> None:
 @pytest.mark.parametrize(("session", "first_seq", "messages"), [(8, 4, 3), (SESSION, 5, 3), (SESSION, 4, 2)])
 def test_a_segment_in_the_place_of_another_is_not_read(session: int, first_seq: int, messages: int) -> None:
     with pytest.raises(StoreError, match="damaged"):
-        unpacked(session, (first_seq, messages, frame(4, SOME)))
+        unpacked(session, first_seq, messages, packed(SESSION, 4, SOME))
 
 
-def test_a_segment_that_is_missing_is_noticed() -> None:
-    with pytest.raises(StoreError, match="message 3"):
-        bodies_in(SESSION, [(0, 3, frame(0, SOME))], [1, 3])
+async def test_a_segment_that_is_missing_is_noticed(store: SessionStore) -> None:
+    await record(store, *(says(f"message {place}") for place in range(2 * MESSAGES)))
+    await store.database.write(lambda tx: tx.execute("DELETE FROM segments WHERE first_seq = ?", (MESSAGES,)))
+    with pytest.raises(StoreError, match=f"message {MESSAGES}"):
+        await store.read_messages(NAME, first=MESSAGES - 1)
+    assert len(await store.read_messages(NAME, last=MESSAGES - 1)) == MESSAGES
 
 
 @pytest.mark.parametrize(
@@ -71,7 +68,7 @@ def test_a_hard_value_comes_back_as_it_was(value: Any) -> None:
 async def test_only_the_newest_segment_is_not_full_however_messages_came(store: SessionStore, batch: int) -> None:
     for first in range(0, 5 * MESSAGES + 7, batch):
         await record(store, *(says(f"message {first + place}") for place in range(batch)))
-    text = "SELECT first_seq, messages FROM bodies ORDER BY first_seq"
+    text = "SELECT first_seq, messages FROM segments ORDER BY first_seq"
     segments = await store.database.read(lambda tx: tx.rows(text))
     count = (await store.get_session(NAME)).counters.messages
     full = count // MESSAGES

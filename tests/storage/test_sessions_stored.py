@@ -59,7 +59,7 @@ async def fill(store: SessionStore, session_id: str) -> None:
     await store.append_log(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
 
 
-NAMES = ("messages", "bodies", "outputs", "log", "entries", "words")
+NAMES = ("segments", "keys", "outputs", "log", "entries", "words")
 
 
 async def table_sizes(store: SessionStore) -> dict[str, int]:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from contextstash.web.access_tokens import SCOPES, create_token, digest, now, verified
 from contextstash_storage.errors import BadInputError
+from contextstash_storage.notes import Token
 from contextstash_storage.store import SessionStore
-from contextstash_storage.tokens import Token
 
 
 async def test_a_token_is_found_by_its_hash_alone_and_reads_as_it_was_stored(store: SessionStore) -> None:
-    token = Token("alice", "Alice Ω", ("read", "admin"), now(), expires_at=now() + timedelta(days=1))
+    token = Token(
+        name="alice",
+        owner="Alice Ω",
+        scopes=("read", "admin"),
+        created_at=now(),
+        expires_at=now() + timedelta(days=1),
+    )
     assert await store.add_token(token, b"\x00" * 32)
     assert await store.find_token(b"\x00" * 32) == token
     assert await store.find_token(b"\x01" * 32) is None
@@ -22,9 +27,9 @@ async def test_a_token_is_found_by_its_hash_alone_and_reads_as_it_was_stored(sto
 
 
 async def test_a_name_is_given_once_and_a_removed_token_is_gone(store: SessionStore) -> None:
-    token = Token("laptop", "alice", ("read",), now())
+    token = Token(name="laptop", owner="alice", scopes=("read",), created_at=now())
     assert await store.add_token(token, b"a" * 32)
-    assert not await store.add_token(replace(token, owner="mallory"), b"b" * 32)
+    assert not await store.add_token(token.model_copy(update={"owner": "mallory"}), b"b" * 32)
     assert await store.find_token(b"b" * 32) is None
     assert await store.remove_token("laptop")
     assert not await store.remove_token("laptop")

@@ -229,12 +229,11 @@ def check_files(path: Path) -> None:
     """The database is sound, and so is its search index; every stored row belongs to a session."""
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        for table in ("messages", "bodies", "outputs", "log"):
+        for table in ("segments", "keys", "outputs", "log", "entries"):
             rows = f"SELECT count(*) FROM {table} WHERE session NOT IN (SELECT session FROM sessions)"
             assert db.execute(rows).fetchone() == (0,)
         db.execute("INSERT INTO words (words) VALUES ('integrity-check')")
-        of_messages = "SELECT entry FROM entries JOIN messages USING (message)"
-        indexed = f"SELECT count(*) FROM words_docsize WHERE id NOT IN ({of_messages})"
+        indexed = "SELECT count(*) FROM words_docsize WHERE id NOT IN (SELECT entry FROM entries)"
         assert db.execute(indexed).fetchone() == (0,)
 
 

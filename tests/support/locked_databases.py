@@ -34,10 +34,10 @@ def held(path: Path, how: Holding) -> Iterator[subprocess.Popen[str]]:
 
 def main(path: str, how: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("SELECT count(*) FROM messages").fetchone()
+        db.execute("SELECT count(*) FROM segments").fetchone()
         if how == "reading":
             db.execute("BEGIN")
-            db.execute("SELECT count(*) FROM messages").fetchone()
+            db.execute("SELECT count(*) FROM segments").fetchone()
         print("open", flush=True)
         sys.stdin.read()
 

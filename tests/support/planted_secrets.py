@@ -20,7 +20,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.documents import read_documents
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.connection import SqliteTx
+from contextstash_storage.sqlite.store import SqliteTx
 
 ALNUM = string.ascii_letters + string.digits
 ALPHABETS = {
@@ -162,8 +162,8 @@ def with_secrets(natives: list[Native], secrets: list[Planted], random: Random) 
 def indexed_texts(database: Path) -> str:
     """Every text that the index was given, and the words that it holds."""
     db = sqlite3.connect(database)
-    messages = [message for (message,) in db.execute("SELECT message FROM messages")]
-    texts = [each.text for _, found in read_documents(SqliteTx(db), messages).values() for each in found]
+    places = db.execute("SELECT DISTINCT session, session_id, seq FROM entries JOIN sessions USING (session)")
+    texts = [each.text for _, found in read_documents(SqliteTx(db), places.fetchall()).values() for each in found]
     db.execute("CREATE VIRTUAL TABLE temp.terms USING fts5vocab('main', 'words', 'row')")
     texts += [word for (word,) in db.execute("SELECT term FROM temp.terms")]
     texts += [argument for (argument,) in db.execute("SELECT coalesce(argument, '') FROM outputs")]

@@ -19,7 +19,7 @@ async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Pa
         await record(source, *conversation(5), session_id=name)
     await source.close()
     with closing(sqlite3.connect(tmp_path / "source.db")) as db, db:
-        db.execute("UPDATE bodies SET content = x'00' WHERE session = 2")
+        db.execute("UPDATE segments SET contents = x'00' WHERE session = 2")
     source, target = await open_sqlite(tmp_path / "source.db"), await open_sqlite(tmp_path / "target.db")
     try:
         done = await migrate_store(source, target)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextstash.gateway import Gateway
     from contextstash.stash import Stash
     from contextstash.stash_opener import StashOpener
-    from contextstash_storage.tokens import Token
+    from contextstash_storage.notes import Token
 
 
 @click.command()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from contextstash.clients.client import Client, hooks_of
 from contextstash.clients.projects import project_folder
-from contextstash.configuration.database import open_recorder
+from contextstash.configuration.database import open_briefly
 from contextstash.configuration.locations import has_settings
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits, sets_output_limits
@@ -23,7 +23,7 @@ from contextstash_storage.errors import SessionNotFoundError
 
 if TYPE_CHECKING:
     from contextstash.configuration.setting_layers import RemarkHandler
-    from contextstash_storage.recorder import Recorder
+    from contextstash_storage.store import SessionStore
 
 CHARACTERS_PER_TOKEN = 4
 """The usual estimate for English text and code."""
@@ -47,7 +47,7 @@ async def cut_outputs(
     `on_remark` is called with each remark on a project's file."""
     layer = _settings_layer(client, on_remark)
     own = limits_in_characters(layer) if sets_output_limits(layer) else {}
-    async with await open_recorder() as store:
+    async with await open_briefly() as store:
         archive = await _archive(store, layer, event.get("session_id"))
         if archive is None:
             return None
@@ -70,7 +70,7 @@ def _settings_layer(client: Client, on_remark: RemarkHandler) -> dict[str, Any]:
     return configuration(project=project, environment=os.environ, on_remark=on_remark).settings_layer(client.name)
 
 
-async def _archive(store: Recorder, layer: Mapping[str, Any], named: object) -> OutputArchive | None:
+async def _archive(store: SessionStore, layer: Mapping[str, Any], named: object) -> OutputArchive | None:
     """The archive of the client's session, which may have settings of its own; None if the session was deleted."""
     session_id, own = named if isinstance(named, str) and named else None, {}
     if session_id is not None:

@@ -12,7 +12,6 @@ from contextstash_storage.errors import StoreError
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
-    from contextstash_storage.recorder import Recorder
     from contextstash_storage.store import SessionStore
 
 
@@ -64,8 +63,8 @@ async def open_database(location: Location | None = None, *, busy_seconds: float
     return await open_store(location or default_database(), busy_seconds=busy_seconds, find_key=database_key)
 
 
-async def open_recorder() -> Recorder:
-    """What only records in the user's database, for a hook. Raises StoreError if it cannot be used."""
-    from contextstash_storage import databases
+async def open_briefly() -> SessionStore:
+    """The user's database for a hook. Raises StoreError if it cannot be used."""
+    from contextstash_storage.databases import open_store
 
-    return await databases.open_recorder(default_database(), busy_seconds=HOOK_BUSY_SECONDS, find_key=database_key)
+    return await open_store(default_database(), busy_seconds=HOOK_BUSY_SECONDS, find_key=database_key, is_brief=True)

@@ -20,8 +20,8 @@ from contextstash.view.session_counters import count_message
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure
 from contextstash_storage.errors import BadMessageError
-from contextstash_storage.recorder import Placement
 from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session, handle_of
+from contextstash_storage.store import Placement
 
 MAX_BLOCKS = 10_000
 """Blocks of one message, including those inside its tool results. Reading and measuring them blocks the interpreter:

@@ -26,7 +26,7 @@ from contextstash_storage.records import Block, Counters, Native, NewMessage, Ou
 
 if TYPE_CHECKING:
     from contextstash.session.access import Access
-    from contextstash_storage.recorder import Recorder
+    from contextstash_storage.store import SessionStore
 
 OUTPUTS_AGENT = "contextstash-outputs"
 """The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
@@ -80,7 +80,7 @@ class OutputArchive(NamedTuple):
     """The archive of the outputs of one session, or of none, with the settings in force for it. `count` returns the
     tokens of a text."""
 
-    store: Recorder
+    store: SessionStore
     settings: ContextSettings
     count: Callable[[str], int]
     session_id: str | None = None

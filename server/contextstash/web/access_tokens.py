@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
+    from contextstash_storage.notes import Token
     from contextstash_storage.store import SessionStore
-    from contextstash_storage.tokens import Token
 
 SCOPES = ("read", "write", "admin")
 DEFAULT_SCOPES = ("read", "write")
@@ -52,7 +52,7 @@ async def create_token(
     store: SessionStore, name: str, owner: str, scopes: Sequence[str], expires_at: datetime | None = None
 ) -> str:
     """Store a new token; returns its secret, which is stored nowhere. Raises BadInputError."""
-    from contextstash_storage.tokens import Token  # loads pydantic, which the command line need not for scopes
+    from contextstash_storage.notes import Token  # loads pydantic, which the command line need not for scopes
 
     if not _NAME.fullmatch(name):
         raise BadInputError("The name of a token has up to 64 letters, digits and . _ @ + -.")
@@ -60,7 +60,9 @@ async def create_token(
         raise BadInputError(f"The name of an owner has 1 to {MAX_OWNER_LENGTH} printable characters.")
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     ordered = tuple(scope for scope in SCOPES if scope in scopes)
-    if not await store.add_token(Token(name, owner, ordered, now(), expires_at), digest(secret)):
+    if not await store.add_token(
+        Token(name=name, owner=owner, scopes=ordered, created_at=now(), expires_at=expires_at), digest(secret)
+    ):
         raise BadInputError(f"There is a token {name} already. Choose another name, or revoke it first.")
     return secret
 

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 
 from contextstash_storage.documents import kind_mark
-from contextstash_storage.ranking import CALL_WEIGHT, MORE_MATCHES, rarity
+from contextstash_storage.search import CALL_WEIGHT, MORE_MATCHES, rarity
 from contextstash_storage.transaction import Found, IndexedPiece, Place, Tx, listed
 
 SCHEMA = (

@@ -300,8 +300,8 @@ def make_tables(tx: Tx) -> None:
 def _in_postgres(statement: str) -> str:
     for ours, its in TYPES.items():
         statement = statement.replace(ours, its)
-    if statement.startswith("CREATE TABLE bodies"):
-        statement += "; ALTER TABLE bodies ALTER COLUMN content SET STORAGE EXTERNAL"  # it is compressed
+    if statement.startswith("CREATE TABLE segments"):
+        statement += "; ALTER TABLE segments ALTER COLUMN contents SET STORAGE EXTERNAL"  # they are compressed
     return statement
 
 

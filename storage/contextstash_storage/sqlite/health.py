@@ -10,8 +10,8 @@ from contextstash_storage import log, notes
 from contextstash_storage.errors import StoreError
 from contextstash_storage.messages import messages_between, read_outputs
 from contextstash_storage.sessions import IS_SEEN, read_session
-from contextstash_storage.sqlite.connection import SqliteTx, read_version
 from contextstash_storage.sqlite.database_file import DriverError, FindKey, is_encrypted, no_key, open_file, store_error
+from contextstash_storage.sqlite.store import SqliteTx, read_version
 from contextstash_storage.transaction import check_version
 
 READ_AT_ONCE = 500

@@ -22,7 +22,7 @@ _BM25 = "bm25(words, 1.0, ?, 0.0)"
 _BEST = f"SELECT rowid, -{_BM25} AS score FROM words WHERE words MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?"
 _OWN = f"""
 SELECT entry, -{_BM25} AS score FROM words
-CROSS JOIN entries ON entry = words.rowid CROSS JOIN messages USING (message) CROSS JOIN sessions USING (session)
+CROSS JOIN entries ON entry = words.rowid CROSS JOIN sessions USING (session)
 WHERE words MATCH ? AND sessions.owner = ?
 """
 
@@ -41,7 +41,7 @@ def _mark(session: int) -> str:
 
 def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
     """What matches any of the terms, found in the quickest way first, until there is enough."""
-    from contextstash_storage.ranking import MORE_MATCHES
+    from contextstash_storage.search import MORE_MATCHES
 
     places: list[str] = []
     if place.kinds:
@@ -60,7 +60,7 @@ def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterato
 
 def _best_entries(tx: Tx, expression: str, most: int) -> dict[int, float]:
     """The best entries and their scores."""
-    from contextstash_storage.ranking import CALL_WEIGHT
+    from contextstash_storage.search import CALL_WEIGHT
 
     return dict(tx.rows(_BEST, (CALL_WEIGHT, expression, most)))
 
@@ -70,7 +70,7 @@ def _own_entries(
 ) -> tuple[dict[int, float], set[int]]:
     """All entries of the owner with any of the terms and with all marks, and their scores; and those with all
     of several terms."""
-    from contextstash_storage.ranking import CALL_WEIGHT, rarity
+    from contextstash_storage.search import CALL_WEIGHT, rarity
 
     indexed = only(tx.rows("SELECT count(*) FROM entries"))
     scores: dict[int, float] = {}

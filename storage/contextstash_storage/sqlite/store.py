@@ -2,34 +2,261 @@
 
     store = await open_sqlite(Path("sessions.db"))
 
-Open it once in a process: its threads and caches are shared by all sessions.
+Open it once in a process: its threads and caches are shared by all sessions. Each connection has a thread of its own
+and runs whole functions there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from contextstash_storage.errors import StoreError
+import aiosqlite
+
+from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.hidden_sessions import PAUSE_SECONDS, PIECE_SECONDS
 from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.sqlite import match
-from contextstash_storage.sqlite.connection import (
-    BUSY_SECONDS,
-    Connection,
-    SqliteRecording,
-    close,
-    connect,
-    open_writer,
+from contextstash_storage.sqlite.database_file import (
+    DriverError,
+    FindKey,
+    make_file,
+    no_key,
+    open_file,
+    primary_code,
+    read_head,
+    remove_unfinished,
+    store_error,
 )
-from contextstash_storage.sqlite.database_file import FindKey, no_key
 from contextstash_storage.store import SessionStore
-from contextstash_storage.transaction import Result, Tx, TxWork, only
+from contextstash_storage.transaction import VERSION, Matching, Result, Tx, TxWork, check_version, only, statements
+
+BUSY_SECONDS = 10.0
+"""How long to wait for another process's transaction."""
+
+CACHED_STATEMENTS = 256
+
+BEGIN_WRITING = "BEGIN IMMEDIATE"
+
+LOOK_SECONDS = (0.0005, 0.003)
+"""Shortest and longest time after which it is tried again to take the write lock, chosen at random so that no process
+is always first. An attempt takes about 20 µs; with 8 processes that write all the time none waited for over a second
+(bench/speed)."""
+
+Work = Callable[[sqlite3.Connection], Result]
+
+
+class SqliteTx:
+    """A transaction, or what runs on a connection without one; see transaction.Tx."""
+
+    __slots__ = ("_db",)
+
+    lock = ""
+    numbers = texts = "(SELECT value FROM json_each(?))"
+    index: Matching = match
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def rows(self, text: str, values: Sequence[object] = ()) -> list[Any]:
+        return self._db.execute(text, values).fetchall()
+
+    def execute(self, text: str, values: Sequence[object] = ()) -> int:
+        return self._db.execute(text, values).rowcount
+
+    def many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
+        if rows:
+            self._db.executemany(text, rows)
+
+    def reserve(self, table: str, column: str, count: int) -> list[int]:
+        last = int(only(self.rows(f"SELECT coalesce(max({column}), 0) FROM {table}")))
+        return list(range(last + 1, last + 1 + count))
+
+    def clock(self) -> float:
+        # Which all processes of a machine share. The time of day can be set: then a lease would end early or never.
+        return time.monotonic()
+
+
+class Connection(aiosqlite.Connection):
+    """An aiosqlite connection that can run a function on its thread.
+
+    aiosqlite switches threads at every statement, about 200 µs each, and leaves a transaction open if an await between
+    two statements is cancelled. Running a whole function on the thread avoids both.
+    """
+
+    async def run(self, work: Work[Result]) -> Result:
+        """What `work` returns. Once started it runs to its end, even if the caller is cancelled."""
+        if not self._running or self._connection is None:
+            raise StoreError("The session store is closed.")
+        return await self._execute(translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]
+
+    async def write(self, work: TxWork[Result]) -> Result:
+        """What `work` returns, run as one transaction: committed durably, or rolled back."""
+        return await self.run(lambda db: in_transaction(db, work))
+
+    async def read(self, work: TxWork[Result]) -> Result:
+        """What `work` returns; all its reads see the same state of the database."""
+        return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
+
+
+def in_transaction(
+    db: sqlite3.Connection, work: TxWork[Result], begin: str = BEGIN_WRITING, *, checked: bool = True
+) -> Result:
+    """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if the database is not
+    `checked` to be of this version: a newer program may have brought it to another since it was opened, and this one
+    would misread it, or write what the newer one does not expect."""
+    if begin == BEGIN_WRITING:
+        _begin_writing(db)
+    else:
+        db.execute(begin)
+    try:
+        if checked and (version := read_version(db)) != VERSION:
+            raise StoreVersionError(
+                f"A newer contextstash has brought the database from version {VERSION} to {version}: restart this"
+                " program. Nothing was written."
+            )
+        result = work(SqliteTx(db))
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _begin_writing(db: sqlite3.Connection) -> None:
+    """Take the write lock, for which SQLite has no queue: a process that waits in SQLite's own way looks ever more
+    rarely, up to every 100 ms, and may find the lock taken by others for seconds. Looking often makes it even."""
+    [limit] = db.execute("PRAGMA busy_timeout").fetchone()
+    db.execute("PRAGMA busy_timeout = 0")
+    try:
+        _until_free(db, BEGIN_WRITING, limit / 1_000)
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {limit}")
+
+
+def _until_free(db: sqlite3.Connection, statement: str, seconds: float) -> None:
+    """Execute a statement, again and again for so long while another process has the lock that it needs."""
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            db.execute(statement)
+            return
+        except DriverError as error:
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+        time.sleep(random.uniform(*LOOK_SECONDS))
+
+
+def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
+    """What `work` returns; what the driver raises becomes an error that says what to do."""
+    try:
+        return work(db)
+    except (DriverError, UnicodeDecodeError) as error:
+        raise store_error(error) from error
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadInputError(f"A name or number among the arguments cannot be stored: {error}.") from error
+
+
+async def connect(
+    path: Path, find_key: FindKey = no_key, *, read_only: bool = False, busy_seconds: float = BUSY_SECONDS
+) -> Connection:
+    """Open a connection in write-ahead mode; every commit is on the disk when it returns."""
+
+    def prepare(db: sqlite3.Connection) -> None:
+        # If two processes do that to a new file at the same time, SQLite refuses one of them without waiting.
+        _until_free(db, "PRAGMA journal_mode = WAL", busy_seconds)
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA secure_delete = ON")
+        if read_only:
+            db.execute("PRAGMA query_only = ON")
+        read_head(db)
+
+    def open_it() -> sqlite3.Connection:
+        return open_file(
+            path,
+            find_key,
+            prepare,
+            isolation_level=None,
+            timeout=busy_seconds,
+            cached_statements=CACHED_STATEMENTS,
+            check_same_thread=False,
+        )
+
+    connection = Connection(open_it, 64)
+    connection._thread.daemon = True
+    try:
+        await connection
+    except Exception as error:
+        # It reports its end to the event loop, which a hook closes at once: too late, that would be printed.
+        await asyncio.to_thread(connection._thread.join)
+        if isinstance(error, (DriverError, UnicodeDecodeError)):
+            raise store_error(error) from error
+        raise
+    return connection
+
+
+def make_tables(db: sqlite3.Connection) -> None:
+    """Make the tables of a new database. Raises StoreVersionError for a database of another version."""
+
+    def make(tx: Tx) -> None:
+        if not read_version(db):  # no other process was faster
+            for statement in (*statements(), match.SCHEMA, f"PRAGMA user_version = {VERSION}"):
+                tx.execute(statement)
+
+    version = read_version(db)
+    check_version(version)
+    if not version:
+        in_transaction(db, make, checked=False)
+
+
+def read_version(db: sqlite3.Connection) -> int:
+    """The version of a database, 0 if it has no tables."""
+    [version] = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+async def close(*connections: Connection) -> None:
+    """Close the connections in this order, even if the caller is cancelled; the cancellation is raised at the end."""
+
+    async def in_order() -> None:
+        async with AsyncExitStack() as stack:
+            for connection in reversed(connections):
+                stack.push_async_callback(connection.close)
+
+    closing = asyncio.ensure_future(in_order())
+    try:
+        await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        await closing
+        raise
+
+
+MAX_TOGETHER = 16
+"""Writes of one commit: 16 messages of usual size take about 10 ms, in which other processes wait."""
+
+
+def _together(db: sqlite3.Connection, works: Sequence[TxWork[Any]]) -> list[Any]:
+    """What each returns in one transaction, or the exception that it raises. If one fails, all are rolled back and run
+    again, each alone: that is rare, and shows which of them it was."""
+    try:
+        return translated(lambda db: in_transaction(db, lambda tx: [work(tx) for work in works]), db)
+    except Exception as error:
+        # If the lock was not to be had, each would wait for it as long again.
+        if len(works) <= 1 or isinstance(error, StoreBusyError):
+            return [error] * len(works)
+    return [outcome for work in works for outcome in _together(db, [work])]
+
 
 LOG_WAIT_MILLISECONDS = 100
 """How long truncating the log may wait for readers in one attempt: SQLite keeps the write lock meanwhile."""
@@ -44,16 +271,45 @@ SMALL_FILE_BYTES = 8 * 2**20
 """A file up to this size is rewritten after a deletion, which takes less time than one piece may take."""
 
 
-class SqliteDatabase(SqliteRecording):
-    """One connection writes, one transaction after another; another reads, so that reading never waits for a commit."""
+class SqliteDatabase:
+    """One connection writes, one transaction after another; another reads, so that reading never waits for a commit;
+    or one does both, which is opened sooner."""
 
     def __init__(self, writer: Connection, reader: Connection) -> None:
-        super().__init__(writer)
+        self.writer = writer
         self.reader = reader
+        self._waiting: deque[tuple[TxWork[Any], Future[Any]]] = deque()
 
     async def read(self, work: TxWork[Result]) -> Result:
         """What `work` returns; all its reads see the same state."""
         return await self.reader.read(work)
+
+    async def write(self, work: TxWork[Result]) -> Result:
+        """What `work` returns, run as one transaction."""
+        return await self.writer.write(work)
+
+    async def write_together(self, work: TxWork[Result]) -> Result:
+        """The same, in a transaction with those that wait at the same time; if one fails, the others are committed all
+        the same."""
+        outcome: Future[Result] = Future()
+        self._waiting.append((work, outcome))
+        try:
+            await self.writer.run(self._commit)
+        except BaseException:
+            outcome.cancel()  # unless it is on its way
+            raise
+        return outcome.result()
+
+    def _commit(self, db: sqlite3.Connection) -> None:
+        """Commit those that wait longest. Each brings such a turn, so that all get theirs, and other writes between."""
+        group = [self._waiting.popleft() for _ in range(min(MAX_TOGETHER, len(self._waiting)))]
+        group = [each for each in group if each[1].set_running_or_notify_cancel()]
+        results = _together(db, [work for work, _ in group]) if group else []
+        for (_, outcome), result in zip(group, results, strict=True):
+            if isinstance(result, Exception):
+                outcome.set_exception(result)
+            else:
+                outcome.set_result(result)
 
     async def close(self) -> None:
         """Close both connections. The writer is closed last: the last connection moves the log into the file, which a
@@ -122,15 +378,21 @@ class SqliteStore(SessionStore):
 
 
 async def open_sqlite(
-    path: Path, *, owner: str = LOCAL_OWNER, busy_seconds: float = BUSY_SECONDS, find_key: FindKey = no_key
+    path: Path,
+    *,
+    owner: str = LOCAL_OWNER,
+    busy_seconds: float = BUSY_SECONDS,
+    find_key: FindKey = no_key,
+    is_brief: bool = False,
 ) -> SqliteStore:
     """Open the database at `path`; it is created if it does not exist, readable only by its owner. The store is
     bound to the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes. `find_key` is
-    called on another thread, once.
+    called on another thread, once. What is used briefly, as a hook is, has one connection, and leaves to others what
+    killed processes left incomplete.
 
     Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used.
     """
-    opening = asyncio.create_task(_open(path, owner, busy_seconds, cache(find_key)))
+    opening = asyncio.create_task(_open(path, owner, busy_seconds, cache(find_key), is_brief))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -139,12 +401,17 @@ async def open_sqlite(
         raise
 
 
-async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey) -> SqliteStore:
-    writer = await open_writer(path, find_key, busy_seconds)
+async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey, is_brief: bool) -> SqliteStore:
+    await asyncio.to_thread(make_file, path)
+    writer = reader = await connect(path, find_key, busy_seconds=busy_seconds)
     try:
-        reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
+        await writer.run(make_tables)
+        await asyncio.to_thread(remove_unfinished, path)
+        if not is_brief:
+            reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
         store = SqliteStore(SqliteDatabase(writer, reader), owner)
-        await store.continue_work()
+        if not is_brief:
+            await store.continue_work()
     except BaseException:
         await close(writer)
         raise

@@ -11,7 +11,6 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.rows import checksum
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.stashes import stash_at
 
@@ -37,10 +36,6 @@ def make_old(path: Path) -> None:
         db.execute(
             "UPDATE sessions SET created_at = ?1, updated_at = ?1, last_message_at = 0", (1_577_836_800_000_000,)
         )
-        rows = db.execute("SELECT message, seq, fingerprint, key, facts FROM messages").fetchall()
-        for message, seq, fingerprint, key, facts in rows:
-            sums = (checksum(seq, fingerprint, key, 0, facts), message)
-            db.execute("UPDATE messages SET created_at = 0, checksum = ? WHERE message = ?", sums)
 
 
 def test_the_command_says_what_would_go_and_needs_yes(tmp_path: Path) -> None:

@@ -34,8 +34,10 @@ def traces(address: Address, packed: bytes) -> dict[str, int]:
 
 def packed_text(address: Address) -> bytes:
     """The inner part of a large text of the secret session as it is stored."""
-    rows = "FROM bodies JOIN sessions USING (session) WHERE session_id = 'secret' LIMIT 1"
-    return bytes.fromhex(server().sql(f"SELECT encode(substr(content, 200, 40), 'hex') {rows}", database_name(address)))
+    rows = "FROM segments JOIN sessions USING (session) WHERE session_id = 'secret' LIMIT 1"
+    return bytes.fromhex(
+        server().sql(f"SELECT encode(substr(contents, 200, 40), 'hex') {rows}", database_name(address))
+    )
 
 
 async def test_after_a_vacuum_no_table_or_index_holds_a_trace_of_a_deleted_session() -> None:

@@ -85,10 +85,12 @@ async def test_no_flipped_bit_gives_other_messages_without_an_error(path: Path) 
 async def test_a_damaged_segment_names_its_messages_and_leaves_the_others_readable(path: Path) -> None:
     await filled(path)
     with closing(sqlite3.connect(path)) as db, db:
-        changed = "cast(substr(content, 1, 40) || x'00' || substr(content, 42) AS BLOB)"
-        [body] = db.execute("SELECT body FROM bodies WHERE session = 1 ORDER BY first_seq LIMIT 1 OFFSET 1").fetchone()
-        db.execute(f"UPDATE bodies SET content = {changed} WHERE body = ?", (body,))
-        [first, messages] = db.execute("SELECT first_seq, messages FROM bodies WHERE body = ?", (body,)).fetchone()
+        changed = "cast(substr(contents, 1, 40) || x'00' || substr(contents, 42) AS BLOB)"
+        [body] = db.execute(
+            "SELECT segment FROM segments WHERE session = 1 ORDER BY first_seq LIMIT 1 OFFSET 1"
+        ).fetchone()
+        db.execute(f"UPDATE segments SET contents = {changed} WHERE segment = ?", (body,))
+        [first, messages] = db.execute("SELECT first_seq, messages FROM segments WHERE segment = ?", (body,)).fetchone()
     store = await open_sqlite(path)
     last = first + messages - 1
     with pytest.raises(StoreError, match=f"Session 'one'.* messages? {first}"):
@@ -135,24 +137,3 @@ async def test_a_damaged_summary_that_is_kept_is_written_again(path: Path) -> No
         db.execute("UPDATE notes SET record = substr(record, 1, 9) WHERE kind = 'summary'")
     assert await store.get_cached_summary(SESSION, "content") is None
     await store.close()
-
-
-async def test_a_damaged_schema_that_is_no_text_is_said_to_be_damage(path: Path) -> None:
-    """The driver fails to make the text of its own error."""
-    await filled(path)
-    content = path.read_bytes()
-    place = content.index(b"CREATE TABLE messages")
-    path.write_bytes(content[: place + 13] + b"\xf3(\xff" + content[place + 16 :])
-    with pytest.raises(StoreError, match="damaged"):
-        await open_sqlite(path)
-    with pytest.raises(StoreError, match="damaged"):
-        look_at(path)
-
-
-async def test_a_text_that_a_bit_made_a_blob_names_its_message(path: Path) -> None:
-    await filled(path)
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE messages SET facts = cast(facts AS BLOB) WHERE seq = 1")
-    async with await open_sqlite(path) as store:
-        with pytest.raises(StoreError, match="message 1"):
-            await store.read_messages(SESSION)

@@ -18,11 +18,9 @@ from contextstash_storage import hidden_sessions
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
-from contextstash_storage.sqlite import connection
 from contextstash_storage.sqlite import store as sqlite_store
-from contextstash_storage.sqlite.connection import in_transaction
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore, in_transaction, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held
@@ -80,7 +78,8 @@ def packed_bodies(path: Path, session_id: str) -> list[bytes]:
     """The inner parts of a session's bodies as they are stored, of those that are not short."""
     with closing(sqlite3.connect(path)) as db:
         rows = db.execute(
-            "SELECT content FROM bodies JOIN sessions USING (session) WHERE session_id = ? AND length(content) > 80",
+            "SELECT contents FROM segments JOIN sessions USING (session)"
+            " WHERE session_id = ? AND length(contents) > 80",
             (session_id,),
         )
         return [content[30:70] for (content,) in rows]
@@ -135,7 +134,7 @@ async def test_a_session_that_is_hidden_while_another_is_removed_is_removed_next
     again = await open_sqlite(path)
     await until(lambda: hidden_rows(path) == 0)
     with closing(sqlite3.connect(path)) as db:
-        left = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("messages", "bodies", "log")]
+        left = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("segments", "outputs", "log")]
     assert left == [0, 0, 0]
     await again.close()
 
@@ -270,7 +269,7 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
             if begin == WRITING:
                 seconds.append(time.thread_time() - begun)
 
-    monkeypatch.setattr(connection, "in_transaction", timed)
+    monkeypatch.setattr(sqlite_store, "in_transaction", timed)
     return seconds
 
 
