@@ -50,7 +50,7 @@ def write_rollout(path: Path) -> None:
 @functools.cache
 def _address() -> str:
     """The address of a PostgreSQL database."""
-    return new_store_address().given
+    return new_store_address().url
 
 
 WITH_COMMANDS = [page for page in PAGES if page.name != "command-line.md" and list(documented_commands(page))]

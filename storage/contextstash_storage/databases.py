@@ -31,7 +31,7 @@ def location_of(text: str) -> Location:
 
 def name_of(location: Location) -> str:
     """The text that names a database; it may hold a password."""
-    return str(location) if isinstance(location, Path) else location.given
+    return str(location) if isinstance(location, Path) else location.url
 
 
 FindKey: TypeAlias = Callable[[], "bytes | None"]

@@ -1,5 +1,5 @@
-"""Sessions that no reader sees, as they belong to a reserved owner: those that are being imported, and those that are
-being deleted. Both are done in pieces, each a transaction of its own: one that takes seconds would keep every other
+"""Sessions that no reader sees, as they belong to a reserved owner: one that is being imported has a lease, all others
+are being deleted. Both are done in pieces, each a transaction of its own: one that takes seconds would keep every other
 process waiting."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextstash_storage.append import PIECE_SIZE, Prepared, prepare, store_mes
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError, StoreError
 from contextstash_storage.log import copy_record
 from contextstash_storage.messages import messages_before
-from contextstash_storage.notes import acquire_lease, claim_sources, copy_note, note_deleted
+from contextstash_storage.notes import acquire_lease, note_deleted, release_lease, renew_lease
 from contextstash_storage.records import (
     Call,
     Copied,
@@ -27,11 +27,10 @@ from contextstash_storage.records import (
     EditRecord,
     Event,
     NewMessage,
-    Note,
     Request,
     Session,
 )
-from contextstash_storage.sessions import DELETED_OWNER, STAGED_OWNER, insert_session, read_session, row_of
+from contextstash_storage.sessions import HIDDEN_OWNER, insert_session, read_session, row_of
 from contextstash_storage.transaction import Database, Result, Tx, TxWork
 
 STAGING = "staging"
@@ -47,7 +46,7 @@ PAUSE_SECONDS = 0.025
 """How long the database is left to others between two pieces, of an import or of a deletion. SQLite has no queue: who
 waits asks again every 1 to 25 ms in its first eighth of a second, and so meets the pause."""
 
-Item = Prepared | EditRecord | Event | Call | DeclaredVersion | Request | Note
+Item = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
 
 
 def read_piece(items: Iterator[Copied]) -> list[Item]:
@@ -69,7 +68,7 @@ def read_piece(items: Iterator[Copied]) -> list[Item]:
 @dataclass(slots=True)
 class Staged:
     """An import that is under way: the session that it becomes, the row of its hidden one, and the position of the next
-    message. `holder` is the id of that: by it, others can tell whether the process that imports still runs."""
+    message. `holder` holds its lease: by it, others can tell whether the process that imports still runs."""
 
     session: Session
     row: int = 0
@@ -78,10 +77,10 @@ class Staged:
 
     def begin(self, tx: Tx) -> bool:
         """Begin to store the session; False if it exists already."""
-        if _is_there(tx, self.session.owner, self.session.session_id):
+        if _is_there(tx, self.session):
             return False
-        insert_session(tx, self.session.model_copy(update={"owner": STAGED_OWNER, "session_id": self.holder}))
-        self.row = row_of(tx, STAGED_OWNER, self.holder)
+        insert_session(tx, self.session.model_copy(update={"owner": HIDDEN_OWNER, "session_id": self.holder}))
+        self.row = row_of(tx, HIDDEN_OWNER, self.holder)
         acquire_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS)
         return True
 
@@ -99,9 +98,7 @@ class Staged:
         messages = [each for each in items if isinstance(each, Prepared)]
         store_messages(tx, self.row, self.session, self.seq, messages)
         for item in items:
-            if isinstance(item, Note):
-                copy_note(tx, self.row, item)
-            elif not isinstance(item, Prepared):
+            if not isinstance(item, Prepared):
                 copy_record(tx, self.row, item, self._reply_of(tx, item))
         return len(messages)
 
@@ -115,49 +112,84 @@ class Staged:
     def publish(self, tx: Tx) -> Session | None:
         """Make the session, which is stored to its end, visible; None if one of its id has come meanwhile."""
         self._renew(tx)
-        owner, session_id = self.session.owner, self.session.session_id
-        if _is_there(tx, owner, session_id):
-            give_up(tx, self.row)
+        self.abandon(tx)
+        if _is_there(tx, self.session):
             return None
-        tx.execute("DELETE FROM notes WHERE session = ? AND kind = 'lease'", (self.row,))
-        claim_sources(tx, owner, self.row)
         text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
-        tx.execute(text, (owner, session_id, self.row))
-        return read_session(tx, owner, session_id)[1]
+        tx.execute(text, (self.session.owner, self.session.session_id, self.row))
+        return read_session(tx, self.session.owner, self.session.session_id)[1]
 
     def abandon(self, tx: Tx) -> None:
-        """Hand over to the deletion what is stored so far, if it is not visible yet."""
-        if _is_there(tx, STAGED_OWNER, self.holder):
-            give_up(tx, self.row)
+        """Leave what is stored so far to the deletion, if it is not visible yet."""
+        release_lease(tx, self.row, STAGING, self.holder)
 
     def _renew(self, tx: Tx) -> None:
-        if not _is_there(tx, STAGED_OWNER, self.holder):
+        if not renew_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS):
             raise StoreBusyError(
                 "The import took so long that another process removed it as abandoned; nothing was stored. Import it"
                 " again."
             )
-        acquire_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS)
 
 
-def give_up(tx: Tx, row: int) -> None:
-    """Hand a session over to the deletion, under a name that was never used. What its row said is overwritten."""
-    tx.execute(
-        "UPDATE sessions SET owner = ?, session_id = ?, agent = NULL, model = NULL, format = NULL, title = NULL,"
-        " source = NULL, parent_session_id = NULL, counters = '{}', settings = '{}' WHERE session = ?",
-        (DELETED_OWNER, uuid.uuid4().hex, row),
-    )
+def _is_there(tx: Tx, session: Session) -> bool:
+    text = "SELECT 1 FROM sessions WHERE owner = ? AND session_id = ?"
+    return bool(tx.rows(text, (session.owner, session.session_id)))
 
 
-def give_up_abandoned(tx: Tx) -> None:
-    """Mark for deletion the incomplete imports of processes that have ended."""
+PIECE_SECONDS = 0.03
+"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
+then: together well below the 250 ms for which no transaction may keep others waiting."""
+
+ROWS_AT_ONCE = 200
+"""Rows that are removed between two looks at the clock."""
+
+AGAIN_SECONDS = 5.0
+"""After how long a deletion is tried again if the database was locked, the disk full or an older state still read."""
+
+_PARTS = {
+    "notes": "note", "entries": "entry", "segments": "segment", "keys": "key", "outputs": "output", "log": "entry"
+}  # fmt: skip
+"""The tables of what a session has, and the numbers of their rows. Notes come first: without its lease, an import that
+was given up for dead cannot go on."""
+
+
+def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
+    """Make sessions invisible before they are deleted, under names that were never used: the first, and those of the
+    others that are there. What their rows said is overwritten. Raises SessionNotFoundError."""
+    for place, session_id in enumerate(session_ids):
+        with suppress(*([SessionNotFoundError] if place else [])):
+            row, _ = read_session(tx, owner, session_id, locked=True)
+            note_deleted(tx, owner, session_id, row)
+            text = "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?"
+            tx.execute(text, (owner, session_id))
+            tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'lease', 'proxied')", (row,))
+            tx.execute(
+                "UPDATE sessions SET owner = ?, session_id = ?, agent = NULL, model = NULL, format = NULL,"
+                " title = NULL, source = NULL, parent_session_id = NULL, counters = '{}', settings = '{}'"
+                " WHERE session = ?",
+                (HIDDEN_OWNER, uuid.uuid4().hex, row),
+            )
+
+
+def any_hidden(tx: Tx) -> bool:
+    """Whether there is a session to delete, or one that is being imported."""
+    return bool(tx.rows("SELECT 1 FROM sessions WHERE owner = ? LIMIT 1", (HIDDEN_OWNER,)))
+
+
+def _to_remove(tx: Tx) -> list[tuple[int, str, int]]:
+    """The sessions to delete: their rows, their names, and how many entries the index has for them. They are hidden,
+    and no running process imports them."""
     now = tx.clock()
-    for row, holder, begins, ends in tx.rows(
-        "SELECT sessions.session, session_id, begins, ends FROM sessions LEFT JOIN notes"
-        " ON notes.session = sessions.session AND kind = 'lease' AND key = ? WHERE sessions.owner = ?",
-        (STAGING, STAGED_OWNER),
-    ):
-        if begins is None or not begins <= now < ends or not _may_be_running(holder):
-            give_up(tx, row)
+    rows = tx.rows(
+        "SELECT sessions.session, session_id, entry_count, begins, ends FROM sessions LEFT JOIN notes"
+        " ON notes.session = sessions.session AND kind = 'lease' WHERE sessions.owner = ?",
+        (HIDDEN_OWNER,),
+    )
+    return [
+        (row, name, entries)
+        for row, name, entries, begins, ends in rows
+        if begins is None or not begins <= now < ends or not _may_be_running(name)
+    ]
 
 
 def _may_be_running(holder: str) -> bool:
@@ -174,48 +206,10 @@ def _may_be_running(holder: str) -> bool:
     return True
 
 
-def _is_there(tx: Tx, owner: str, session_id: str) -> bool:
-    return bool(tx.rows("SELECT 1 FROM sessions WHERE owner = ? AND session_id = ?", (owner, session_id)))
-
-
-PIECE_SECONDS = 0.03
-"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
-then: together well below the 250 ms for which no transaction may keep others waiting."""
-
-ROWS_AT_ONCE = 200
-"""Rows that are removed between two looks at the clock."""
-
-AGAIN_SECONDS = 5.0
-"""After how long a deletion is tried again if the database was locked, the disk full or an older state still read."""
-
-_PARTS = {
-    "entries": "entry", "segments": "segment", "keys": "key", "outputs": "output", "log": "entry", "notes": "note"
-}  # fmt: skip
-"""The tables of what a session has, and the numbers of their rows."""
-
-
-def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
-    """Make sessions invisible before they are deleted: the first, and those of the others that are there. Raises
-    SessionNotFoundError."""
-    for place, session_id in enumerate(session_ids):
-        with suppress(*([SessionNotFoundError] if place else [])):
-            row, _ = read_session(tx, owner, session_id, locked=True)
-            note_deleted(tx, owner, session_id, row)
-            text = "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?"
-            tx.execute(text, (owner, session_id))
-            tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'lease', 'proxied')", (row,))
-            give_up(tx, row)
-
-
-def any_hidden(tx: Tx) -> bool:
-    """Whether there is a session to delete, or one that is being imported."""
-    return bool(tx.rows("SELECT 1 FROM sessions WHERE owner IN (?, ?) LIMIT 1", (DELETED_OWNER, STAGED_OWNER)))
-
-
 def _remove_some(tx: Tx) -> bool:
     """Remove rows of hidden sessions, for the time of a piece; returns whether there may be more."""
     until = time.monotonic() + PIECE_SECONDS
-    for (row,) in tx.rows("SELECT session FROM sessions WHERE owner = ?", (DELETED_OWNER,)):
+    for row, _, _ in _to_remove(tx):
         while any(_remove_rows(tx, row, *part) for part in _PARTS.items()):
             if time.monotonic() > until:
                 return True
@@ -282,10 +276,8 @@ class Deletions:
                 return False
 
     async def _all_removed(self) -> bool:
-        await self._database.write(give_up_abandoned)
         # Read before the pieces: the rows of a session that is hidden while these work may still be there after them.
-        text = "SELECT session, session_id, entry_count FROM sessions WHERE owner = ?"
-        marks = await self._database.read(lambda tx: tx.rows(text, (DELETED_OWNER,)))
+        marks = await self._database.read(_to_remove)
         if not await self._pieces(_remove_some):
             return False
         had_words = any(count for *_, count in marks)
@@ -295,7 +287,7 @@ class Deletions:
             # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
             # With the id, which is random: another process may have removed the row, and its number is used again.
             text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
-            gone = [(DELETED_OWNER, row, session_id) for row, session_id, _ in marks]
+            gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
             await self._database.write(lambda tx: tx.many(text, gone))
         return True
 

@@ -41,7 +41,7 @@ from contextstash_storage.rows import (
     to_json,
 )
 from contextstash_storage.sessions import store_counters
-from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, now, only
+from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, name_hash, now, only
 
 Logged = TypeVar("Logged", bound=Event | Call | Request | DeclaredVersion)
 
@@ -89,7 +89,8 @@ def _put(tx: Tx, row: int, kind: type, records: Sequence[Record], key: str | Non
         stored = to_json(record.model_copy(update={field: 0})).encode()
         if name in ("edit", "declared") and len(stored) >= _LONG_BYTES:
             stored = compressed(stored)
-        rows.append((row, name, number, None if own is None else held(own), stored, checksum(name, number, stored)))
+        key_hash = None if own is None else name_hash(own)
+        rows.append((row, name, number, key_hash, stored, checksum(name, number, stored)))
     tx.many(
         "INSERT INTO log (session, kind, number, key, record, checksum) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (session, kind, number) DO UPDATE SET record = excluded.record, checksum = excluded.checksum",
@@ -151,7 +152,8 @@ def read_log(
     they are given as `keys`."""
     if keys is None:
         return _read(tx, row, kind, "number > ?", after, limit=limit, newest=newest)
-    return _read(tx, row, kind, f"number > ? AND key IN {tx.texts}", after, listed(keys), limit=limit, newest=newest)
+    condition, hashes = f"number > ? AND key IN {tx.texts}", listed(map(name_hash, keys))
+    return _read(tx, row, kind, condition, after, hashes, limit=limit, newest=newest)
 
 
 def _stamped(record: Logged, **fields: int) -> Logged:
@@ -269,7 +271,7 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
     rows = tx.rows(
         "SELECT session_id FROM sessions JOIN log USING (session) WHERE owner = ? AND kind = 'edit' AND key = ?"
         f"{condition} ORDER BY updated_at DESC LIMIT 1",
-        (owner, held(summary_id), *values),
+        (owner, name_hash(summary_id), *values),
     )
     found: str | None = only(rows)
     return found
@@ -280,7 +282,7 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
 
 def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
     """Whether a call with this reply is stored; its usage is replaced by the later report."""
-    found = [] if reply is None else _read(tx, row, Call, "key = ?", held(reply))
+    found = [] if reply is None else _read(tx, row, Call, "key = ?", name_hash(reply))
     _put(tx, row, Call, [call.model_copy(update=usage.model_dump()) for call in found], reply)
     return bool(found)
 

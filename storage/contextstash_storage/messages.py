@@ -28,7 +28,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.rows import body_of, compressed, damaged, parsed, to_bytes, zstd
 from contextstash_storage.sessions import read_session
-from contextstash_storage.transaction import MAX_INTEGER, Tx, held, listed, microseconds, only, text_of, time_of
+from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, microseconds, name_hash, only, storable, time_of
 
 CACHE_MARK = "cache_control"
 """The field that makes Anthropic's API write its prompt cache up to this block. Programs move it to the newest
@@ -192,7 +192,7 @@ def store_outputs(tx: Tx, row: int, outputs: Sequence[Output]) -> None:
         number = numbers[each.handle] = numbers.get(each.handle, 0) + 1
         handle = _numbered(each.handle, number)
         sizes = (each.tokens, each.characters, each.lines, bytes.fromhex(each.sha256), int(each.is_error))
-        rows.append((row, handle, each.seq, each.block, held(each.tool), held(each.argument), *sizes))
+        rows.append((row, handle, each.seq, each.block, storable(each.tool), storable(each.argument), *sizes))
     tx.many(f"INSERT INTO outputs (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -200,8 +200,7 @@ def _output(row: Sequence[Any]) -> Output:
     """The output of a row of _COLUMNS. Raises DamagedError if it is damaged."""
     fields = dict(zip(_NAMES, row, strict=True))
     try:
-        names = {name: text_of(fields[name]) for name in ("tool", "argument")}
-        return Output(**{**fields, **names, "sha256": fields["sha256"].hex(), "is_error": bool(fields["is_error"])})
+        return Output(**{**fields, "sha256": fields["sha256"].hex(), "is_error": bool(fields["is_error"])})
     except (TypeError, ValueError, AttributeError) as error:
         raise damaged(f"output {fields['handle']}") from error
 
@@ -218,7 +217,7 @@ def find_output(tx: Tx, owner: str, handle: str, session_id: str | None = None) 
     rows = tx.rows(
         f"SELECT session_id, {_COLUMNS} FROM outputs JOIN sessions USING (session) WHERE owner = ? AND handle = ?"
         f"{condition} ORDER BY updated_at DESC LIMIT 1",
-        (owner, held(handle), *values),
+        (owner, storable(handle), *values),
     )
     if not rows:
         raise _no_handle(handle, session_id)
@@ -262,8 +261,7 @@ KEY_BITS = 63
 
 def key_hash(key: str) -> int:
     """The number by which a message's key is found."""
-    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big") >> 64 - KEY_BITS
+    return int(name_hash(key)[:16], 16) >> 64 - KEY_BITS
 
 
 def find_key(tx: Tx, row: int, name: str) -> int | None:

@@ -14,9 +14,9 @@ from contextlib import suppress
 from datetime import datetime
 
 from contextstash_storage.errors import DamagedError
-from contextstash_storage.records import CachedSummary, Cursor, Note, ProxiedSession, Record, StoredBatch
+from contextstash_storage.records import CachedSummary, Cursor, ProxiedSession, Record, StoredBatch
 from contextstash_storage.rows import from_json, to_json
-from contextstash_storage.transaction import Tx, held, only, text_of
+from contextstash_storage.transaction import Tx, name_hash, only
 
 _PUT = (
     "INSERT INTO notes (session, kind, key, owner, record, begins, ends) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -37,26 +37,26 @@ def put(
     ends: float | None = None,
 ) -> None:
     """Store a note in place of the one of this kind and key."""
-    tx.execute(_PUT, (row, kind, held(key), owner, record, begins, ends))
+    tx.execute(_PUT, (row, kind, name_hash(key), owner, record, begins, ends))
 
 
 def get(tx: Tx, row: int, kind: str, key: str = "") -> str | None:
     """The record of a note; None if there is none."""
     text = "SELECT record FROM notes WHERE session = ? AND kind = ? AND key = ?"
-    found: str | None = only(tx.rows(text, (row, kind, held(key))))
+    found: str | None = only(tx.rows(text, (row, kind, name_hash(key))))
     return found
 
 
 def get_cursor(tx: Tx, owner: str, source: str) -> Cursor | None:
     """How far a source has been read; None if it has not been."""
     text = "SELECT record FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?"
-    found = only(tx.rows(text, (held(source), owner)))
+    found = only(tx.rows(text, (name_hash(source), owner)))
     return None if found is None else from_json(Cursor, found)
 
 
 def put_cursor(tx: Tx, owner: str, row: int, cursor: Cursor) -> None:
     """Store how far a source has been read: in this session, no longer in another."""
-    tx.execute("DELETE FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?", (held(cursor.source), owner))
+    tx.execute("DELETE FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?", (name_hash(cursor.source), owner))
     put(tx, row, "cursor", cursor.source, to_json(cursor), owner=owner)
 
 
@@ -92,17 +92,23 @@ def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -
     was taken before the machine was started again, and its holder is gone."""
     now = tx.clock()
     text = "SELECT record, begins, ends FROM notes WHERE session = ? AND kind = 'lease' AND key = ?"
-    for known, begins, ends in tx.rows(text, (row, purpose)):
+    for known, begins, ends in tx.rows(text, (row, name_hash(purpose))):
         if json.loads(known) != holder and begins <= now < ends:
             return False
     put(tx, row, "lease", purpose, json.dumps(holder), begins=now, ends=now + seconds)
     return True
 
 
+def renew_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
+    """Renew a lease, also one that has ended; False if nobody or another has it."""
+    text = "UPDATE notes SET begins = ?, ends = ? WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
+    return tx.execute(text, (now := tx.clock(), now + seconds, row, name_hash(purpose), json.dumps(holder))) == 1
+
+
 def release_lease(tx: Tx, row: int, purpose: str, holder: str) -> None:
     """Release a lease, if this holder still has it."""
     text = "DELETE FROM notes WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
-    tx.execute(text, (row, purpose, json.dumps(holder)))
+    tx.execute(text, (row, name_hash(purpose), json.dumps(holder)))
 
 
 # What the proxy knows
@@ -129,17 +135,6 @@ def recent_proxied(tx: Tx, owner: str, since: float, limit: int) -> list[tuple[s
     return [(session_id, from_json(ProxiedSession, record)) for session_id, record in rows]
 
 
-# All of a session that is moved
-
-_NEVER_MOVED = ("lease", "deleted", "token")
-
-
-def read_notes(tx: Tx, row: int) -> list[Note]:
-    """What a session has beside its history, in the order of kinds and keys."""
-    rows = tx.rows("SELECT kind, key, record, begins FROM notes WHERE session = ? ORDER BY kind, key", (row,))
-    return [Note(kind=row[0], key=text_of(row[1]), record=row[2], begins=row[3]) for row in rows if row[0] != "lease"]
-
-
 _RECORDS: Mapping[str, type[Record]] = {
     "cursor": Cursor,
     "batch": StoredBatch,
@@ -150,22 +145,9 @@ _RECORDS: Mapping[str, type[Record]] = {
 
 def check(tx: Tx, row: int) -> None:
     """Read all that a session has beside its history. Raises DamagedError if something of it is damaged."""
-    for note in read_notes(tx, row):
-        if (kind := _RECORDS.get(note.kind)) is not None:
-            from_json(kind, note.record)
-
-
-def copy_note(tx: Tx, row: int, note: Note) -> None:
-    """Store a note of another store. A cursor counts from `claim_sources` on."""
-    if note.kind not in _NEVER_MOVED:
-        put(tx, row, note.kind, note.key, note.record, begins=note.begins)
-
-
-def claim_sources(tx: Tx, owner: str, row: int) -> None:
-    """Go on with the sources that a copied session was read from, but for those that are read into another one here."""
-    others = "SELECT key FROM notes WHERE kind = 'cursor' AND owner = ?"
-    tx.execute(f"DELETE FROM notes WHERE session = ? AND kind = 'cursor' AND key IN ({others})", (row, owner))
-    tx.execute("UPDATE notes SET owner = ? WHERE session = ? AND kind = 'cursor'", (owner, row))
+    for kind, record in tx.rows("SELECT kind, record FROM notes WHERE session = ?", (row,)):
+        if kind in _RECORDS:
+            from_json(_RECORDS[kind], record)
 
 
 # Deleted sessions

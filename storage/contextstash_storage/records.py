@@ -536,17 +536,7 @@ class CachedSummary(Record):
     model: str | None = None
 
 
-class Note(Record):
-    """What a session has beside its history, as it is stored: how far a source has been read, a batch, a summary
-    written before, or what the proxy knows."""
-
-    kind: str
-    key: str = ""
-    record: str
-    begins: float | None = None
-
-
-Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request | Note
+Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request
 """What a whole session is made of."""
 
 

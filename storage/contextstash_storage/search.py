@@ -16,8 +16,8 @@ from contextstash_storage.documents import Document, TextKind, pieces, place_of,
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import SearchHit
 from contextstash_storage.rows import parsed
-from contextstash_storage.sessions import DELETED_OWNER
-from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable, text_of
+from contextstash_storage.sessions import HIDDEN_OWNER
+from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable
 
 MAX_TERMS = 64
 """Of a longer query, such as a step that an agent is about to do, names and paths come first. Of 48 to 256, with 64 one
@@ -338,7 +338,7 @@ SELECT EXISTS (SELECT 1 FROM sessions WHERE owner < ? AND owner <> ?)
 
 def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
     """Where a query searches; None if there are no such sessions."""
-    shared = bool(only(tx.rows(_OTHERS, (owner, DELETED_OWNER) * 2)))
+    shared = bool(only(tx.rows(_OTHERS, (owner, HIDDEN_OWNER) * 2)))
     rows: list[tuple[int, str]] = []
     if where.session_ids is not None:
         text = f"SELECT session, counters FROM sessions WHERE owner = ? AND session_id IN {tx.texts}"
@@ -386,7 +386,7 @@ def _read(
         match = Match(scores[entry], entry, *values)
         if place.holds(match.session, owner, match.kind):
             found[entry] = match._replace(
-                kind=TextKind(match.kind), tool=text_of(match.tool or ""), argument=text_of(match.argument or "")
+                kind=TextKind(match.kind), tool=match.tool or "", argument=match.argument or ""
             )
     matches = [found[entry] for entry in entries if entry in found]
     return matches if where.after is None else _since(tx, matches, where.after)

@@ -12,13 +12,8 @@ from contextstash_storage.records import Call, Counters, DaySum, Session
 from contextstash_storage.rows import damaged, from_json, to_json
 from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, time_of
 
-DELETED_OWNER = "\x1fdeleted"
-"""The owner of sessions that are being deleted. No user's name contains a control character."""
-
-STAGED_OWNER = "\x1fstaged"
-"""The owner of sessions that are being imported."""
-
-IS_SEEN = f"owner NOT IN ('{DELETED_OWNER}', '{STAGED_OWNER}')"
+HIDDEN_OWNER = "\x1fhidden"
+"""The owner of sessions that are being deleted or imported. No user's name contains a control character."""
 
 _NAMES = ("agent", "model", "format", "title", "source")
 CHANGEABLE = frozenset({*_NAMES, "settings"})
@@ -104,7 +99,8 @@ def store_counters(tx: Tx, row: int, session: Session, counters: Counters) -> Se
 
 def owners(tx: Tx, _: str) -> list[str]:
     """All owners that have sessions, in order: for those who move a whole database."""
-    return [owner for (owner,) in tx.rows(f"SELECT DISTINCT owner FROM sessions WHERE {IS_SEEN} ORDER BY owner")]
+    text = "SELECT DISTINCT owner FROM sessions WHERE owner <> ? ORDER BY owner"
+    return [owner for (owner,) in tx.rows(text, (HIDDEN_OWNER,))]
 
 
 def find_session_ids(tx: Tx, owner: str, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:

@@ -218,8 +218,6 @@ class SessionStore:
     find_key = of_session(messages.find_key)
     read_outputs = of_session(messages.read_outputs)
 
-    read_notes = of_session(notes.read_notes)
-
     read_fingerprints = of_owner(messages.read_fingerprints)
 
     def fingerprint(self, body: Native) -> bytes:

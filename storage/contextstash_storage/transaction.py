@@ -9,6 +9,7 @@ A statement exists once: its values are `?`, and what the databases say differen
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,10 +75,12 @@ class Matching(Protocol):
         """What matches any of the terms: about as many as are ranked, and then many more."""
 
 
-class Tx(Protocol):
-    """A transaction."""
+class Tx:
+    """A transaction on a connection of either driver."""
 
-    lock: str
+    __slots__ = ("_db",)
+
+    lock = ""
     """After a SELECT of a session: keeps other transactions from changing it."""
     numbers: str
     """A subquery: the numbers in a list, whose JSON is its value."""
@@ -85,20 +88,35 @@ class Tx(Protocol):
     """The same for texts."""
     index: Matching
 
+    def __init__(self, db: Any) -> None:
+        self._db = db
+
+    @staticmethod
+    def spoken(text: str) -> Any:
+        """A statement in the driver's form."""
+        return text
+
     def rows(self, text: str, values: Sequence[object] = ()) -> list[Any]:
         """The rows of a statement."""
+        found: list[Any] = self._db.execute(self.spoken(text), values).fetchall()
+        return found
 
     def execute(self, text: str, values: Sequence[object] = ()) -> int:
         """How many rows a statement changes."""
+        return int(self._db.execute(self.spoken(text), values).rowcount)
 
     def many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
         """Run a statement for each of these rows of values."""
+        if rows:
+            self._db.cursor().executemany(self.spoken(text), rows)
 
     def reserve(self, table: str, column: str, count: int) -> list[int]:
         """So many new row numbers of a table."""
+        raise NotImplementedError
 
     def clock(self) -> float:
         """Seconds that all processes which use the database share, and that nobody sets."""
+        raise NotImplementedError
 
 
 Result = TypeVar("Result")
@@ -157,20 +175,9 @@ def time_of(stored: int) -> datetime:
     return _EPOCH + timedelta(microseconds=stored)
 
 
-def held(text: str) -> str:
-    """Any text in a form that both databases hold: half a surrogate pair and NUL are escaped."""
-    if "\0" not in text and not text.startswith("\1"):
-        try:
-            text.encode()
-            return text
-        except UnicodeEncodeError:
-            pass
-    return "\1" + json.dumps(text)
-
-
-def text_of(stored: str) -> str:
-    """The text of `held`."""
-    return str(json.loads(stored[1:])) if stored.startswith("\1") else stored
+def name_hash(name: str) -> str:
+    """The 128 bits by which a name that a client chose is found: it may be text that no database holds."""
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def storable(text: str) -> str:

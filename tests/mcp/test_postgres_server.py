@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.processes]
 def test_commands_read_the_same_database_and_show_no_password(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    address = new_store_address().given.replace("tests@", "tests:s3cret@")
+    address = new_store_address().url.replace("tests@", "tests:s3cret@")
     monkeypatch.setenv("CONTEXTSTASH_DB", address)
     for command in (["sessions"], ["doctor"]):
         assert run(command) in (0, 1)

@@ -17,7 +17,7 @@ from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
 from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.search import SearchFilter
-from contextstash_storage.sessions import STAGED_OWNER
+from contextstash_storage.sessions import HIDDEN_OWNER
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import SqliteStore, SqliteTx, open_sqlite
 from contextstash_storage.store import SessionStore
@@ -104,7 +104,7 @@ async def test_no_reader_sees_a_session_before_it_is_there_to_its_end(store: Sql
         await asyncio.wait([copied], timeout=PAUSE_SECONDS)
     assert await copied
     await finds_all_or_nothing()
-    assert seen[-1] == [STAGED_OWNER]
+    assert seen[-1] == [HIDDEN_OWNER]
     assert owners(path) == [OWNER]
 
 
@@ -170,7 +170,7 @@ async def test_what_a_killed_process_had_imported_is_removed_by_the_next_opening
     where = [str(Path(__file__).parents[2]), *sys.path]
     code = f"import sys; sys.path[:0] = {where!r}\n{KILLED}"
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path)], check=False)
-    assert owners(path) == [STAGED_OWNER]
+    assert owners(path) == [HIDDEN_OWNER]
     store = await open_sqlite(path)
     await gone(path)
     assert await store.copy_session(session(), items())
@@ -203,7 +203,7 @@ async def test_an_import_that_was_removed_as_abandoned_says_so(store: SqliteStor
         yield from items()[:6]
         with closing(sqlite3.connect(path)) as db:
             db.execute("UPDATE notes SET begins = begins - 600, ends = ends - 600")
-            hidden_sessions.give_up_abandoned(SqliteTx(db))
+            hidden_sessions._remove_some(SqliteTx(db))
             db.commit()
         yield from items()[6:]
 

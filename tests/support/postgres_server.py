@@ -170,7 +170,7 @@ def new_store_address() -> Address:
 
 def database_name(address: Address) -> str:
     """The database that an address names."""
-    return urlsplit(address.given).path.removeprefix("/")
+    return urlsplit(address.url).path.removeprefix("/")
 
 
 def new_database(template: str = "template1") -> str:

@@ -36,7 +36,6 @@ from contextstash_storage.records import (
     Event,
     Message,
     NewMessage,
-    Note,
     Output,
     Request,
     Session,
@@ -78,9 +77,6 @@ PARTS: Mapping[str, TypeAdapter[Any]] = {
 }
 """The records between the first and the last one, by their key."""
 
-MOVED: Mapping[str, TypeAdapter[Any]] = {**PARTS, "note": TypeAdapter(Note)}
-"""The same of a session that goes to another database. A file has no notes: they say where its client goes on."""
-
 FORMER_EVENTS = ("level", "oscillation", "reasoning_dropped")
 """Kinds of events in exports of commit 81800828, which are not logged any more. Fields that records had there and have
 no more are passed over."""
@@ -105,20 +101,13 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
             yield shown_value(settings, record)
 
 
-async def _session_records(
-    access: Access, session: Session, left: int = 0, *, moved: bool = False
-) -> AsyncGenerator[dict[str, Any]]:
-    """The records of one session, after which so many sessions are `left` in the file; with its notes if it is
-    `moved`."""
-    parts = MOVED if moved else PARTS
-    counts = dict.fromkeys(parts, 0)
+async def _session_records(access: Access, session: Session, left: int = 0) -> AsyncGenerator[dict[str, Any]]:
+    """The records of one session, after which so many sessions are `left` in the file."""
+    counts = dict.fromkeys(PARTS, 0)
     async for record in _records(access, session):
-        for name in parts.keys() & record.keys():
+        for name in PARTS.keys() & record.keys():
             counts[name] += 1
         yield record
-    for note in await access.store.read_notes(session.session_id) if moved else ():
-        counts["note"] += 1
-        yield {"note": note.model_dump(mode="json", exclude_none=True)}
     yield {END: {**{f"{name}s": count for name, count in counts.items()}, "sessions_left": left}}
 
 
@@ -155,13 +144,11 @@ def is_session(record: object) -> bool:
     return isinstance(record, dict) and HEADER in record
 
 
-async def import_session(
-    access: Access, lines: Iterable[str], *, session_id: str | None = None, moved: bool = False
-) -> CopyResult:
+async def import_session(access: Access, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
     """Store the sessions in these lines exactly as they were, the first under another id if one is given. A session
     that is stored already is left unchanged. Raises BadInputError with the number of the line if a line is not part of
     an exported session; then nothing of its session is stored."""
-    reading = _Lines(lines, MOVED if moved else PARTS)
+    reading = _Lines(lines)
     result: CopyResult | None = None
     while (session := await asyncio.to_thread(reading.next_session)) is not None:
         if session_id is not None:
@@ -200,9 +187,8 @@ async def _same(access: Access, session: Session) -> int:
 class _Lines:
     """The lines of a file, read one by one, split into sessions."""
 
-    def __init__(self, lines: Iterable[str], parts: Mapping[str, TypeAdapter[Any]]) -> None:
+    def __init__(self, lines: Iterable[str]) -> None:
         self._lines = enumerate(lines, start=1)
-        self._parts = parts
         self._begun: Mapping[str, Any] | None = None
         self._number = 0
 
@@ -229,10 +215,10 @@ class _Lines:
         """The messages, edits, events, calls, declared parts and requests of the session."""
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
-        counts = dict.fromkeys(self._parts, 0)
+        counts = dict.fromkeys(PARTS, 0)
         while (record := self._next()) is not None and not is_session(record) and END not in record:
             try:
-                [name] = self._parts.keys() & record.keys()
+                [name] = PARTS.keys() & record.keys()
                 fields = record[name]
                 item = _message(fields, fmt, calls, settings) if name == "message" else self._read(name, fields)
                 place = record.get("seq") if name == "message" else fields.get(NUMBERS.get(name))
@@ -250,7 +236,7 @@ class _Lines:
         """A record beside the messages; None for an event of a kind that is not logged any more."""
         if name == "event" and fields["kind"] in FORMER_EVENTS:
             return None
-        item: Copied = self._parts[name].validate_python(fields, extra="ignore")
+        item: Copied = PARTS[name].validate_python(fields, extra="ignore")
         return item
 
     def _end(self, session: Session, record: Mapping[str, Any] | None, counts: Mapping[str, int]) -> None:
@@ -365,14 +351,14 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
     name = session.session_id
     sent, arrived = hashlib.sha256(), hashlib.sha256()
     is_new = await target.find(name) is None
-    records = _session_records(source, session, moved=True)
+    records = _session_records(source, session)
     try:
-        await import_session(target, _lines(records, sent.update, get_running_loop()), moved=True)
+        await import_session(target, _lines(records, sent.update, get_running_loop()))
     except (BadInputError, DamagedError) as error:
         # Another session is stored under this id, the copy would not be the same, or it cannot be read: others can.
         done.failed[name] = str(error)
         return
-    async for record in _session_records(target, await target.store.get_session(name), moved=True):
+    async for record in _session_records(target, await target.store.get_session(name)):
         _line(record, arrived.update)
     if arrived.digest() != sent.digest():
         done.failed[name] = DIFFERENT

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
@@ -53,29 +53,21 @@ class CommitUnknownError(StoreError):
     """The connection broke during a commit."""
 
 
-class PostgresTx:
-    """A transaction; see transaction.Tx."""
+class PostgresTx(Tx):
+    """A transaction."""
 
-    __slots__ = ("_db",)
+    __slots__ = ()
 
     lock = " FOR UPDATE"
     numbers = "(SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(? AS json)) AS each (value))"
     texts = "(SELECT value FROM json_array_elements_text(CAST(? AS json)) AS each (value))"
     index: Matching = match
 
-    def __init__(self, db: psycopg.Connection[Any]) -> None:
-        self._db = db
-
-    def rows(self, text: str, values: Sequence[object] = ()) -> list[Any]:
-        return self._db.execute(_spoken(text), values or None).fetchall()
-
-    def execute(self, text: str, values: Sequence[object] = ()) -> int:
-        return self._db.execute(_spoken(text), values or None).rowcount
-
-    def many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
-        if rows:
-            with self._db.cursor() as cursor:
-                cursor.executemany(_spoken(text), rows)
+    @staticmethod
+    @lru_cache(maxsize=512)
+    def spoken(text: str) -> bytes:
+        """A statement with the driver's placeholders."""
+        return text.replace("%", "%%").replace("?", "%s").encode()
 
     def reserve(self, table: str, column: str, count: int) -> list[int]:
         text = "SELECT nextval(pg_get_serial_sequence(?, ?)) FROM generate_series(1, CAST(? AS bigint))"
@@ -84,12 +76,6 @@ class PostgresTx:
     def clock(self) -> float:
         # The server's, which all machines share.
         return float(only(self.rows("SELECT extract(epoch FROM clock_timestamp())")))
-
-
-@lru_cache(maxsize=512)
-def _spoken(text: str) -> bytes:
-    """A statement in the driver's form."""
-    return text.replace("%", "%%").replace("?", "%s").encode()
 
 
 class PostgresDatabase:
@@ -178,8 +164,6 @@ class PostgresDatabase:
             self._opened.remove(db)
             self._own.db = None
         db = psycopg.connect(self.address.url, autocommit=True, application_name="contextstash", connect_timeout=10)
-        if not self.address.prepares:
-            db.prepare_threshold = None
         self._opened.append(db)
         self._own.db = db
         return db

@@ -9,7 +9,7 @@ from pathlib import Path
 from contextstash_storage import log, notes
 from contextstash_storage.errors import StoreError
 from contextstash_storage.messages import messages_between, read_outputs
-from contextstash_storage.sessions import IS_SEEN, read_session
+from contextstash_storage.sessions import HIDDEN_OWNER, read_session
 from contextstash_storage.sqlite.database_file import DriverError, FindKey, is_encrypted, no_key, open_file, store_error
 from contextstash_storage.sqlite.store import SqliteTx, read_version
 from contextstash_storage.transaction import check_version
@@ -40,7 +40,7 @@ def look_at(path: Path, find_key: FindKey = no_key) -> Health:
             check_version(version)
             tx = SqliteTx(db)
             try:
-                sessions = tx.rows(f"SELECT session_id, owner FROM sessions WHERE {IS_SEEN}")
+                sessions = tx.rows("SELECT session_id, owner FROM sessions WHERE owner <> ?", (HIDDEN_OWNER,))
             except DriverError:
                 if check == "ok":
                     raise

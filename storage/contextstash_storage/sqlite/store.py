@@ -55,27 +55,13 @@ is always first. An attempt takes about 20 µs; with 8 processes that write all 
 Work = Callable[[sqlite3.Connection], Result]
 
 
-class SqliteTx:
-    """A transaction, or what runs on a connection without one; see transaction.Tx."""
+class SqliteTx(Tx):
+    """A transaction, or what runs on a connection without one."""
 
-    __slots__ = ("_db",)
+    __slots__ = ()
 
-    lock = ""
     numbers = texts = "(SELECT value FROM json_each(?))"
     index: Matching = match
-
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def rows(self, text: str, values: Sequence[object] = ()) -> list[Any]:
-        return self._db.execute(text, values).fetchall()
-
-    def execute(self, text: str, values: Sequence[object] = ()) -> int:
-        return self._db.execute(text, values).rowcount
-
-    def many(self, text: str, rows: Sequence[Sequence[object]]) -> None:
-        if rows:
-            self._db.executemany(text, rows)
 
     def reserve(self, table: str, column: str, count: int) -> list[int]:
         last = int(only(self.rows(f"SELECT coalesce(max({column}), 0) FROM {table}")))

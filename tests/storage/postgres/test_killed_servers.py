@@ -70,7 +70,7 @@ async def test_nothing_acknowledged_is_lost_or_stored_twice() -> None:
     address = new_store_address()
     store = await open_postgres(address)
     await new_session(store)
-    counts = await asyncio.gather(*(killed(address.given, server, random.Random(server)) for server in SERVERS))
+    counts = await asyncio.gather(*(killed(address.url, server, random.Random(server)) for server in SERVERS))
     messages = await store.read_messages(SESSION)
     texts = [str((message.body or {})["content"]) for message in messages]
     whole = [[text.split()[:2] for text in texts[first : first + BATCH]] for first in range(0, len(texts), BATCH)]
