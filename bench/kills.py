@@ -1,4 +1,4 @@
-"""Kills processes by SIGKILL while they record, prune, compact, import, delete, retain, encrypt
+"""Kills processes by SIGKILL while they record, prune, compact, export, import, delete, retain, encrypt
 and decrypt, and checks the database each time.
 
 Run as `python bench/kills.py [KILLS [SEED]]`: by default 300 kills, about 10 minutes. After each kill the database

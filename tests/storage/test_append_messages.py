@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
     ArchiveEdit,
     Block,
@@ -29,11 +29,9 @@ from tests.support.effort import examples
 from tests.support.json_values import json_objects
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import (
-    LONG_ID,
     SESSION,
     answers,
     bodies,
-    calls,
     conversation,
     count,
     new_session,
@@ -74,26 +72,12 @@ async def test_what_is_derived_is_read_as_it_was_recorded_hostile_characters_inc
     )
 
 
-async def test_messages_are_read_in_ranges_and_without_bodies(store: SessionStore) -> None:
-    await record(store, *conversation(3))
-    read = await store.read_messages(SESSION, first=2, last=4, bodies=False)
-    assert [(message.seq, message.body) for message in read] == [(2, None), (3, None), (4, None)]
-
-
 async def test_an_unidentified_batch_is_appended(store: SessionStore) -> None:
     said = ["continue", "did step 1", "continue", "continue"]
     for text in said:
         appended = await record(store, says(text))
         assert (len(appended.messages), appended.duplicates) == (1, 0)
     assert [body["content"] for body in await bodies(store)] == said
-
-
-async def test_polls_with_one_call_id_and_equal_answers_are_all_stored(store: SessionStore) -> None:
-    await record(store, says("wait for the build"))
-    for _ in range(4):
-        await record(store, calls(LONG_ID))
-        await record(store, answers(LONG_ID, "pending"))
-    assert (await store.get_session(SESSION)).counters.messages == 9
 
 
 async def test_a_batch_sent_again_with_its_position_is_stored_once(store: SessionStore) -> None:
@@ -159,14 +143,6 @@ async def test_outputs_get_their_position_and_a_handle_of_their_own(store: Sessi
     assert await store.find_handles("out_a-", 10) == ["out_a-2", "out_a-3"]
 
 
-async def test_an_output_in_two_sessions_is_found_in_the_one_named_else_in_the_newest(store: SessionStore) -> None:
-    await new_session(store, "two")
-    await record(store, answers("call_0"), session_id="two")
-    await record(store, answers("call_0"))
-    assert (await store.find_output("out_a"))[0] == SESSION
-    assert (await store.find_output("out_a", "two"))[0] == "two"
-
-
 async def test_a_reply_that_reports_usage_is_a_model_call(store: SessionStore) -> None:
     await record(store, says("hi"), says("hello", role="assistant", usage=USAGE, model="gpt-5"))
     [call] = await store.read_log(SESSION, Call)
@@ -216,11 +192,6 @@ async def test_nothing_is_stored_if_counting_fails(store: SessionStore) -> None:
         await store.append_messages(SESSION, conversation(2), count=fail_at_third)
     assert await bodies(store) == []
     assert len((await record(store, *conversation(2))).messages) == 4
-
-
-async def test_recording_into_the_session_of_another_owner_is_refused(store: SessionStore) -> None:
-    with pytest.raises(SessionNotFoundError, match="There is no session 'one'"):
-        await record(store.for_owner("another"), says("hi"))
 
 
 @pytest.mark.parametrize("key", ["\ud800", "a\udfffb", "\x00", "\x01a"])

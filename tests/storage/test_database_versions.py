@@ -58,8 +58,3 @@ def test_a_file_that_is_not_a_database_is_refused_and_left_unchanged(path: Path)
     with pytest.raises(StoreError, match="no SQLite database"):
         asyncio.run(open_sqlite(path))
     assert path.read_bytes() == content
-
-
-async def test_a_folder_in_place_of_the_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot be"):
-        await open_sqlite(tmp_path)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import stat
 import subprocess
 import sys
-import threading
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,7 +16,7 @@ from blockbuster import blockbuster_ctx
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import StoreBusyError, StoreError
-from contextstash_storage.sqlite.store import SqliteStore, close, connect, open_sqlite
+from contextstash_storage.sqlite.store import close, connect, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import VERSION, Tx, only
 from tests.support import recording_process
@@ -96,24 +93,6 @@ async def test_an_append_that_is_cancelled_is_stored_whole_or_not_at_all(store: 
     assert len(await bodies(store)) in (1, 21)
 
 
-async def test_opening_that_is_cancelled_leaves_no_thread_and_no_open_file(path: Path) -> None:
-    before = set(threading.enumerate())  # a test that ran in this process may have left a connection to the collector
-    for steps in range(0, 30, 3):
-        task = asyncio.create_task(open_sqlite(path))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        task.cancel()
-        [answer] = await asyncio.gather(task, return_exceptions=True)
-        if isinstance(answer, SqliteStore):
-            await answer.close()
-    gc.collect()
-    opened = set(threading.enumerate()) - before
-    workers = [thread for thread in opened if "_connection_worker_thread" in thread.name]
-    for worker in workers:
-        await asyncio.to_thread(worker.join, 10)
-    assert [thread.name for thread in workers if thread.is_alive()] == []
-
-
 async def test_a_closed_store_says_so(path: Path) -> None:
     store = await open_sqlite(path)
     await store.close()
@@ -122,15 +101,6 @@ async def test_a_closed_store_says_so(path: Path) -> None:
         await store.list_sessions()
     with pytest.raises(StoreError, match="closed"):
         await new_session(store)
-
-
-async def test_a_store_closed_while_recording_finishes_what_it_began(path: Path) -> None:
-    store = await open_sqlite(path)
-    await new_session(store)
-    task = asyncio.create_task(record(store, *conversation(20)))
-    await asyncio.sleep(0)
-    await store.close()
-    assert len((await task).messages) == 40
 
 
 async def test_a_database_held_by_another_process_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
@@ -174,22 +144,6 @@ def test_a_full_disk_of_the_system_is_an_error_with_words_and_loses_nothing(path
 async def _stored(path: Path) -> list[str]:
     async with stash_at(path) as stash:
         return [line.message["content"] for line in (await stash.read_messages("s")).messages]
-
-
-async def test_messages_keep_their_order_if_the_clock_goes_back(path: Path) -> None:
-    store = await open_sqlite(path)
-    await new_session(store)
-    now = datetime.now(UTC)
-    for number, time in enumerate(
-        (now, now - timedelta(days=400), now + timedelta(days=400), now - timedelta(hours=1))
-    ):
-        await record(store, says(f"message {number}").model_copy(update={"created_at": time}))
-    assert [body["content"] for body in await bodies(store)] == [f"message {number}" for number in range(4)]
-    found = await store.search("message", limit=4)
-    assert len(found) == 4
-    assert await store.acquire_lease(SESSION, "prune", "one", 60.0)
-    assert not await store.acquire_lease(SESSION, "prune", "two", 60.0)
-    await store.close()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")

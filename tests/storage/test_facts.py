@@ -52,11 +52,3 @@ def test_any_message_comes_back_equal(message: NewMessage) -> None:
     assert b"\n" not in line
     assert message_of("one", 7, line) == stored
     assert fingerprint_in(line) == fingerprint({})
-
-
-def test_absent_and_empty_fields_take_no_room() -> None:
-    call = Block(type="tool_call", tokens=20, size=34, call_id="call_1", tool="read_file", argument="src/a.py")
-    message = NewMessage(body={}, role="assistant", blocks=(Block(type="text", tokens=27, size=52), call))
-    text = '{"t":"text","n":27,"s":52}'
-    called = '{"t":"tool_call","n":20,"s":34,"i":"call_1","o":"read_file","a":"src/a.py"}'
-    assert to_json(message, FACTS) == f'{{"r":"assistant","b":[{text},{called}]}}'

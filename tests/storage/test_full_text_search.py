@@ -72,13 +72,6 @@ async def test_no_query_breaks_it(store: SessionStore, query: str) -> None:
     await store.search(f"hello {query}")
 
 
-async def test_an_operator_is_a_word_like_any_other(store: SessionStore) -> None:
-    await record(store, says("cats and dogs"), says("not near"))
-    assert await found(store, "dogs AND") == [0]
-    assert await found(store, "-dogs") == [0]
-    assert await found(store, "text:dogs*") == [0]
-
-
 async def test_scopes_tell_outputs_from_what_was_said(store: SessionStore) -> None:
     await record(store, says("where is the needle"), answers("call_0", "a needle"))
     assert await found(store, "needle", scope="outputs") == [1]
@@ -122,16 +115,6 @@ async def test_neither_scores_nor_order_tell_how_often_others_have_a_word(store:
     assert [hit.seq for hit in after] == [hit.seq for hit in before]
     assert [hit.score for hit in after] == pytest.approx([hit.score for hit in before], rel=1e-6)
     assert len(before) == 7
-
-
-async def test_a_score_is_of_the_same_size_if_other_owners_share_the_database(store: SessionStore) -> None:
-    await record(store, *(says(f"some hay and {star} here") for star in ("mercury", "venus", "mars", "earth")))
-    [alone] = await store.search("mercury")
-    other = store.for_owner("another")
-    await new_session(other, SESSION)
-    await record(other, says("some hay and nothing here"))
-    [beside] = await store.search("mercury")
-    assert alone.score / 3 < beside.score < alone.score * 3
 
 
 @pytest.mark.parametrize("text", ["a" * 1_000_000, "aB" * 500_000, "a.b/" * 250_000, "\x00\ud800" * 100_000])

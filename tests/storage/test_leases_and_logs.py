@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import CachedSummary, Call, Counters, Event, EventKind, Part, ViewDelta
+from contextstash_storage.records import CachedSummary, Event, EventKind, Part, ViewDelta
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
@@ -61,14 +60,6 @@ async def test_no_lease_outlives_its_duration_when_the_time_of_day_jumps(
     assert await acquire(store, "in time")
 
 
-async def test_a_session_that_is_not_there_has_no_lease_to_take_and_giving_it_back_is_no_error(
-    store: SessionStore,
-) -> None:
-    with pytest.raises(SessionNotFoundError):
-        await store.acquire_lease("nowhere", "compaction", "h", 60.0)
-    await store.release_lease("nowhere", "compaction", "h")
-
-
 async def test_the_newest_events_of_some_kinds_come_newest_first(store: SessionStore) -> None:
     await new_session(store)
     kinds: tuple[EventKind, ...] = ("prune", "handoff", "compaction", "handoff", "prune")
@@ -96,20 +87,6 @@ async def test_a_cached_summary_is_kept_as_long_as_its_session(store: SessionSto
     assert await store.get_cached_summary(SESSION, "key") is None
 
 
-async def test_counters_are_changed_in_one_step_with_what_they_were(store: SessionStore) -> None:
-    await new_session(store)
-    await record(store, *conversation(3))
-
-    def doubled(counters: Counters) -> Counters:
-        return counters.model_copy(update={"reported": 2 * counters.view_tokens})
-
-    event = Event(kind="recovery", tokens_before=1, tokens_after=1, reason="corrected")
-    session = await store.change_counters(SESSION, doubled, event=event)
-    assert session.counters.reported == 2 * session.counters.view_tokens
-    assert (await store.get_session(SESSION)).counters == session.counters
-    assert [event.kind for event in await store.read_log(SESSION, Event)] == ["recovery"]
-
-
 async def test_messages_at_some_positions_come_in_order_with_their_bodies(store: SessionStore) -> None:
     await new_session(store)
     await record(store, *conversation(6))
@@ -129,11 +106,3 @@ async def test_our_own_edits_are_tallied_until_the_client_compacts(store: Sessio
     compacted = ViewDelta({Part.SUMMARIES: 1})
     session = await store.append_edits(SESSION, [summarizing(0, 3)], expected=1, delta=compacted, own=False)
     assert session.counters.own == {}
-
-
-async def test_a_call_is_stored_with_the_edits_its_request_was_made_with(store: SessionStore) -> None:
-    await new_session(store)
-    call = Call(purpose="summary", request_first_seq=2, request_seq=9, request_edits=4, prompt_tokens=7, error="529")
-    await store.append_log(SESSION, call)
-    [found] = await store.read_log(SESSION, Call)
-    assert found.model_copy(update={"call_id": 0, "created_at": None}) == call

@@ -110,15 +110,6 @@ async def test_the_output_with_what_is_looked_for_comes_before_one_whose_long_ca
     assert await handles(store, "where is load_settings for the folder defined") == ["out_read", "out_patch"]
 
 
-async def test_of_two_calls_with_the_words_the_one_with_something_to_show_is_first(store: SessionStore) -> None:
-    await record(
-        store,
-        *ran("shown", "Bash", "make report all", "\n".join(LINES)),
-        *ran("done", "Bash", "make report now", "done"),
-    )
-    assert await handles(store, "make report") == ["out_shown", "out_done"]
-
-
 async def test_of_a_query_with_more_words_than_are_looked_for_its_names_are(store: SessionStore) -> None:
     await record(store, says("the retry_budget of the client"), says("nothing of this"))
     words = " ".join(f"word{chr(97 + place // 26)}{chr(97 + place % 26)}" for place in range(MAX_TERMS))
@@ -194,12 +185,6 @@ async def test_each_of_many_outputs_is_filed_with_its_call(store: SessionStore) 
     await record(store, *many_calls(50))
     for number in (0, 7, 49):
         assert (await handles(store, f"ls {number}"))[0] == f"out_call_{number}"
-
-
-@pytest.mark.parametrize("call_id", ['call "1"', "call\\1", "appel n° 1"])
-async def test_an_output_is_filed_with_a_call_of_any_id(store: SessionStore, call_id: str) -> None:
-    await record(store, *ran(call_id, "Bash", "ls", "a file"))
-    assert await handles(store, "ls") == [f"out_{call_id}"]
 
 
 async def test_of_a_message_of_very_many_blocks_the_first_and_the_last_are_found(

@@ -23,7 +23,7 @@ from contextstash_storage.sqlite.store import SqliteStore, SqliteTx, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import now
 from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import OWNER, answers, bodies, conversation, record, says
+from tests.support.stored_sessions import OWNER, answers, bodies, conversation
 
 SMALL_PIECES = 3
 
@@ -139,18 +139,6 @@ async def test_of_two_imports_under_one_name_the_first_to_end_is_kept_whole(path
     finally:
         await one.close()
         await two.close()
-
-
-async def test_others_record_while_a_long_session_is_imported(store: SqliteStore, path: Path) -> None:
-    other = await open_sqlite(path, busy_seconds=2.0)
-    copied = asyncio.create_task(store.copy_session(session(60), [says(f"message {n}") for n in range(60)]))
-    recorded = 0
-    while not copied.done():
-        recorded += len((await record(other, says(f"meanwhile {recorded}"))).messages)
-    assert recorded > 1
-    assert len(await bodies(store, "copied")) == 60
-    assert len(await bodies(other)) == recorded
-    await other.close()
 
 
 KILLED = """

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import KnownPart, NewMessage, Request
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving
@@ -49,8 +46,3 @@ async def test_who_knows_nothing_gets_no_message_and_all_edits(store: SessionSto
     news = await store.read_news(SESSION, KnownPart())
     assert (news.messages, news.outputs, news.request, len(news.edits)) == ((), (), None, 1)
     assert (await store.read_news(SESSION, KnownPart(first=4, edits=1))).messages == ()
-
-
-async def test_an_unknown_session_has_no_news(store: SessionStore) -> None:
-    with pytest.raises(SessionNotFoundError):
-        await store.read_news("nobody", KnownPart())

@@ -12,7 +12,7 @@ from contextstash_storage.records import Call, Cursor, Event, ProxiedSession
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx, only
 from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import SESSION, answers, bodies, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, new_session, record, says
 
 BIG = "shared output, many times\n" * 200
 
@@ -85,16 +85,6 @@ async def test_a_deleted_session_leaves_nothing_behind(store: SessionStore) -> N
         await store.find_output("out_two")
     assert await store.get_cursor("two") is None
     assert {hit.session_id for hit in await store.search("needle")} == {SESSION}
-
-
-async def test_an_output_that_another_session_holds_too_outlives_the_deleted_one(store: SessionStore) -> None:
-    await new_session(store, "two")
-    await fill(store, SESSION)
-    await fill(store, "two")
-    await store.delete_session(SESSION)
-    assert (await bodies(store, "two"))[1]["content"] == BIG
-    await store.delete_session("two")
-    assert set((await table_sizes(store)).values()) == {0}
 
 
 async def test_a_deleted_session_is_recognized_by_hashes(store: SessionStore) -> None:

@@ -52,14 +52,6 @@ async def test_edits_planned_on_another_view_are_refused_whole(store: SessionSto
     assert before.counters.edits == 0
 
 
-async def test_the_text_of_an_edit_survives_whatever_is_in_it(store: SessionStore) -> None:
-    await record(store, *conversation(1))
-    edit = archiving(0, text="[\ud800 \x00 …]")
-    await store.append_edits(SESSION, [edit], expected=0)
-    [stored] = await store.read_edits(SESSION)
-    assert stored == edit.model_copy(update={"edit_id": 1, "created_at": stored.created_at})
-
-
 def archives(count: int, text: str = "[archived]") -> list[Edit]:
     return [archiving(place, text=f"{text} {place}") for place in range(count)]
 
@@ -81,12 +73,3 @@ async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: 
     assert [edit.edit_id for edit in edits] == list(range(1, 96))
     assert len({text.split()[0] for text in texts(edits)}) == 1
     await other.close()
-
-
-async def test_events_are_read_a_page_at_a_time(store: SessionStore) -> None:
-    for tokens in range(5):
-        event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason="grew")
-        await store.append_log(SESSION, event)
-    first = await store.read_log(SESSION, Event, limit=2)
-    rest = await store.read_log(SESSION, Event, after=first[-1].event_id)
-    assert [event.tokens_before for event in first + rest] == [0, 1, 2, 3, 4]

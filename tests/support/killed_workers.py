@@ -1,5 +1,5 @@
-"""A process that records, prunes, compacts, imports, deletes and retains at random until it is killed, or encrypts and
-decrypts a database, and what must hold then.
+"""A process that records, prunes, compacts, exports, imports, deletes and retains at random until it is killed, or
+encrypts and decrypts a database, and what must hold then.
 
 The worker writes to its journal what it is about to do, and that it was done once that is acknowledged. `Ledger` reads
 the journal after the kill: what is acknowledged must be there, what was begun is there whole or not at all.
@@ -19,10 +19,13 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from multiprocessing.context import BaseContext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash.base.files import replacement
+from contextstash.sharing.export import PIECES
 from contextstash.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Native
@@ -32,7 +35,7 @@ from tests.support.stashes import as_bytes, history, stash_at, valid_view
 FORMAT = "openai-chat"
 KEY = bytes(range(32))
 WORK = "work"
-OPERATIONS = ("record", "prune", "compact", "import", "delete", "retain")
+OPERATIONS = ("record", "prune", "compact", "export", "import", "delete", "retain")
 MAX_SECONDS = 0.6
 """A worker is killed after a random time of up to this."""
 
@@ -44,6 +47,9 @@ PIN = '"rule: stays"'
 """What keeps WORK from being deleted by its age; its copies do not have it."""
 
 MAX_COPIES = 3
+
+EXPORTED = "work.jsonl"
+"""The file that WORK is exported to."""
 
 
 def rounds(number: int, place: int) -> list[Native]:
@@ -81,7 +87,15 @@ async def _work(path: Path, journal: Journal, number: int) -> None:
         place = 0
         while True:
             place += 1
-            await _do(stash, journal, rng.choice((*OPERATIONS, "record")), f"{number}-{place}", (number, place))
+            operation = rng.choice((*OPERATIONS, "record"))
+            if operation == "export":
+                journal.write("begun", operation)
+                with replacement(path.with_name(EXPORTED)) as file:
+                    async for piece in PIECES["session"](stash, WORK):
+                        file.write(piece.encode())
+                journal.write("done", operation)
+            else:
+                await _do(stash, journal, operation, f"{number}-{place}", (number, place))
 
 
 async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers: tuple[int, int]) -> None:
@@ -178,8 +192,19 @@ class Ledger:
                 await stash.get_archived_output(handle, session_id=WORK, max_tokens=100)
             for summary in self._summaries:
                 await stash.get_summary(WORK, level=summary)
+            await self._check_exported(path.with_name(EXPORTED))
             await settled(path)
         check_files(path)
+
+    async def _check_exported(self, file: Path) -> None:
+        """The exported file is a whole session, as it was at some time."""
+        if not file.exists():
+            return
+        with TemporaryDirectory() as folder:
+            async with stash_at(Path(folder) / "there.db", window=200_000) as there:
+                await there.import_session(file.read_text().splitlines())
+                messages = await history(there, WORK)
+        assert as_bytes(messages) == as_bytes(self._recorded[: len(messages)])
 
     async def _settle_begun(self, stash: Stash, begun: Mapping[str, Any]) -> None:
         """Whether what was begun has been done: whole, or not at all."""

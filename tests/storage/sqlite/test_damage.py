@@ -11,7 +11,7 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import ContextstashError, StoreError
-from contextstash_storage.records import CachedSummary, Event, ProxiedSession
+from contextstash_storage.records import Event, ProxiedSession
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from tests.support.effort import THOROUGH
@@ -126,14 +126,4 @@ async def test_what_is_damaged_beside_the_messages_is_said_too(path: Path, table
     with pytest.raises(StoreError, match="damaged"):
         await (store.read_log(SESSION, Event) if table == "log" else store.get_proxied(SESSION))
     assert await bodies(store)
-    await store.close()
-
-
-async def test_a_damaged_summary_that_is_kept_is_written_again(path: Path) -> None:
-    await filled(path)
-    store = await open_sqlite(path)
-    await store.put_cached_summary(SESSION, "content", CachedSummary(text="so far", strategy="extractive"))
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute("UPDATE notes SET record = substr(record, 1, 9) WHERE kind = 'summary'")
-    assert await store.get_cached_summary(SESSION, "content") is None
     await store.close()

@@ -25,7 +25,7 @@ from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held
 from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, conversation, new_session, record, says
+from tests.support.stored_sessions import OWNER, answers, bodies, conversation, new_session, record, says
 
 SECRET = "zebra"
 LONG = f"{SECRET} in a long text, {random.Random(2).randbytes(4_000).hex()}"
@@ -211,12 +211,6 @@ async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, s
         assert f"trace of {name}".encode() not in left
         assert not [body for body in stored if body in left]
     await store.close()
-
-
-async def test_sessions_deleted_along_disappear_in_the_same_transaction(store: SessionStore) -> None:
-    await new_session(store, "outputs")
-    assert await store.delete_session(SESSION, along=["outputs", "never there"])
-    assert await store.list_sessions() == []
 
 
 async def test_a_deletion_that_is_cancelled_goes_on_unseen(

@@ -27,7 +27,7 @@ from contextstash_storage.sqlite.store import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.storage.sqlite.test_deletion import SECRET, fill, marks, others
 from tests.support.locked_databases import held
-from tests.support.stored_sessions import SESSION, bodies, new_session, record, says
+from tests.support.stored_sessions import SESSION, bodies, new_session
 
 KEY = bytes(range(32))
 TEXT = "a text about pomegranates, number"
@@ -95,21 +95,6 @@ async def test_a_database_that_another_process_has_open_is_left_as_it_is(
     with held(path, how), pytest.raises(StoreBusyError, match="open in another process, and nothing was changed"):  # type: ignore[arg-type]
         convert(path, KEY, encrypt=True)
     assert await contents(path, no_key) == whole
-
-
-async def test_two_stores_of_one_process_and_a_second_process_keep_their_locks(path: Path) -> None:
-    first = await open_sqlite(path, find_key=our_key)
-    await new_session(first)
-    second = await open_sqlite(path, find_key=our_key)
-    await second.close()
-    with working(path, 1) as [process]:
-        for number in range(60):
-            await record(first, says(f"{TEXT} {number} here"))
-        process.send_signal(signal.SIGTERM)
-        done = acknowledged(process)
-    await first.close()
-    texts = {str(body) for body in (await contents(path, our_key))[SESSION]}
-    assert len(texts) == 60 + len(done)
 
 
 WORKER = f"""
@@ -255,18 +240,6 @@ async def test_the_old_file_is_overwritten_by_the_next_opening_if_the_process_is
         assert path.read_bytes()[:16] == MARK
         assert await contents(path, our_key) == whole
         assert set(old.read()) == {0}
-
-
-async def test_what_is_left_of_a_conversion_is_removed_by_its_own_database_alone(path: Path) -> None:
-    await plain(path)
-    left, others = path.with_name(f"{path.name}.0a1b2c3d.converting"), path.with_name("s.db.bak.0a1b2c3d.converting")
-    for file in (left, others):
-        file.write_bytes(b"a")
-    link = path.with_name("link.db")
-    link.symlink_to(path)
-    await (await open_sqlite(link)).close()
-    assert not left.exists()
-    assert others.read_bytes() == b"a"
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])

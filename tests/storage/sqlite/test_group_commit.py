@@ -7,10 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.stash import Stash
-from contextstash_storage.errors import ContextstashError, StoreBusyError
+from contextstash_storage.errors import ContextstashError
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.transaction import Tx
 
@@ -80,29 +79,6 @@ async def test_a_cancelled_caller_does_not_keep_the_others_from_their_outcome(tm
     assert {"1", "3"} <= set(seen)
     with pytest.raises(asyncio.CancelledError):
         await calls[2]
-    await store.close()
-
-
-async def test_a_closed_store_raises_for_each_waiting_call(tmp_path: Path) -> None:
-    store = await open_sqlite(tmp_path / "db")
-    await store.close()
-    outcomes = await asyncio.gather(
-        *(store.database.write_together(lambda tx: None) for _ in range(3)), return_exceptions=True
-    )
-    assert [type(outcome).__name__ for outcome in outcomes] == ["StoreError"] * 3
-
-
-async def test_calls_that_wait_for_a_locked_database_all_hear_of_it_at_once(tmp_path: Path) -> None:
-    store = await open_sqlite(tmp_path / "db", busy_seconds=0.2)
-    tried: list[int] = []
-    other = sqlite3.connect(tmp_path / "db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    calls = [store.database.write_together(lambda tx, n=n: tried.append(n)) for n in range(4)]  # type: ignore[misc]
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [StoreBusyError] * 4
-    assert tried == []
-    other.execute("ROLLBACK")
-    other.close()
     await store.close()
 
 
