@@ -32,7 +32,6 @@ from contextstash_storage.records import (
     EditsBefore,
     Message,
     NewMessage,
-    SentRequest,
     Session,
     StoredBatch,
     WeighedEdits,
@@ -332,21 +331,14 @@ def _store_call(tx: Tx, row: int, session: Session, counters: Counters, message:
     sent = message.request or counters.request
     if sent is not None:
         book_usage(tx, row, sent.number, message.usage)
-    start = _reply_start(tx, row, session, message.group, seq) if sent is None else 0
-    append_log(tx, row, _call(message, session, counters, start, sent), message.group)
-
-
-def _call(message: NewMessage, session: Session, counters: Counters, start: int, sent: SentRequest | None) -> Call:
-    """The model call that a message reports on: of the request `sent`, else of what stood before its reply."""
-    assert message.usage is not None
-    return Call(
+    call = Call(
         purpose="agent",
         model=message.model or session.model,
-        request_seq=start - 1 if sent is None else sent.messages - 1,
-        request_edits=counters.edits if sent is None else sent.edits,
+        request_seq=(_reply_start(tx, row, session, message.group, seq) if sent is None else sent.messages) - 1,
         created_at=message.created_at,
         **message.usage.model_dump(),
     )
+    append_log(tx, row, call, message.group)
 
 
 def _reply_start(tx: Tx, row: int, session: Session, group: str | None, seq: int) -> int:

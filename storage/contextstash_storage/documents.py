@@ -9,13 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
 from contextstash_storage.messages import messages_before, readable_messages
 from contextstash_storage.records import Block, Message, Session
 from contextstash_storage.rows import texts_of
-from contextstash_storage.transaction import IndexedPiece, Tx, storable
+from contextstash_storage.transaction import Tx, storable
 
 PIECE_CHARACTERS = 32_000
 """A longer text is indexed as several pieces, so that no transaction has to take it whole: one of this size takes about
@@ -49,7 +50,7 @@ class TextKind(IntEnum):
     OUTPUT = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Document:
     """One text of a message, or piece number `piece` of it, which is one row of the index. `block` is the number of the
     block that it is the text of."""
@@ -59,7 +60,7 @@ class Document:
     text: str
     piece: int = 0
 
-    @property
+    @cached_property
     def fields(self) -> tuple[str, str]:
         """The text of its call's arguments and its other text, as the index sees them."""
         if self.kind is TextKind.CALL:
@@ -209,21 +210,17 @@ def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Me
         outputs = ((number, each.call_id) for number, each in enumerate(message.blocks) if each.type == "tool_result")
         filed += [(message.seq, number, row, *calls[call_id]) for number, call_id in outputs if call_id in calls]
     numbers = tx.reserve("entries", "entry", len(pieces)) if pieces else []
-    indexed = [
-        IndexedPiece(number, session.owner, row, kind_mark(piece.kind), *piece.fields)
-        for number, (_, piece) in zip(numbers, pieces, strict=True)
-    ]
     tx.many(
         "INSERT INTO entries (entry, session, seq, block, piece, kind, call, call_words)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (each.entry, row, seq, piece.block, piece.piece, piece.kind.value, _call(seq, piece), _words(each.call))
-            for each, (seq, piece) in zip(indexed, pieces, strict=True)
+            (number, row, seq, piece.block, piece.piece, piece.kind.value, _call(seq, piece), _words(piece.fields[0]))
+            for number, (seq, piece) in zip(numbers, pieces, strict=True)
         ],
     )
     under_output = "UPDATE entries SET seq = ?, block = ? WHERE session = ? AND seq = ? AND block = ? AND kind = "
     tx.many(under_output + str(TextKind.CALL.value), filed)
-    words = tx.index.insert(tx, indexed)
+    words = tx.index.insert(tx, row, session.owner, [(n, each) for n, (_, each) in zip(numbers, pieces, strict=True)])
     counted = "UPDATE sessions SET entry_count = entry_count + ?, word_count = word_count + ? WHERE session = ?"
     tx.execute(counted, (len(pieces), words, row))
 

@@ -51,7 +51,7 @@ _SHORT = {
     "type": "t", "tokens": "n", "size": "s", "call_id": "i", "tool": "o", "argument": "a", "is_error": "e",
     "prompt_tokens": "p", "completion_tokens": "c", "reasoning_tokens": "h", "cached_tokens": "x",
     "cache_write_tokens": "w", "cache_write_1h_tokens": "l",
-    "purpose": "f", "model": "m", "request_seq": "q", "request_edits": "d", "created_at": "z",
+    "purpose": "f", "model": "m", "request_seq": "q", "created_at": "z",
 }  # fmt: skip
 """The names of fields in what is stored of each message and model call: whole ones would take a tenth of the file."""
 
@@ -454,16 +454,13 @@ class Event(Record):
 
 
 class Call(Usage):
-    """One model call, the host's or a summarizer's. Its request is kept by reference: the agent was sent the view
-    up to and including message `request_seq`, as the first `request_edits` edits made it; a summarizer was sent
-    the messages `request_first_seq..request_seq`. `cost` is in US dollars if the price is known."""
+    """One model call, the host's or a summarizer's. Message `request_seq` was the last that was sent. `cost` is in US
+    dollars if the price is known."""
 
     call_id: int = 0
     purpose: Literal["agent", "summary", "digest"]
     model: str | None = None
     request_seq: int
-    request_first_seq: int = 0
-    request_edits: int = 0
     cost: float | None = None
     duration_ms: float | None = None
     error: str | None = None

@@ -15,9 +15,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from contextstash_storage.errors import StoreVersionError
+
+if TYPE_CHECKING:
+    from contextstash_storage.documents import Document
 
 MAX_INTEGER = 2**63 - 1
 
@@ -53,23 +56,12 @@ class Found:
     is_complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedPiece:
-    """A row of the index: the words of a call, the words of a text, and the word by which its kind is found."""
-
-    entry: int
-    owner: str
-    session: int
-    mark: str
-    call: str
-    text: str
-
-
 class Matching(Protocol):
     """The words of the index in a database's own form: a table `words`, whose rows have the numbers of entries."""
 
-    def insert(self, tx: Tx, pieces: Sequence[IndexedPiece]) -> int:
-        """Store the words of these; returns how many words they have."""
+    def insert(self, tx: Tx, session: int, owner: str, pieces: Sequence[tuple[int, Document]]) -> int:
+        """Store the words of pieces of a session's texts, under the numbers of their entries; returns how many words
+        they have."""
 
     def attempts(self, tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
         """What matches any of the terms: about as many as are ranked, and then many more."""

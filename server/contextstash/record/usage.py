@@ -61,7 +61,7 @@ async def book_late(
     if sent is None:
         return session
     reply = await _reply_tokens(access, session, sent)
-    call = _call(session, read, sent.messages - 1, sent.edits)
+    call = _call(session, read, sent.messages - 1)
     return await access.store.book_late_usage(
         session.session_id, sent.number, read, lambda counters: booked_late(counters, read, sent, reply), call
     )
@@ -89,11 +89,11 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
     anchored = await access.store.change_counters(
         session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since)
     )
-    call = _call(session, usage, seq - 1, session.counters.edits)
+    call = _call(session, usage, seq - 1)
     await access.store.append_log(session_id, call.model_copy(update={"created_at": reply.created_at}))
     return anchored
 
 
-def _call(session: Session, usage: Usage, seq: int, edits: int) -> Call:
+def _call(session: Session, usage: Usage, seq: int) -> Call:
     """An agent's call, of which this usage is known alone; `seq` is the last message that was sent."""
-    return Call(purpose="agent", model=session.model, request_seq=seq, request_edits=edits, **usage.model_dump())
+    return Call(purpose="agent", model=session.model, request_seq=seq, **usage.model_dump())

@@ -168,9 +168,7 @@ async def log_calls(
         logged = Call(
             purpose=purpose,
             model=call.model,
-            request_first_seq=span[0],
             request_seq=span[1],
-            request_edits=len(snapshot.edits),
             **(call.usage or NOTHING_USED).model_dump(),
             cost=cost,
             duration_ms=call.duration_ms,

@@ -7,9 +7,9 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from contextstash_storage.documents import kind_mark
+from contextstash_storage.documents import Document, kind_mark
 from contextstash_storage.search import CALL_WEIGHT, MORE_MATCHES, rarity
-from contextstash_storage.transaction import Found, IndexedPiece, Place, Tx, listed
+from contextstash_storage.transaction import Found, Place, Tx, listed
 
 SCHEMA = (
     # English stems, and no stop words: as SQLite's `porter unicode61`.
@@ -90,13 +90,13 @@ def _owner_mark(owner: str) -> str:
     return f"/o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def insert(tx: Tx, pieces: Sequence[IndexedPiece]) -> int:
+def insert(tx: Tx, session: int, owner: str, pieces: Sequence[tuple[int, Document]]) -> int:
     """Store the words of these; returns how many words they have."""
     rows = []
-    for each in pieces:
-        call, text = plain_words(each.call), plain_words(each.text)
-        marks = [_owner_mark(each.owner), f"/s{each.session}", f"/{each.mark}"]
-        rows.append((each.entry, len(call.split()) + len(text.split()), marks, call, text))
+    for entry, piece in pieces:
+        call, text = map(plain_words, piece.fields)
+        marks = [_owner_mark(owner), f"/s{session}", f"/{kind_mark(piece.kind)}"]
+        rows.append((entry, len(call.split()) + len(text.split()), marks, call, text))
     tx.many(_INSERT, rows)
     return sum(count for _, count, *_ in rows)
 
