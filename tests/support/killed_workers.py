@@ -25,7 +25,6 @@ from typing import Any
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.base.files import replacement
-from contextstash.sharing.export import PIECES
 from contextstash.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from contextstash_storage.records import Native
@@ -91,8 +90,8 @@ async def _work(path: Path, journal: Journal, number: int) -> None:
             if operation == "export":
                 journal.write("begun", operation)
                 with replacement(path.with_name(EXPORTED)) as file:
-                    async for piece in PIECES["session"](stash, WORK):
-                        file.write(piece.encode())
+                    async for record in stash.export_session(WORK):
+                        file.write(f"{json.dumps(record)}\n".encode())
                 journal.write("done", operation)
             else:
                 await _do(stash, journal, operation, f"{number}-{place}", (number, place))

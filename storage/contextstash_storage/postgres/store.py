@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.postgres import match
@@ -43,6 +44,20 @@ MAX_PAUSE_SECONDS = 1.0
 
 COMMAND_SECONDS = 300.0
 """How long one statement may take. The longest writes the pieces of a session of a million messages."""
+
+CONNECTION: dict[str, Any] = {
+    "application_name": "contextstash",
+    "connect_timeout": 10,
+    # A server whose machine is gone without a word is noticed in a minute, else in 15 minutes to 2 hours.
+    "tcp_user_timeout": 60_000,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+"""What an address does not say; times are in seconds, that of TCP in milliseconds."""
+
+WRITING, READING = "READ COMMITTED", "REPEATABLE READ READ ONLY"
+"""The ways in which a transaction sees others."""
 
 _COLLIDED = (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)
 _UNSTORABLE = (psycopg.DataError, UnicodeEncodeError, OverflowError)
@@ -110,13 +125,13 @@ class PostgresDatabase:
     async def write(self, work: TxWork[Result]) -> Result:
         """What `work` returns, run as one transaction: committed durably, or rolled back. It can run several times, so
         it changes nothing but the database."""
-        return await self._again(work, "READ COMMITTED")
+        return await self._again(work, WRITING)
 
     write_together = write
 
     async def read(self, work: TxWork[Result]) -> Result:
         """What `work` returns; all its reads see the same state of the database."""
-        return await self._again(work, "REPEATABLE READ READ ONLY")
+        return await self._again(work, READING)
 
     async def _again(self, work: TxWork[Result], mode: str) -> Result:
         give_up = time.monotonic() + self._retry_seconds
@@ -144,14 +159,17 @@ class PostgresDatabase:
         limits = {"jit": "off", "lock_timeout": round(1_000 * self._retry_seconds)}
         limits["statement_timeout"] = round(1_000 * COMMAND_SECONDS)
         begin = "; ".join([f"BEGIN ISOLATION LEVEL {mode}", *(f"SET LOCAL {n} = {v}" for n, v in limits.items())])
-        db.execute(begin.encode())
         try:
+            db.execute(begin.encode())
             result = work(PostgresTx(db))
         except BaseException:
             with suppress(psycopg.Error):
                 db.execute("ROLLBACK")
             raise
-        _commit(db)
+        if mode == READING:
+            db.execute("COMMIT")
+        else:
+            _commit(db)
         return result
 
     def _connection(self) -> psycopg.Connection[Any]:
@@ -163,7 +181,7 @@ class PostgresDatabase:
             db.close()
             self._opened.remove(db)
             self._own.db = None
-        db = psycopg.connect(self.address.url, autocommit=True, application_name="contextstash", connect_timeout=10)
+        db = psycopg.connect(**{**CONNECTION, **conninfo_to_dict(self.address.url)}, autocommit=True)
         self._opened.append(db)
         self._own.db = db
         return db

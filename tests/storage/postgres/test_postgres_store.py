@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from contextstash_storage.databases import open_store
-from contextstash_storage.errors import BadInputError, StoreBusyError, StoreVersionError
+from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.postgres import store as postgres_store
 from contextstash_storage.postgres.store import PostgresStore, open_postgres
 from contextstash_storage.transaction import Tx
@@ -47,12 +47,31 @@ async def test_work_goes_on_when_the_server_has_ended_all_connections() -> None:
     store = await opened()
     await new_session(store)
     await record(store, *conversation(2), first_seq=0)
-    server().sql(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'contextstash'"
-    )
+    server().sql(END_CONNECTIONS)
     await record(store, *conversation(3), first_seq=0)
     assert await bodies(store) == [message.body for message in conversation(3)]
     assert await store.acquire_lease(SESSION, "compaction", "mine", 60.0)
+    await store.close()
+
+
+END_CONNECTIONS = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'contextstash'"
+)
+
+
+async def test_a_connection_that_ends_before_a_commit_is_said_of_writes_alone() -> None:
+    store = await opened()
+    ended: list[str] = []
+
+    def work(_: Tx) -> int:
+        if not ended:
+            ended.append(server().sql(END_CONNECTIONS))
+        return 1
+
+    assert await store.database.read(work) == 1
+    ended.clear()
+    with pytest.raises(StoreError, match="may be stored or not"):
+        await store.database.write(work)
     await store.close()
 
 
