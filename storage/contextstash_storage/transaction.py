@@ -15,12 +15,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from contextstash_storage.errors import StoreVersionError
-
-if TYPE_CHECKING:
-    from contextstash_storage.documents import Document
 
 MAX_INTEGER = 2**63 - 1
 
@@ -56,10 +53,20 @@ class Found:
     is_complete: bool
 
 
+class Piece(Protocol):
+    """A piece of a text that is found: its kind, and the words of a call's arguments and of another text."""
+
+    @property
+    def kind(self) -> int: ...
+
+    @property
+    def fields(self) -> tuple[str, str]: ...
+
+
 class Matching(Protocol):
     """The words of the index in a database's own form: a table `words`, whose rows have the numbers of entries."""
 
-    def insert(self, tx: Tx, session: int, owner: str, pieces: Sequence[tuple[int, Document]]) -> int:
+    def insert(self, tx: Tx, session: int, owner: str, pieces: Sequence[tuple[int, Piece]]) -> int:
         """Store the words of pieces of a session's texts, under the numbers of their entries; returns how many words
         they have."""
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from contextstash_storage.records import Call
 from contextstash_storage.store import SessionStore
-from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
+from tests.support.stored_sessions import SESSION, new_session, record, says
 
 
 def at(day: int) -> datetime:
@@ -45,11 +45,3 @@ async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SessionS
     await new_session(store, "aside", agent="other")
     await store.append_log("aside", Call(purpose="agent", request_seq=0, prompt_tokens=1))
     assert await store.owner_days(without_agent="other") == await store.session_days(SESSION)
-
-
-async def test_another_owner_has_no_part_in_the_sums(store: SessionStore) -> None:
-    await record(store, calls("a"), answers("a"))
-    await store.append_log(SESSION, Call(purpose="agent", request_seq=0, prompt_tokens=7))
-    other = store.for_owner("another")
-    assert (await other.session_count(), await other.owner_days()) == (0, [])
-    assert (await store.session_count(), len(await store.owner_days())) == (1, 1)

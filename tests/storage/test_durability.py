@@ -180,12 +180,3 @@ async def test_a_reader_sees_one_moment_s_state(path: Path) -> None:
 
     assert await reader.read(read_twice) == (0, 0)
     await close(reader, writer)
-
-
-async def test_a_closed_store_leaves_everything_in_its_one_file(tmp_path: Path) -> None:
-    for number in range(10):
-        path = tmp_path / f"{number}.db"
-        async with stash_at(path) as stash:
-            await stash.record_messages([{"role": "user", "content": "Keep this."}], session_id=SESSION)
-            await stash.estimate_context(SESSION)
-        assert [each.name for each in tmp_path.glob(f"{number}.db*")] == [path.name]

@@ -39,15 +39,6 @@ async def test_an_expired_lease_is_taken_over_and_another_purpose_is_free(store:
     assert await store.acquire_lease(SESSION, "import", "dead", 60.0)
 
 
-@pytest.mark.parametrize("hours", [1, 24 * 365])
-async def test_a_lease_that_is_dated_in_the_future_is_not_in_force(store: SqliteStore, hours: int) -> None:
-    assert await acquire(store, "of another time")
-    moved = "UPDATE notes SET begins = begins + ?1, ends = ends + ?1"
-    await store.database.writer.write(lambda db: db.execute(moved, (3600 * hours,)))
-    assert await acquire(store, "of today")
-    assert not await acquire(store, "of another time")
-
-
 async def test_no_lease_outlives_its_duration_when_the_time_of_day_jumps(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -43,17 +42,6 @@ async def stored_after(store: SessionStore, messages: int) -> int:
         if count >= messages:
             return count
         await asyncio.sleep(0.002)
-
-
-async def test_equal_outputs_of_one_batch_take_time_in_proportion(store: SessionStore) -> None:
-    begun = time.perf_counter()
-    await record(store, *(answers(f"call_{place}") for place in range(4_000)))
-    outputs = await store.read_outputs(SESSION)
-    assert [output.handle for output in outputs[:3]] == ["out_a", "out_a-2", "out_a-3"]
-    assert outputs[-1].handle == "out_a-4000"
-    assert time.perf_counter() - begun < 60, "a search in proportion to the square takes minutes"
-    await record(store, answers("call_one_more"))
-    assert (await store.read_outputs(SESSION))[-1].handle == "out_a-4001"
 
 
 async def test_others_record_between_the_pieces_of_a_long_batch(store: SqliteStore, path: Path) -> None:

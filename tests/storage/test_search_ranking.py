@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage.documents import MAX_CHARACTERS, MAX_PIECES
+from contextstash_storage.documents import MAX_CHARACTERS
 from contextstash_storage.records import Block, NewMessage, Output
 from contextstash_storage.search import MAX_TERMS, SearchFilter
-from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
-from tests.support.stored_sessions import SESSION, record, says
+from tests.support.stored_sessions import record, says
 
 LINES = [f"line {number} of the module, with enough in it" for number in range(40)]
 
@@ -156,49 +152,6 @@ async def test_a_time_restricts_a_search(store: SessionStore) -> None:
     assert sorted(await handles(store, "needle", after=early)) == ["out_a", "out_b"]
 
 
-def many_calls(count: int) -> list[NewMessage]:
-    """A message with so many calls, and one with all their outputs."""
-    calls = [call(f"call_{number}", "Bash", command=f"ls {number}") for number in range(count)]
-    outputs = [output(f"call_{number}", "Bash", f"ls {number}", f"result{number}") for number in range(count)]
-    return [
-        calls[0].model_copy(
-            update={
-                "blocks": tuple(block for each in calls for block in each.blocks),
-                "texts": tuple((number, each.texts[0][1]) for number, each in enumerate(calls)),
-            }
-        ),
-        outputs[0].model_copy(
-            update={
-                "blocks": tuple(block for each in outputs for block in each.blocks),
-                "outputs": tuple(
-                    found.model_copy(update={"block": number})
-                    for number, each in enumerate(outputs)
-                    for found in each.outputs
-                ),
-                "texts": tuple((number, each.texts[0][1]) for number, each in enumerate(outputs)),
-            }
-        ),
-    ]
-
-
-async def test_each_of_many_outputs_is_filed_with_its_call(store: SessionStore) -> None:
-    await record(store, *many_calls(50))
-    for number in (0, 7, 49):
-        assert (await handles(store, f"ls {number}"))[0] == f"out_call_{number}"
-
-
-async def test_of_a_message_of_very_many_blocks_the_first_and_the_last_are_found(
-    store: SqliteStore, path: Path
-) -> None:
-    await record(store, *many_calls(MAX_PIECES + 2))
-    assert await handles(store, f"result{MAX_PIECES + 1}") == [f"out_call_{MAX_PIECES + 1}"]
-    assert await handles(store, "result0") == ["out_call_0"]
-    assert await store.delete_session(SESSION)
-    with closing(sqlite3.connect(path)) as db:
-        assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM words_docsize").fetchone() == (0,)
-
-
 def long_text(characters: int) -> str:
     words = " ".join(f"word{number}" for number in range(characters // 8))
     return f"needle at the beginning\n{words}\nmiddle\n{words}\nneedle at the end"
@@ -216,10 +169,3 @@ async def test_of_a_very_long_output_the_beginning_and_the_end_are_found(store: 
     await record(store, *ran("a", "Bash", "cat log", long_text(MAX_CHARACTERS)))
     assert await handles(store, "beginning") == await handles(store, "end") == ["out_a"]
     assert await handles(store, "middle") == []
-
-
-async def test_an_identifier_as_a_whole_comes_before_calls_with_a_part_of_it(store: SessionStore) -> None:
-    await record(store, says("Implement the plan ENT-64: " + "show the status of a session. " * 4_000))
-    await record(store, *(says(f"remark {number}") for number in range(60)))
-    await record(store, *ran("r", "Read", "ent/ent.go", "package ent"))
-    assert await handles(store, "ENT-64") == ["message 0", "out_r"]

@@ -7,9 +7,9 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
-from contextstash_storage.documents import Document, kind_mark
+from contextstash_storage.documents import kind_mark
 from contextstash_storage.search import CALL_WEIGHT, MORE_MATCHES, rarity
-from contextstash_storage.transaction import Found, Place, Tx, listed
+from contextstash_storage.transaction import Found, Piece, Place, Tx, listed
 
 SCHEMA = (
     # English stems, and no stop words: as SQLite's `porter unicode61`.
@@ -90,7 +90,7 @@ def _owner_mark(owner: str) -> str:
     return f"/o{hashlib.sha256(owner.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def insert(tx: Tx, session: int, owner: str, pieces: Sequence[tuple[int, Document]]) -> int:
+def insert(tx: Tx, session: int, owner: str, pieces: Sequence[tuple[int, Piece]]) -> int:
     """Store the words of these; returns how many words they have."""
     rows = []
     for entry, piece in pieces:

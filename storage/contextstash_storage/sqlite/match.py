@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from contextstash_storage.documents import Document, kind_mark
-from contextstash_storage.transaction import Found, Place, Tx, only
+from contextstash_storage.documents import kind_mark
+from contextstash_storage.transaction import Found, Piece, Place, Tx, only
 
 SCHEMA = (
     "CREATE VIRTUAL TABLE words USING fts5 (text, call, place, content = '', contentless_delete = 1,"
@@ -27,7 +27,7 @@ WHERE words MATCH ? AND sessions.owner = ?
 """
 
 
-def insert(tx: Tx, session: int, _: str, pieces: Sequence[tuple[int, Document]]) -> int:
+def insert(tx: Tx, session: int, _: str, pieces: Sequence[tuple[int, Piece]]) -> int:
     """Store the words of these. How many they are FTS5 knows itself."""
     rows = [(entry, f"{_mark(session)} {kind_mark(piece.kind)}", *piece.fields) for entry, piece in pieces]
     tx.many("INSERT INTO words (rowid, place, call, text) VALUES (?, ?, ?, ?)", rows)
