@@ -54,7 +54,7 @@ def client_of(call: Recorded, name: str) -> Client:
     if call.format == "anthropic":
         write = (ratios.long_write if call.one_hour else ratios.write) if ratios else 2.0 if call.one_hour else 1.25
         return Client("/v1/messages?beta=true", {"x-claude-code-session-id": name}, read, write)
-    return Client("/v1/responses", {"session_id": name}, read, ratios.write if ratios else 1.0)
+    return Client("/v1/responses", {"session-id": name}, read, ratios.write if ratios else 1.0)
 
 
 def body_of(call: Recorded, unseen: int) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Outcome:
     token_ratio: float
     direct_cost: float
     direct_tokens: int
-    prunes: int
+    edited: int
     within: float
     tokens_error: float
     cost_error: float
@@ -226,7 +226,7 @@ def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
         state = proxy.state(path.stem)
     return Outcome(
         path.stem, len(calls), paid / direct_paid, tokens / direct_tokens, direct_paid, direct_tokens,
-        state.prunes, within, state.direct / direct_tokens - 1,
+        state.edited, within, state.direct / direct_tokens - 1,
         state.dollars_paid / state.dollars_direct / (paid / direct_paid) - 1 if state.dollars_direct else 0.0,
         (paid + losses.cost) / direct_paid, losses.lossy, losses.replies,
     )  # fmt: skip
@@ -249,7 +249,7 @@ def responses_events(provider: CachingProvider, usage: dict[str, int]) -> list[d
 
 def replay_all(folder: Path, pattern: str = "*.jsonl", *, cache: str = "", **settings: Any) -> None:
     print(
-        "| session | requests | prunes | cost / direct | worst within | tokens sent / direct"
+        "| session | requests | edited | cost / direct | worst within | tokens sent / direct"
         " | replies that lack something | cost with that fetched | report: tokens unedited | report: cost |"
     )
     print("| --- " * 10 + "|")
@@ -263,7 +263,7 @@ def replay_all(folder: Path, pattern: str = "*.jsonl", *, cache: str = "", **set
         outcome = replay(path, calls, **settings)
         found.append(outcome)
         print(
-            f"| {outcome.name} | {outcome.calls} | {outcome.prunes} |"
+            f"| {outcome.name} | {outcome.calls} | {outcome.edited} |"
             f" {outcome.cost_ratio:.3f} | {outcome.within:.3f} | {outcome.token_ratio:.3f} |"
             f" {outcome.lossy / max(1, outcome.replies):.1%} | {outcome.charged:.3f} |"
             f" {outcome.tokens_error:+.1%} | {outcome.cost_error:+.1%} |",
@@ -273,7 +273,7 @@ def replay_all(folder: Path, pattern: str = "*.jsonl", *, cache: str = "", **set
     tokens = sum(each.direct_tokens for each in found)
     lossy = sum(each.lossy for each in found) / max(1, sum(each.replies for each in found))
     print(
-        f"| all | {sum(each.calls for each in found)} | {sum(each.prunes for each in found)} |"
+        f"| all | {sum(each.calls for each in found)} | {sum(each.edited for each in found)} |"
         f" {sum(each.cost_ratio * each.direct_cost for each in found) / total:.3f} |"
         f" {max(each.within for each in found):.3f} |"
         f" {sum(each.token_ratio * each.direct_tokens for each in found) / tokens:.3f} | {lossy:.1%} |"

@@ -219,7 +219,6 @@ class ProxyReport(Result):
     dollars_saved: float | None = Field(
         default=None, description="US dollars, net of all that contextstash cost, estimated"
     )
-    healed: int = Field(description="Requests refused as too long that succeeded when shrunk")
     faults: int = Field(description="Requests sent unedited because of an error")
     unread: int | None = Field(default=None, description="Requests that could not be read, neither recorded nor billed")
     left_alone: str | None = Field(default=None, description="Why the session is not edited any more")
@@ -232,8 +231,6 @@ class ProxyReport(Result):
             f"Proxy: {counted(self.requests, 'request')}, {self.edited:,} edited; {sent:,} tokens sent of"
             f" {unedited:,}{share}."
         )
-        if self.healed:
-            yield f"Requests healed that were too long: {self.healed:,}."
         if self.faults:
             yield f"Sent unedited because of an error: {self.faults:,} requests (see the proxy's log)."
         if self.unread:

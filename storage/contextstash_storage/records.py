@@ -542,22 +542,18 @@ class ProxiedTotals(Record):
 
     `sent` is what was sent and `direct` what would have been sent, in tokens. `priced` counts the requests whose price
     is known: `dollars_paid` is what they cost, replies included, `dollars_direct` what would have been billed without
-    contextstash. `healed` are refused requests that succeeded when they were shrunk, `refused` edited requests that
-    were refused and sent unedited, `faults` requests that went out unedited because of an error, `unread` those that
-    could not be read, so that they are neither recorded nor in the bill.
+    contextstash. `faults` are requests that went out unedited because of an error, `unread` those that could not be
+    read, so that they are neither recorded nor in the bill.
     """
 
     model_config = ConfigDict(extra="ignore")  # what former versions counted too
     requests: int = 0
     edited: int = 0
-    prunes: int = 0
     sent: int = 0
     direct: int = 0
     priced: int = 0
     dollars_paid: float = 0.0
     dollars_direct: float = 0.0
-    healed: int = 0
-    refused: int = 0
     faults: int = 0
     unread: int = 0
 
@@ -569,9 +565,8 @@ class ProxiedSession(ProxiedTotals):
     of the conversation, `sender` a hash of the credentials that its last request had; `surroundings` is a hash of its
     system prompt. `mark` is a hash of the `length` messages of its last request, empty if the model had not spoken yet.
     `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how long the provider keeps the
-    cache of that request, which took `prompt` tokens; unedited it would have taken `direct_prompt`. `tokens_per_byte`
-    is by the provider's count. `left_alone` is why nothing is edited any more. `days` are the totals at the start of
-    each day (UTC) with requests, the newest last.
+    cache of that request, which unedited would have taken `direct_prompt` tokens. `left_alone` is why nothing is edited
+    any more. `days` are the totals at the start of each day (UTC) with requests, the newest last.
     """
 
     project: str | None = None
@@ -583,9 +578,7 @@ class ProxiedSession(ProxiedTotals):
     model: str | None = None
     last_at: float = 0.0
     cache_seconds: int = 300
-    prompt: int = 0
     direct_prompt: int = 0
-    tokens_per_byte: float | None = None
     left_alone: str | None = None
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
 

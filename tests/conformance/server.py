@@ -13,11 +13,10 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from mcp.types import JSONRPCMessage, Tool
 from starlette.types import ASGIApp
 
-from contextstash.mcp.http import HostChecks
 from contextstash.mcp.server import build_server
 from contextstash.operations import OPERATIONS
 from contextstash.stash import Stash
-from contextstash.web.host_names import hosts_behind
+from contextstash.web.host_names import HostChecks
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.conformance.fixtures import add_fixtures
 
@@ -71,7 +70,7 @@ def application(folder: Path) -> ASGIApp:
         event_store=Events(),
         retry_interval=100,
     )
-    return HostChecks(endpoint, hosts_behind(None))
+    return HostChecks(endpoint)
 
 
 if __name__ == "__main__":

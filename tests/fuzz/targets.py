@@ -14,10 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 from contextstash.clients.follow import own_readers, recognize
 from contextstash.clients.transcripts import Batch, Head, Line, Reader, split_lines
 from contextstash.messages.detection import get_format
-from contextstash.proxy.replies import ReplyBody
+from contextstash.proxy.replies import Reply
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native
@@ -133,21 +135,20 @@ def proxy_reply(data: bytes) -> None:
     size = 1 + (data[0] if data else 0)
     chunks = [data[place : place + size] for place in range(0, len(data), size)][:2_000]
     for kind in ("text/event-stream; charset=utf-8", "application/json", ""):
-        reply = ReplyBody(kind)
-        for chunk in chunks:
-            reply.take(chunk)
-        usage = reply.usage
-        assert usage is None or usage.prompt_tokens is None or usage.prompt_tokens >= 0
-    asyncio.run(_start(chunks))
+        for format_name in ("anthropic", "openai-responses"):
+            asyncio.run(_read(chunks, kind, format_name))
 
 
-async def _start(chunks: Sequence[bytes]) -> None:
+async def _read(chunks: Sequence[bytes], kind: str, format_name: str) -> None:
     async def stream() -> AsyncIterator[bytes]:
         for chunk in chunks:
             yield chunk
 
-    held = await ReplyBody("text/event-stream").start(stream())
-    assert b"".join(held) == b"".join(chunks[: len(held)])
+    reply = Reply(httpx2.Response(200, headers={"content-type": kind}, content=stream()), format_name)
+    await reply.begin()
+    assert b"".join([chunk async for chunk in reply.chunks()]) == b"".join(chunks)
+    assert reply.usage is None or reply.usage.prompt_tokens >= 0
+    assert isinstance(reply.last_words, list)
 
 
 TARGETS: dict[str, Target] = {

@@ -15,8 +15,6 @@ from mcp import MCPError
 from contextstash.mcp.tokens import needed_scope
 from contextstash.operations import OPERATIONS
 from contextstash.web.access_tokens import SCOPES
-from contextstash.web.host_names import hosts_behind
-from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine
 from tests.support.servers import (
     answer,
@@ -117,31 +115,6 @@ async def test_each_tool_needs_the_scope_that_its_annotations_name(served: Serve
                     await client.read_resource("context://sessions")
     async with http_client(served.address, served.token("read", owner="scopes")) as client:
         assert (await answer(client, "estimate_context", session_id="s"))["session_id"] == "s"
-
-
-def test_the_public_name_is_served_and_no_name_like_it(served: Served) -> None:
-    token = bearer(served.token("read"))
-    for host in ("stash.example", "Stash.Example:443", "stash.example:80"):
-        for origin in ("https://stash.example", "https://stash.example:443"):
-            assert initialize(served.address, host=host, origin=origin, **token).status_code == 200
-    for host in (
-        "stash.example.evil.com",
-        "evil-stash.example",
-        "stash.example:8443",
-        "xstash.example",
-        "stash.example:443:80",
-    ):
-        assert initialize(served.address, host=host, **token).status_code == 421
-    for origin in ("http://stash.example", "https://stash.example.evil.com", "null", "https://stash.example:8443"):
-        assert initialize(served.address, host="stash.example", origin=origin, **token).status_code == 403
-
-
-@pytest.mark.parametrize(
-    "url", ["http://stash.example", "stash.example", "https://", "https://a@stash.example", "ftp://x"]
-)
-def test_a_public_address_that_is_not_encrypted_is_refused(url: str) -> None:
-    with pytest.raises(BadInputError, match="https://"):
-        hosts_behind(url)
 
 
 def test_health_needs_no_token_and_no_name(served: Served) -> None:

@@ -26,7 +26,7 @@ def post(proxy: RunningProxy, body: dict[str, Any]) -> httpx2.Response:
 def test_usage_is_read_of_replies_to_clients_that_accept_compressed_ones(proxy: RunningProxy) -> None:
     proxy.send(request_of(session(2), stream=False), {"accept-encoding": "br, zstd, gzip"})
     assert dict(proxy.provider.asked[-1].headers)["accept-encoding"] == "identity"
-    assert proxy.state(ID).prompt > 1_000
+    assert proxy.state(ID).sent > 1_000
 
 
 def test_a_refusal_that_cannot_be_read_is_no_verdict(proxy: RunningProxy) -> None:

@@ -15,11 +15,9 @@ from anthropic import Anthropic
 from openai import OpenAI
 
 from contextstash.clients.follow import ingest
-from contextstash.proxy.replies import final_reply
 from tests.proxy.test_identity import recorded, rewinds
 from tests.proxy.test_sessions import in_stash, transcript_of
-from tests.support.caching_provider import CachingProvider, reply_of
-from tests.support.provider import anthropic_events
+from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
     ID,
     Clock,
@@ -51,11 +49,6 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "stash.db"
 
 
-def shown(database: Path) -> list[dict[str, Any]]:
-    """The messages of the conversation as it goes on, without left branches."""
-    return asyncio.run(conversation_in(database, ID))
-
-
 def ask(proxy: RunningProxy, messages: list[dict[str, Any]]) -> Any:
     """The reply to a conversation, by Anthropic's own client as a stream."""
     fields = {**request_of([THANKS]), "messages": messages}
@@ -76,14 +69,6 @@ def test_the_last_reply_is_found_by_search_after_the_session(run: Run, database:
     assert SAID in json.dumps(found.model_dump(mode="json"), ensure_ascii=False)
 
 
-def test_a_reply_that_comes_as_a_whole_is_recorded_too(run: Run, provider: CachingProvider, database: Path) -> None:
-    body = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": SAID}]}
-    provider.raw_answer = (200, "application/json", json.dumps({**body, "stop_reason": "end_turn"}).encode())
-    with run() as proxy:
-        proxy.send(request_of(session(2), stream=False))
-    assert recorded(database) == {ID: [*session(2), REPLY]}
-
-
 def test_a_session_that_is_resumed_holds_its_reply_once(run: Run, database: Path) -> None:
     messages = session(2)
     with run() as proxy:
@@ -94,38 +79,14 @@ def test_a_session_that_is_resumed_holds_its_reply_once(run: Run, database: Path
     assert rewinds(database, ID) == 0
 
 
-@pytest.mark.parametrize("said", [[], [{"role": "assistant", "content": "Done."}]])
-def test_a_resumed_client_that_sends_another_reply_or_none_is_believed(
-    run: Run, database: Path, said: list[dict[str, Any]]
-) -> None:
-    """The provider's own words stay in a left branch, as those of any message that a client changes."""
-    messages = session(2)
-    with run() as proxy:
-        play(proxy, messages)
-    with run() as proxy:
-        proxy.send(request_of([*messages, *said, THANKS]))
-    assert shown(database) == [*messages, *said, THANKS, REPLY]
-
-
 def test_what_another_process_has_recorded_meanwhile_is_not_hidden(run: Run, database: Path) -> None:
     messages = session(4)
     with run() as first:
         play(first, messages[:5])
         with run() as second:
             play(second, messages, first=len(messages))
-    assert shown(database) == [*messages, REPLY]
+    assert asyncio.run(conversation_in(database, ID)) == [*messages, REPLY]
     assert rewinds(database, ID) == 0
-
-
-def test_an_import_of_the_transcript_afterwards_adds_nothing(run: Run, database: Path, tmp_path: Path) -> None:
-    messages = session(2)
-    with run() as proxy:
-        play(proxy, messages)
-    path = transcript_of(
-        [*messages, {"role": "assistant", "content": [{"type": "text", "text": SAID}]}], tmp_path / f"{ID}.jsonl"
-    )
-    in_stash(database, lambda stash: ingest(stash, path))
-    assert recorded(database) == {ID: [*messages, REPLY]}
 
 
 def test_a_session_that_its_transcript_records_gets_no_reply_from_the_proxy(
@@ -176,18 +137,3 @@ def test_codex_gets_back_its_reply_in_the_form_in_which_it_sends_it(
             proxy.settle()
         assert list(recorded(database).values()) == [[*asked, reply]]
         asked += [reply, {**asked[0], "content": [{"type": "input_text", "text": "Go on."}]}]
-
-
-def events(**stop: Any) -> list[bytes]:
-    found = list(anthropic_events({**reply_of(SAID, {"output_tokens": 5}), **stop}))
-    return [json.dumps(event).encode() for event in found]
-
-
-def test_only_a_whole_reply_that_ends_the_turn_counts() -> None:
-    assert final_reply("anthropic", events()) == [{"role": "assistant", "content": [{"type": "text", "text": SAID}]}]
-    assert final_reply("anthropic", events()[:-1]) == []
-    assert final_reply("anthropic", events(stop_reason="tool_use")) == []
-    assert final_reply("anthropic", events(stop_reason="max_tokens")) == []
-    assert final_reply("anthropic", [b"{"]) == []
-    failed = {"type": "response.completed", "response": {"status": "incomplete", "output": [{"type": "message"}]}}
-    assert final_reply("openai-responses", [json.dumps(failed).encode()]) == []

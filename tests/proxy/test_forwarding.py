@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from pathlib import Path
 
 import httpx2
@@ -10,6 +12,7 @@ import pytest
 
 from contextstash.proxy.app import check_upstream
 from contextstash_storage.errors import BadInputError
+from tests.support.caching_provider import caching_provider
 from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
 
 
@@ -97,3 +100,48 @@ def test_a_body_that_is_no_request_is_passed_on(proxy: RunningProxy, body: bytes
 def test_an_upstream_to_which_credentials_must_not_go_is_refused(url: str) -> None:
     with pytest.raises(BadInputError):
         check_upstream(url)
+
+
+def test_a_page_of_another_site_is_refused(proxy: RunningProxy) -> None:
+    assert proxy.send(request_of(session(1)), {"origin": "https://evil.example"}).status_code == 403
+    assert proxy.send(request_of(session(1)), {"host": "rebound.example"}).status_code == 421
+    assert proxy.provider.asked == []
+
+
+def test_only_the_client_that_knows_the_path_is_served_and_the_provider_does_not_see_it(tmp_path: Path) -> None:
+    body = json.dumps(request_of(session(1))).encode()
+    database = tmp_path / "stash.db"
+    with caching_provider() as provider, running_proxy(provider, database, Clock(), secret="s3cret_-x") as proxy:
+        for path in ("", "/wrong", "/s3cret_-x1", "/s3cret_-"):
+            other = f"{proxy.url.removesuffix('/s3cret_-x')}{path}/v1/messages"
+            assert proxy.http.post(other, content=body).status_code == 403
+        assert provider.asked == []
+        response = proxy.http.post(f"{proxy.url}/v1/messages?beta=true", content=body)
+        assert (response.status_code, "x-contextstash-session" in response.headers) == (200, True)
+        assert proxy.http.get(proxy.url).status_code == 200
+        assert [asked.target for asked in provider.asked] == ["/v1/messages?beta=true", "/"]
+
+
+@pytest.mark.parametrize("target", ["/v1/messages", "/v1/other"])
+def test_a_request_that_its_client_gives_up_ends_at_the_provider_too(target: str, tmp_path: Path) -> None:
+    asked, ended = threading.Event(), threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while connection.recv(1 << 16):
+                asked.set()
+        ended.set()
+
+    threading.Thread(target=serve, daemon=True).start()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with running_proxy(url, tmp_path / "stash.db", Clock()) as proxy:
+        host, port = proxy.url.removeprefix("http://").split(":")
+        body = json.dumps(request_of(session(1))).encode()
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            fields = b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
+            connection.sendall(fields % (target.encode(), len(body)) + body)
+            assert asked.wait(30)
+        assert ended.wait(30)
+    listener.close()

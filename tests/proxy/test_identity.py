@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.request_identity import ClientSession
+from contextstash.clients.request_identity import MAX_ID, ClientSession, client_session
 from contextstash.messages.request import read_request
 from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.edits import Prepared
@@ -108,12 +108,6 @@ def test_a_hundred_conversations_without_ids_of_two_users_stay_apart_across_rest
     assert all(len(users) <= 1 for users in owners.values())
 
 
-def test_conversations_with_one_prompt_cache_key_and_two_users_stay_apart(proxy: RunningProxy) -> None:
-    found = {say(proxy, [GREETING], key, prompt_cache_key="my-app-v1") for key in ("a", "b")}
-    assert len(found) == 2
-    assert "my-app-v1" not in found
-
-
 def test_requests_with_one_id_and_different_credentials_never_share_a_session(proxy: RunningProxy) -> None:
     messages = session(3)
     own = [say(proxy, messages[:count], "a", **NAMED) for count in (1, 3)]
@@ -206,17 +200,6 @@ def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(proxy
             proxy.settle()
     whole = [messages for messages in recorded(proxy.database).values() if len(messages) == 17]
     assert sorted(whole, key=json.dumps) == sorted(agents, key=json.dumps)
-
-
-def test_a_client_whose_system_prompt_tells_the_time_stays_in_its_session(proxy: RunningProxy) -> None:
-    messages = session(4)
-    back = [*messages[:4], {"role": "user", "content": "Try another way."}]
-    sent = [*(messages[:count] for count in range(1, 10, 2)), back]
-    found = [
-        say(proxy, each, system=[{"type": "text", "text": f"It is 2026-11-23, {minute:02}:00. You help."}], **NAMED)
-        for minute, each in enumerate(sent)
-    ]
-    assert set(found) == {ID}
 
 
 def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(proxy: RunningProxy) -> None:
@@ -352,3 +335,15 @@ def test_after_a_restart_a_session_goes_on_with_the_key_that_it_began_with(
     with running_proxy(provider, tmp_path / "stash.db", clock) as second:
         assert (say(second, [*messages, *turn(9, "more")] if whole else back, key, **NAMED) == ID) is stays
     assert rewinds(tmp_path / "stash.db", ID) == (stays and not whole)
+
+
+def test_names_of_conversations_that_differ_only_in_what_an_id_may_not_hold_stay_apart() -> None:
+    names = ["a" * 10_000, "a" * 10_001, "../x", "_._x", "outputs", "a.outputs", "\x00", "\x01", "été"]
+    ids = [
+        found.session_id
+        for name in names
+        if (found := client_session([(b"session-id", name.encode("latin-1"))])) is not None
+    ]
+    assert len(set(ids)) == len(names)
+    assert all(len(each) <= MAX_ID and not each.endswith("outputs") and "/" not in each for each in ids)
+    assert client_session([(b"session-id", b"0a1b-2.c:d_e")]) == ClientSession("0a1b-2.c:d_e")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.proxy.test_identity import recorded
@@ -88,48 +85,6 @@ def test_a_session_that_is_deleted_while_no_proxy_runs_is_not_recorded_again(
     with running_proxy(provider, database, clock) as proxy:
         proxy.send(request_of([{"role": "user", "content": "Another task."}], metadata={}))
     assert len(recorded(database)) == 1
-
-
-def test_what_stays_of_a_deleted_session_tells_nothing_and_ends(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
-) -> None:
-    database = tmp_path / "stash.db"
-    with running_proxy(provider, database, clock) as proxy:
-        proxy.send(request_of(session(2)))
-        mark = proxy.state(ID).mark
-    delete(database)
-    content = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert not [each for each in (ID, mark, "Fix the bug") if each.encode() in content]
-    with closing(sqlite3.connect(database, isolation_level=None)) as db:
-        assert db.execute("SELECT count(*) FROM notes WHERE kind = 'deleted'").fetchone() == (1,)
-        db.execute("UPDATE notes SET begins = 1 WHERE kind = 'deleted'")
-    with running_proxy(provider, database, clock) as proxy:
-        proxy.send(request_of(session(2)))
-    assert list(recorded(database)) == [ID]
-    delete(database)
-    with closing(sqlite3.connect(database)) as db:
-        assert db.execute("SELECT count(*) FROM notes WHERE kind = 'deleted' AND begins < 2").fetchone() == (0,)
-
-
-def test_two_proxies_on_one_session_record_all_and_log_nothing_false(
-    provider: CachingProvider, clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    messages = session(10)
-    caplog.set_level(logging.WARNING)
-    database = tmp_path / "stash.db"
-    with (
-        running_proxy(provider, database, clock) as one,
-        running_proxy(provider, database, clock) as two,
-        ThreadPoolExecutor(2) as pool,
-    ):
-        for count in range(1, 22, 2):
-            body = request_of(messages[:count])
-            list(pool.map(RunningProxy.send, (one, two), (body, body)))
-        assert one.engine.faults == two.engine.faults == 0
-    assert recorded(database) == {ID: messages}
-    assert "unedited" not in caplog.text
 
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])

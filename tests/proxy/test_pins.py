@@ -34,17 +34,3 @@ def test_pinned_outputs_and_files_are_never_pruned(provider: CachingProvider, cl
         provider.window = 5_000
         proxy.send(request_of(messages))
         assert not stay & set(placeholders(provider.bodies[-1]))
-
-
-def test_an_output_that_is_pinned_after_it_was_pruned_comes_back_with_the_next_request(
-    provider: CachingProvider, clock: Clock, tmp_path: Path
-) -> None:
-    messages = session(8)
-    with running_proxy(provider, tmp_path / "stash.db", clock) as proxy:
-        play(proxy, messages[:-2])
-        clock.now += 400
-        proxy.send(request_of(messages))
-        assert "toolu_1" in placeholders(provider.bodies[-1])
-        asyncio.run(pin(tmp_path / "stash.db", "/a/1"))
-        proxy.send(request_of(messages))
-        assert placeholders(provider.bodies[-1]) == [name for name in OLD if name != "toolu_1"]

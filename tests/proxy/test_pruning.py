@@ -41,13 +41,6 @@ def test_old_outputs_leave_when_the_cache_is_cold_and_stay_away_when_it_is_warm_
     assert proxy.provider.usage[-1]["cache_creation_input_tokens"] < 200
 
 
-def test_an_hour_of_cache_is_not_cold_after_five_minutes(proxy: RunningProxy) -> None:
-    long = [{"type": "text", "text": "You.", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
-    messages = session(8)
-    prune_cold(proxy, messages, system=long)
-    assert placeholders(proxy.provider.bodies[-1]) == []
-
-
 def test_edits_hold_in_a_new_process(provider: CachingProvider, clock: Clock, tmp_path: Path) -> None:
     messages = session(8)
     with running_proxy(provider, tmp_path / "stash.db", clock) as first:

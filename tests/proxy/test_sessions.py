@@ -65,12 +65,6 @@ def test_a_moving_breakpoint_stores_no_message_twice(proxy: RunningProxy) -> Non
     assert "cache_control" not in json.dumps(recorded)
 
 
-def test_the_clients_header_outranks_everything(proxy: RunningProxy) -> None:
-    for name in ("one", "two"):
-        proxy.send(request_of(session(1)), {"x-claude-code-session-id": name})
-    assert stored(proxy) == {"one": 3, "two": 3}
-
-
 def test_a_client_without_an_id_is_known_by_its_messages(proxy: RunningProxy) -> None:
     play(proxy, session(3), metadata={})
     other = [{"role": "user", "content": "Another task."}, *session(2)[1:]]
@@ -254,20 +248,13 @@ def test_a_compaction_by_our_tool_shows_in_the_next_request(proxy: RunningProxy)
     assert all(one != two for one, two in pairwise(roles))
 
 
-def test_what_a_placeholder_stands_for_can_be_retrieved(proxy: RunningProxy) -> None:
-    messages = session(8)
-    prune_cold(proxy, messages)
-    shown = json.dumps(proxy.provider.bodies[-1]["messages"][2])
-    handle = shown[shown.index("out_") :][: len("out_") + 16]
-    page = in_stash(proxy.database, lambda stash: stash.get_archived_output(handle, max_tokens=8000))
-    assert page.text.startswith('line 0-0: äöü "quoted"')
-
-
-def test_tools_by_name_are_enough_if_the_client_searches_tools(proxy: RunningProxy) -> None:
-    messages = session(8)
-    messages[0] = {"role": "user", "content": "<available-deferred-tools>" + RETRIEVAL["name"] + "</…> Fix the bug."}
+@pytest.mark.parametrize(
+    "said", [RETRIEVAL["name"], "The following MCP servers are still connecting:\ncontextstash\n\nUse ToolSearch."]
+)
+def test_tools_by_name_are_enough_if_the_client_searches_tools(proxy: RunningProxy, said: str) -> None:
+    first, *rest = session(8)
     tools = [READ, {"name": "ToolSearch", "input_schema": {"type": "object"}}]
-    prune_cold(proxy, messages, tools=tools)
+    prune_cold(proxy, [first, {"role": "system", "content": said}, *rest], tools=tools)
     assert placeholders(proxy.provider.bodies[-1]) == OLD
 
 

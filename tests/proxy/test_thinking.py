@@ -111,14 +111,3 @@ def test_a_prune_by_a_tool_waits_until_the_client_compacts(proxy: RunningProxy) 
     proxy.clock.now += 400
     agent.say({"role": "assistant", "content": "Compacted."}, {"role": "user", "content": "And the last one."})
     assert proxy.provider.refusals[0].times == 1000
-
-
-def test_tools_that_are_announced_in_a_message_of_the_system_are_offered(proxy: RunningProxy) -> None:
-    connecting = "The following MCP servers are still connecting:\ncontextstash\n\nUse ToolSearch."
-    first, *rest = session(8)
-    messages = [first, {"role": "system", "content": connecting}, *rest]
-    tools = [{"name": "ToolSearch", "input_schema": {"type": "object"}}]
-    proxy.send(request_of(messages[:-2], tools=tools))
-    proxy.clock.now += 400
-    proxy.send(request_of(messages, tools=tools))
-    assert placeholders(proxy.provider.bodies[-1]) == OLD

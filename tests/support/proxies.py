@@ -56,7 +56,7 @@ class RunningProxy:
 
     @property
     def engine(self) -> Engine:
-        return self.app._engine
+        return self.app.engine
 
     def settle(self) -> None:
         """Wait until the requests so far are recorded."""

@@ -34,7 +34,7 @@ from contextstash.mcp.tokens import (
     check_scope,
 )
 from contextstash.stash_opener import StashOpener
-from contextstash.web.host_names import OwnHosts, hosts_behind
+from contextstash.web.host_names import hosts_behind
 from contextstash.web.loopback import serve
 from contextstash_storage.errors import ContextstashError
 
@@ -96,12 +96,12 @@ def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions) -> Non
     stashes = OwnerStashes(opener)
 
     async def app() -> Any:
-        return HostChecks(_endpoint(stashes, tools, options, followed=opener.follow is not None), hosts)
+        return _endpoint(stashes, tools, options, followed=opener.follow is not None)
 
     def announce(address: str) -> str:
         return f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME"
 
-    serve(app, options.host, options.port, announce, settings=SETTINGS, public=options.public_url is not None)
+    serve(app, options.host, options.port, announce, settings=SETTINGS, hosts=hosts, unchecked=(HEALTH, READINESS))
 
 
 def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool) -> Any:
@@ -159,31 +159,6 @@ def _health(stashes: OwnerStashes) -> list[Route]:
         return PlainTextResponse("ready\n")
 
     return [Route(HEALTH, healthy), Route(READINESS, ready)]
-
-
-class HostChecks:
-    """ASGI middleware: the Host header, and the Origin that browsers send, must name this server exactly. Health checks
-    come by any name."""
-
-    def __init__(self, app: Any, hosts: OwnHosts) -> None:
-        self._app = app
-        self._hosts = hosts
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http" and scope["path"] not in (HEALTH, READINESS):
-            refused = self._refused(Headers(scope=scope))
-            if refused is not None:
-                await refused(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-    def _refused(self, headers: Headers) -> PlainTextResponse | None:
-        names = headers.getlist("host")
-        if len(names) != 1 or not self._hosts.has_host(names[0]):
-            return PlainTextResponse("This server is not reached under this name (the Host header).", 421)
-        if not all(self._hosts.has_origin(origin) for origin in headers.getlist("origin")):
-            return PlainTextResponse("This request comes from another site's page (the Origin header).", 403)
-        return None
 
 
 class WholeTexts:

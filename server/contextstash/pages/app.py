@@ -8,7 +8,6 @@ import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -22,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from contextstash.display import chart_script, style_sheet
 from contextstash.pages.pages import Pages
 from contextstash.pages.templates import page
-from contextstash.web.host_names import OwnHosts
 from contextstash.web.loopback import serve
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
@@ -114,12 +112,7 @@ class Guard:
     def _answer(self, request: Request) -> Response | None:
         """The refusal of a request, or the redirection of one that brings the token, without the token, which would
         stay in the browser's history; None if the request may see the pages."""
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if not OwnHosts().has_host(host):
-            return PlainTextResponse("These pages are not served under this name.", 421)
-        if origin is not None and urlsplit(origin).netloc != host:
-            return PlainTextResponse("This request was sent from another site.", 403)
-        port = re.search(":([0-9]+)$", host)  # not in `[::1]`, whose colons belong to the address
+        port = re.search(":([0-9]+)$", request.headers["host"])  # not in `[::1]`, whose colons belong to the address
         cookie = f"contextstash-{port[1]}" if port else "contextstash"  # browsers send it to all ports of a host
         given = request.query_params.get("token", "")
         known = [token for token in self._tokens if hmac.compare_digest(given.encode(), token.encode())]

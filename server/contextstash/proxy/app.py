@@ -5,31 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from hmac import compare_digest
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from starlette.types import Receive, Scope, Send
+
 from contextstash.base.zstandard import zstandard
 from contextstash.proxy.edits import Prepared
-from contextstash.proxy.engine import EDIT_REFUSALS, Engine
+from contextstash.proxy.engine import Engine, RawHeaders
 from contextstash.proxy.plan import writes_long
-from contextstash.proxy.replies import ReplyBody, final_reply
-from contextstash.web.host_names import LOOPBACK, OwnHosts
+from contextstash.proxy.replies import Reply
+from contextstash.web.host_names import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     import httpx2
 
 logger = logging.getLogger(__name__)
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-RawHeaders = list[tuple[bytes, bytes]]
 
 READ_ROUTES = {
     "/v1/messages": "anthropic",
@@ -54,35 +49,12 @@ HOP_BY_HOP = frozenset(
 MAX_BODY_BYTES = 48 << 20
 """A compressed body that unpacks to more is passed on unread. Anthropic refuses requests over 32 MB."""
 
-MAX_ERROR_BYTES = 1 << 20
-"""A refusal is read up to this size before it is passed on. Providers' are below 10 KB."""
-
 IDLE_SECONDS = 30.0
 """How long an idle connection is kept. Providers close theirs after a minute or more; a request on a connection that is
 just being closed would fail."""
 
 ZSTD_LEVEL = 1
 """How hard an edited body is compressed: 2 MB take about 5 ms at level 1, and the client waits for it."""
-
-STREAMED_REFUSAL = 400
-"""The status that stands for a refusal within a stream whose own status is 200."""
-
-
-@dataclass
-class Reply:
-    """A response of the model API: the chunks of its body that were `held` back, and those that still come; `refusal`
-    is the status and the text with which it refuses the request, None in place of a text that cannot be read."""
-
-    response: httpx2.Response
-    body: ReplyBody
-    chunks: AsyncIterator[bytes]
-    held: Sequence[bytes] = ()
-    refusal: tuple[int, bytes | None] | None = None
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether the model replies."""
-        return self.refusal is None and self.response.status_code < 400
 
 
 class Upstream:
@@ -105,7 +77,7 @@ class Upstream:
     async def send(self, method: str, target: bytes, headers: RawHeaders, body: bytes | None) -> httpx2.Response:
         """Send a request with this target, byte for byte, and return its response as soon as the headers are there.
         Raises httpx2.TransportError if there is no response."""
-        sent = passed_on(headers, leave_out=(b"host", b"expect", b"content-length"))
+        sent = [pair for pair in passed_on(headers) if pair[0].lower() not in (b"host", b"expect", b"content-length")]
         if body is not None:
             sent.append((b"content-length", str(len(body)).encode()))
         request = self._httpx.Request(
@@ -119,25 +91,29 @@ class Upstream:
 
 
 class ProxyApp:
-    """Refuses whoever is not a program of this machine that was told the address, and serves the others."""
+    """Serves those who were told its address."""
 
     def __init__(
         self, upstream: Upstream, engine: Engine, at_end: Callable[[], Awaitable[None]], secret: str | None = None
     ) -> None:
         """`at_end` is called when the server has stopped. Only requests whose path begins with the `secret` are
         served, if there is one."""
+        self.engine = engine
         self._upstream = upstream
-        self._engine = engine
         self._at_end = at_end
         self._secret = secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            own = self._own(scope)
-            if isinstance(own, tuple):
-                await send_error(send, *own)
+            path = self._own_path(scope)
+            if path is None:
+                reason = "this proxy serves only the client that contextstash run has started."
+                await send_error(send, 403, "permission_error", reason)
+            elif (header(scope["headers"], b"upgrade") or "").lower() == "websocket":
+                # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
+                await send_error(send, 426, "invalid_request_error", "WebSocket is not supported.")
             elif (body := await read_body(receive)) is not None:
-                await unless_gone(receive, Exchange(own, send, body, self._upstream, self._engine).run())
+                await unless_gone(receive, Exchange(scope, path, body, send, self._upstream, self.engine).run())
         elif scope["type"] == "lifespan":
             await receive()
             await send({"type": "lifespan.startup.complete"})
@@ -145,25 +121,13 @@ class ProxyApp:
             await self._at_end()
             await send({"type": "lifespan.shutdown.complete"})
 
-    def _own(self, scope: Scope) -> Scope | tuple[int, str, str]:
-        """The scope without the secret at the beginning of its path, or the refusal."""
-        headers: RawHeaders = scope["headers"]
-        raw: bytes = scope.get("raw_path") or scope["path"].encode()
-        if not OwnHosts().has_host(header(headers, b"host") or "") or _is_foreign_page(headers):
-            logger.warning("refused a request of a web page")
-            return 403, "permission_error", "web pages of other hosts are refused."
-        if not raw.startswith(b"/"):
-            return 400, "invalid_request_error", "this is no forward proxy."
-        if self._secret is not None:
-            first, _, rest = raw[1:].partition(b"/")
-            if not compare_digest(first, self._secret.encode()):
-                reason = "this proxy serves only the client that contextstash run has started."
-                return 403, "permission_error", reason
-            scope = {**scope, "raw_path": b"/" + rest, "path": scope["path"][len(self._secret) + 1 :] or "/"}
-        if (header(headers, b"upgrade") or "").lower() == "websocket":
-            # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
-            return 426, "invalid_request_error", "WebSocket is not supported."
-        return scope
+    def _own_path(self, scope: Scope) -> bytes | None:
+        """The path of a request as it was sent, without the secret at its beginning; None if that is missing."""
+        raw: bytes = scope["raw_path"]
+        if self._secret is None:
+            return raw
+        first, _, rest = raw[1:].partition(b"/")
+        return b"/" + rest if compare_digest(first, self._secret.encode()) else None
 
 
 async def read_body(receive: Receive) -> bytes | None:
@@ -197,17 +161,16 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None
 class Exchange:
     """One request and its response."""
 
-    def __init__(self, scope: Scope, send: Send, body: bytes, upstream: Upstream, engine: Engine) -> None:
-        self._scope = scope
+    def __init__(self, scope: Scope, path: bytes, body: bytes, send: Send, upstream: Upstream, engine: Engine) -> None:
+        """`path` is that of the model API."""
+        self._method, self._path, self._query = scope["method"], path, scope["query_string"]
         self._send = send
         self._upstream = upstream
         self._engine = engine
         self._headers: RawHeaders = list(scope["headers"])
-        query = scope["query_string"]
-        self._target = (scope.get("raw_path") or scope["path"].encode()) + (b"?" + query if query else b"")
         self._encoding = header(self._headers, b"content-encoding")
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
-        self._original = body if has_body else None
+        self._body = body if has_body else None
         self._started = False
 
     async def run(self) -> None:
@@ -217,7 +180,7 @@ class Exchange:
         prepared = await self._prepared()
         try:
             if prepared is None:
-                await self._relay(await self._reply(self._original))
+                await self._relay(await self._reply(self._body))
             else:
                 await self._pass_prepared(prepared)
         except httpx2.TransportError as error:
@@ -225,17 +188,14 @@ class Exchange:
                 raise
             logger.warning("no response from upstream: %s", type(error).__name__)
             await send_error(self._send, 502, "api_error", "the model API could not be reached.")  # clients try again
-        finally:
-            if prepared is not None:
-                prepared.asked.ended = True
 
     async def _prepared(self) -> Prepared | None:
         """The request as the engine has prepared it; None if it goes on as it is."""
-        path = self._scope["path"]
+        path = self._path.decode("latin-1")
         format_name = next((name for end, name in READ_ROUTES.items() if path.endswith(end)), None)
-        if format_name is None or self._scope["method"] != "POST":
+        if format_name is None or self._method != "POST":
             return None
-        body = self._original or b""
+        body = self._body or b""
         plain = body if self._encoding is None else unpacked(body, self._encoding)
         return await self._engine.prepare(format_name, self._headers, plain)
 
@@ -243,41 +203,30 @@ class Exchange:
         self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
         self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
         reply = await self._asked(prepared)
-        healed = False
         if reply.refusal is not None:
             again = await self._engine.after_refusal(prepared, *reply.refusal)
             if again is not None:
                 await reply.response.aclose()
-                reply = await self._asked(again)
-                prepared, healed = again, again.edited and reply.succeeded
-        await self._relay(reply, prepared, healed=healed)
+                prepared, reply = again, await self._asked(again)
+        await self._relay(reply, prepared)
 
     async def _asked(self, prepared: Prepared) -> Reply:
-        """The reply to a request, in the encoding of the client's, with what it says if the request is refused."""
-        sent = self._original
+        """The reply to a request in the encoding of the client's; it is known whether that is refused."""
+        body = self._body
         if prepared.edited:
-            sent = prepared.body if self._encoding is None else zstandard().compress(prepared.body, ZSTD_LEVEL)
-        reply = await self._reply(sent, long_writes=writes_long(prepared.request))
-        status, kind = reply.response.status_code, reply.body.content_type
-        if status in EDIT_REFUSALS and "json" in kind:
-            error = b""
-            async for chunk in reply.chunks:
-                error += chunk
-                if len(error) > MAX_ERROR_BYTES:  # it is passed on as it comes
-                    break
-            else:
-                reply.refusal = status, error if _is_object(error) else None
-            reply.held = [error]
-        elif prepared.request.format == "openai-responses" and "event-stream" in kind:
-            reply.held = await reply.body.start(reply.chunks)
-            reply.refusal = (STREAMED_REFUSAL, reply.body.refusal) if reply.body.refusal else None
+            body = prepared.body if self._encoding is None else zstandard().compress(prepared.body, ZSTD_LEVEL)
+        reply = await self._reply(body, prepared)
+        await reply.begin()
         return reply
 
-    async def _reply(self, body: bytes | None, *, long_writes: bool = False) -> Reply:
-        response = await self._upstream.send(self._scope["method"], self._target, self._headers, body)
-        return Reply(response, ReplyBody(response.headers.get("content-type", ""), long_writes), response.aiter_raw())
+    async def _reply(self, body: bytes | None, prepared: Prepared | None = None) -> Reply:
+        target = self._path + (b"?" + self._query if self._query else b"")
+        response = await self._upstream.send(self._method, target, self._headers, body)
+        if prepared is None:
+            return Reply(response)
+        return Reply(response, prepared.request.format, long_writes=writes_long(prepared.request))
 
-    async def _relay(self, reply: Reply, prepared: Prepared | None = None, *, healed: bool = False) -> None:
+    async def _relay(self, reply: Reply, prepared: Prepared | None = None) -> None:
         """The response, chunk by chunk as it comes."""
         response, headers = reply.response, passed_on(reply.response.headers.raw)
         if prepared is not None:
@@ -285,17 +234,12 @@ class Exchange:
         self._started = True
         try:
             await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-            for chunk in reply.held:
+            async for chunk in reply.chunks():
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-            async for chunk in reply.chunks:
-                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-                if prepared is not None:
-                    reply.body.take(chunk)
         finally:
             # Booked before the client sees the end: its next request may come at once.
             if reply.succeeded and prepared is not None:
-                final = partial(final_reply, prepared.request.format, reply.body.ending)
-                self._engine.finish(prepared, reply.body.usage, healed=healed, final=final)
+                self._engine.finish(prepared, reply.usage, reply.last_words)
             await response.aclose()
         await self._send({"type": "http.response.body", "body": b""})
 
@@ -313,34 +257,17 @@ def check_upstream(url: str) -> str:
     return url.rstrip("/")
 
 
-def passed_on(headers: Iterable[tuple[bytes, bytes]], *, leave_out: Iterable[bytes] = ()) -> RawHeaders:
-    """The headers without those about the connection, in their order and spelling. A length that a transfer encoding
-    overrides is left out too (RFC 9112, section 6.3): the next reader would take it for the body's."""
+def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
+    """The headers without those about the connection, in their order and spelling."""
     listed = list(headers)
-    dropped = HOP_BY_HOP | {name.lower() for name in leave_out}
-    if header(listed, b"transfer-encoding") is not None:
-        dropped = dropped | {b"content-length"}
-    for name, value in listed:
-        if name.lower() == b"connection":
-            dropped = dropped | {part.strip().lower() for part in value.split(b",")}
+    named = (header(listed, b"connection") or "").lower().encode("latin-1").split(b",")
+    dropped = HOP_BY_HOP | {name.strip() for name in named}
     return [(name, value) for name, value in listed if name.lower() not in dropped]
 
 
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
     """The first value of a header; None if it is missing."""
     return next((value.decode("latin-1") for key, value in headers if key.lower() == name), None)
-
-
-def _is_foreign_page(headers: RawHeaders) -> bool:
-    """Whether a browser sends a request for a page that is not from this machine. Such a page could have the user's
-    local model work for it, and put conversations of its own among the recorded ones. Programs send no Origin, and a
-    browser sends none with what a page merely embeds, such as an image: then it says by Sec-Fetch-Site whose page that
-    is, and no page has this port's address."""
-    origins = [value.decode("latin-1") for name, value in headers if name.lower() == b"origin"]
-    if not origins:
-        return (header(headers, b"sec-fetch-site") or "none") not in ("none", "same-origin")
-    is_web = origins[0].lower().startswith(("http:", "https:"))
-    return len(origins) > 1 or origins[0] == "null" or (is_web and not OwnHosts().has_origin(origins[0]))
 
 
 def unpacked(data: bytes, encoding: str) -> bytes:
@@ -363,10 +290,3 @@ async def send_error(send: Send, status: int, kind: str, text: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-def _is_object(data: bytes) -> bool:
-    try:
-        return isinstance(json.loads(data), dict)
-    except (ValueError, RecursionError):
-        return False

@@ -1,8 +1,8 @@
 """Finds the conversation of a request: by the client's own id, else by the messages that it begins with.
 
-A conversation has a `line`, the messages of its last request that got a reply. A request continues it if it begins with
-them. One of the same client may also go back in it, begin with its summary, or belong to a sub-agent of it. Credentials
-keep users apart, whatever their requests name.
+A conversation has a `line`, the messages of its newest request. A request continues it if it begins with them. One of
+the same client may also go back in it, begin with its summary, or belong to a sub-agent of it. Credentials keep users
+apart, whatever their requests name. What fits nowhere begins a new conversation.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -27,20 +26,11 @@ from contextstash.request.proxied import ProxiedEdits, state_of
 from contextstash.session.access import Access
 from contextstash_storage.records import Native, ProxiedSession, Usage
 
-_NUMBER = re.compile(r"\d+")
-
 _BILLING = "billing-header"
 """What a block of Claude Code's system prompt holds that is another one in each request."""
 
 MAX_CONVERSATIONS = 64
 """Conversations whose last request is kept in memory, some MB each; those of further ones are read again."""
-
-DEFAULT_TOKENS_PER_BYTE = 1 / 3.4
-"""Tokens of a byte of a request until the provider has reported usage: measured on recorded sessions of Claude Code."""
-
-SAME_GREETING_SECONDS = 600.0
-"""Requests without an id that are all equal, before the model has spoken, count as one conversation for so long: as
-tries again, or as parallel agents, which part when they differ."""
 
 CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key", b"chatgpt-account-id")
 """Headers that hold credentials, or name the account: of Anthropic, OpenAI, Azure, Google and Codex.
@@ -54,23 +44,17 @@ one that is not found gets a new session."""
 
 Line = tuple[TextMessage, ...]
 
-MIN_SAME_SHARE = 0.5
-"""Of an earlier request, so many messages are unchanged and in their places if the client only edited some of them, as
-when it clears old results. Another conversation has hardly any in common."""
-
 
 @dataclass(eq=False)
 class AskedRequest:
     """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials, and
-    when it came, in seconds since 1970. `one_user`: all requests are one user's, as under `run`. It is on its way until
-    it has `ended`."""
+    when it came, in seconds since 1970. `one_user`: all requests are one user's, as under `run`."""
 
     request: RequestText
     client: ClientSession | None
     sender: str
     at: float
     one_user: bool = False
-    ended: bool = False
 
     @property
     def client_id(self) -> str | None:
@@ -98,11 +82,11 @@ class AskedRequest:
     def surroundings(self) -> str:
         """A hash of the system prompt, without its breakpoints and billing lines. Sub-agents have another than the
         conversation that started them. The first line of a long block is enough: folders and the model's name stand
-        further down. Some programs begin with the time, which is another one in each request."""
+        further down."""
         system = self.request.value("system") or self.request.value("instructions")
         blocks = system if isinstance(system, list) else [{"text": system}]
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-        return _hash([_NUMBER.sub("0", t.strip()[:200]) for t in texts if isinstance(t, str) and _BILLING not in t])
+        return _hash([text.strip()[:200] for text in texts if isinstance(text, str) and _BILLING not in text])
 
     @cached_property
     def marks(self) -> list[str]:
@@ -149,20 +133,17 @@ def _hash(value: object) -> str:
 
 @dataclass(eq=False)
 class Conversation:
-    """One line of requests: what the proxy knows of its session.
+    """What the proxy knows of a session, from its requests and replies.
 
-    `line` are the messages of the last request that got a reply, `flights` the requests that wait for theirs; it is
-    `compacting` while the client has the model summarize.
+    `line` are the messages of the newest request; it is `compacting` if that had the model summarize instead.
+    `answered` is the last request that got a reply, with the `usage` and the `last_words` of that. `added` are the
+    tokens that the last billed one held because of contextstash.
 
     `recorded` are the messages of the last recorded request, after which the session had `stored` messages. `followed`
     is the transcript by which the session is recorded, if it is. `edits` are those in force, `shown` those of the last
     request; if there are summaries, `places` are the positions in the session of the messages that the request in hand
     begins with. `stored_since` is when the session was created; it is `deleted` if that one is gone. `unoffered_since`
     is when the client stopped to offer the retrieval tool, in seconds since 1970.
-
-    `request` is the last one, `usage` that of its reply, which `final` reads if that ends a turn. Of the last one that
-    was billed, `sent_bytes` is how much was sent of the prompt, `added` the tokens that it held because of
-    contextstash.
     """
 
     session_id: str
@@ -171,8 +152,11 @@ class Conversation:
     parent: str | None = None
     agent: str = "proxy"
     line: Line = ()
-    flights: list[AskedRequest] = field(default_factory=list)
     compacting: bool = False
+    answered: RequestText | None = None
+    usage: Usage | None = None
+    last_words: Sequence[Native] = ()
+    added: int = 0
     loaded: bool = False
     followed: str | None = None
     recorded: Line = ()
@@ -184,71 +168,65 @@ class Conversation:
     deleted: bool = False
     unoffered_since: float | None = None
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
-    request: RequestText | None = None
-    usage: Usage | None = None
-    final: Callable[[], list[Native]] = list
-    sent_bytes: int = 0
-    added: int = 0
 
     def change(self, **fields: Any) -> None:
         """Change what is stored of the session's requests."""
         self.state = self.state.model_copy(update=fields)
 
-    @property
-    def tokens_per_byte(self) -> float:
-        """Tokens of a byte of a request."""
-        return self.state.tokens_per_byte or DEFAULT_TOKENS_PER_BYTE
-
-    def is_continued_by(self, asked: AskedRequest) -> bool:
-        """Whether a request begins with all messages of the last one, and with those that are on their way."""
-        messages, named = asked.request.messages, asked.client is not None
-        flights = self._waiting()
-        if not named and any(len(messages) < len(flight) for flight in flights):
-            return False
-        if any(common_start(flight, messages) < min(len(flight), len(messages)) for flight in flights):
-            return False
+    def kinship(self, asked: AskedRequest) -> Kinship | None:
+        """How a request belongs to this conversation; None if it does not."""
+        common, is_main = common_start(self.line, asked.request.messages), self.session_id == asked.client_id
         alike = self.state.surroundings == asked.surroundings
+        if self.line:
+            continues = common == len(self.line) and (alike or has_reply(self.line))
+        else:  # read from the store, which knows the hash of the line alone
+            common = self.state.length
+            continues = asked.continues(self.state)
+        if continues:
+            return CONTINUES, common, is_main
+        if asked.client is None:
+            return None
+        if asked.summarizes:
+            return (SUMMARIZES, common, is_main) if common and self.line else None
+        if alike and self._goes_back(asked, common):
+            # A person goes back in the main conversation, also to a message that a fork beside it has as well.
+            return GOES_BACK, common, is_main
+        if alike and (self.compacting or (is_main and continues_summary(asked.request.messages[0].native))):
+            return BEGINS_AGAIN, common, is_main
+        return None
+
+    def _goes_back(self, asked: AskedRequest, common: int) -> bool:
+        """Whether a request of the same client goes on from an earlier message. The messages of a stored conversation
+        are not known: there it does so unless it is in a loop of calls, in which people do not go back."""
         if not self.line:
-            is_main = self.session_id == asked.client_id
-            return asked.continues(self.state) if self.state.mark else alike and (bool(flights) or is_main)
-        if not begins_with(asked.request, self.line):
-            return False
-        recent = named or asked.at - self.state.last_at <= SAME_GREETING_SECONDS
-        return has_reply(self.line) or (alike and recent)
-
-    def _waiting(self) -> list[Line]:
-        return [flight.request.messages for flight in self.flights if not flight.ended]
-
-    def goes_back_to(self, asked: AskedRequest) -> bool:
-        """Whether a request of the same client goes on from an earlier message of this conversation. The messages of a
-        stored one are not known: there it does so unless it is in a loop of calls, in which people do not go back."""
-        lines = [line for line in (self.line, *self._waiting()) if line]
-        if not lines:
             return self.session_id == asked.client_id and not (asked.request.latest.results and self.state.mark)
-        return all(goes_back(line, asked.request) for line in lines)
+        return goes_back(self.line, asked.request.messages, common)
 
-    def left_behind(self, asked: AskedRequest) -> bool:
-        """Whether another request has gone on from the same messages meanwhile: users who begin with the same words
-        share a session until one of them has gone on, and the others leave it then."""
-        return asked.client is None and len(asked.request.messages) < len(self.line)
+    def take(self, asked: AskedRequest) -> None:
+        """Take over a request, so that the next one is recognized."""
+        self.compacting = asked.summarizes
+        if self.compacting:
+            return
+        self.line = asked.request.messages
+        mark = asked.marks[-1] if has_reply(self.line) else ""
+        self.change(surroundings=asked.surroundings, mark=mark, length=len(self.line))
 
     def usage_before(self, asked: AskedRequest) -> Usage | None:
         """The usage of the last reply among the messages of a request, if that extends the last request."""
-        known = self.request
+        known = self.answered
         return self.usage if known is not None and len(asked.request.messages) > len(known.messages) else None
-
-    def advance(self, asked: AskedRequest) -> None:
-        """Take over a request that got its reply, so that the next one is recognized."""
-        self.compacting = asked.summarizes
-        if not self.compacting:
-            self.line = asked.request.messages
-            mark = asked.marks[-1] if has_reply(self.line) else ""
-            self.change(surroundings=asked.surroundings, mark=mark, length=len(self.line))
 
     def forget(self) -> None:
         """Drop all that is known of a session that was deleted."""
         self.deleted, self.recorded = True, ()
         self.edits = self.shown = ProxiedEdits()
+
+
+Kinship = tuple[int, int, bool]
+"""How a request belongs to a conversation, how many messages they have in common, and whether that is the client's main
+one. The greatest decides."""
+
+BEGINS_AGAIN, GOES_BACK, SUMMARIZES, CONTINUES = range(4)
 
 
 class Conversations:
@@ -268,30 +246,28 @@ class Conversations:
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""
         for conversation in reversed(self._known.values()):
-            request = conversation.request
+            request = conversation.answered
             if request is not None and body[slice(*request.spans[0])] == request.messages[0].raw:
                 return request
         return None
 
     async def find(self, asked: AskedRequest) -> Conversation | None:
         """The conversation that a request belongs to, perhaps a new one; None for a side call, which offers no tools
-        and belongs to none, unless it asks for the summary of a known one. The request is in flight there until it
-        has `ended`."""
-        if not asked.tools:
-            return self._summarized(asked)
-        found = _among(self._group(asked), asked) or self._summarized(asked)
-        if found is None:
+        and belongs to none, unless it asks for the summary of a known one."""
+        if not asked.tools and not asked.summarizes:
+            return None
+        found = _nearest(self._group(asked), asked)
+        if found is None and asked.tools:
             async with self._looking_up:  # another request of the same conversation may have been first
                 group = [*self._group(asked), *await self._stored(asked)]
-                found = _among(group, asked) or await self._new(asked)
-                return self._claimed(found, asked)
-        return self._claimed(found, asked)
+                found = _nearest(group, asked) or await self._new(asked)
+                return self._taken(found, asked)
+        return None if found is None else self._taken(found, asked)
 
-    def _claimed(self, found: Conversation, asked: AskedRequest) -> Conversation:
+    def _taken(self, found: Conversation, asked: AskedRequest) -> Conversation:
         if found.state.sender != asked.sender:
             found.change(sender=asked.sender)
-        if not asked.summarizes:
-            found.flights = [*(flight for flight in found.flights if not flight.ended), asked]
+        found.take(asked)
         return self._known.set(found.session_id, found)
 
     def _group(self, asked: AskedRequest) -> list[Conversation]:
@@ -303,15 +279,6 @@ class Conversations:
             and each.state.client_session == asked.client_id
             and asked.may_be_of(each.state.sender)
         ]
-
-    def _summarized(self, asked: AskedRequest) -> Conversation | None:
-        """The conversation of which the client wants a summary: the one with most messages in common."""
-        best, most = None, 0
-        for each in self._group(asked) if asked.summarizes else ():
-            common = common_start(each.line, asked.request.messages)
-            if common > most and (asked.client is not None or common == len(each.line)):
-                best, most = each, common
-        return best
 
     async def _stored(self, asked: AskedRequest) -> list[Conversation]:
         """The stored conversations that this sender could continue, and that are not in memory."""
@@ -341,7 +308,7 @@ class Conversations:
                 name, parent = f"{name}.{asked.marks[0][:8]}", name
             if await self._is_taken(name):
                 name = f"{name}-{secrets.token_hex(3)}"
-        state = ProxiedSession(client_session=asked.client_id, surroundings=asked.surroundings)
+        state = ProxiedSession(client_session=asked.client_id)
         found, access = Conversation(name, asked.request.format, state, parent=parent), self._access
         if access is not None and await access.find(name) is None and await access.was_deleted(name, asked.marks):
             found.forget()
@@ -354,22 +321,10 @@ class Conversations:
         return self._access is not None and await state_of(self._access, session_id) is not None
 
 
-def _among(group: Sequence[Conversation], asked: AskedRequest) -> Conversation | None:
-    """The conversation of these that a request continues, or goes back in, or begins again with its summary."""
-    whole = [each for each in group if each.is_continued_by(asked)]
-    if whole:
-        return max(whole, key=lambda each: len(each.line) or each.state.length)
-    if asked.client is None:
-        return None
-    alike = [each for each in group if each.state.surroundings == asked.surroundings]
-    back = [each for each in alike if each.goes_back_to(asked)]
-    if back:
-        # A person goes back in the main conversation, also to a message that a fork beside it has as well.
-        common = {each.session_id: common_start(each.line, asked.request.messages) for each in back}
-        return max(back, key=lambda each: (common[each.session_id], each.session_id == asked.client_id))
-    begins = continues_summary(asked.request.messages[0].native)
-    own = (each for each in alike if each.compacting or (begins and each.session_id == asked.client_id))
-    return next(own, None)
+def _nearest(group: Sequence[Conversation], asked: AskedRequest) -> Conversation | None:
+    """The conversation of these that a request belongs to."""
+    kin = [(kinship, each) for each in group if (kinship := each.kinship(asked)) is not None]
+    return max(kin, key=lambda found: found[0])[1] if kin else None
 
 
 # Lines of requests: whether a request continues another one, by the messages that both have.
@@ -384,38 +339,27 @@ def common_start(known: Sequence[TextMessage], messages: Sequence[TextMessage]) 
     return min(len(known), len(messages))
 
 
-def begins_with(request: RequestText, line: Line) -> bool:
-    """Whether a request begins with all messages of a line."""
-    return common_start(line, request.messages) == len(line)
-
-
 def has_reply(line: Line) -> bool:
     """Whether the model has spoken in it. What was said before is not enough to know a conversation by: many begin with
     the same words."""
     return any(message.is_models for message in line)
 
 
-def goes_back(line: Line, request: RequestText) -> bool:
-    """Whether a request of the same client continues `line` after the client changed it: a person went back to an
-    earlier message, or the client edited old messages in place.
+def goes_back(line: Line, messages: Line, common: int) -> bool:
+    """Whether a request of the same client continues `line`, with which it has so many messages in common, after the
+    client changed it: a person went back to an earlier message, or the client edited old messages in place, so that a
+    reply behind them stands where it stood.
 
     Parallel agents begin with the same messages too. They are told apart by where they differ: two replies to the same
     request, or two results of the same calls, followed by further work of the agent and not by words of a person."""
-    common = common_start(line, request.messages)
-    if common in (len(line), len(request.messages)) or _is_edited(line, request.messages, common):
+    behind = zip(line[common + 1 :], messages[common + 1 :], strict=False)
+    if common in (len(line), len(messages)) or any(old.is_models and old.plain == new.plain for old, new in behind):
         return True
     if common == 0:
         return False
-    new, old = request.messages[common], line[common]
+    new, old = messages[common], line[common]
     is_parallel = (new.is_models and old.is_models) or bool(new.results and old.results)
-    return not (is_parallel and any(message.results for message in behind_reply(request.messages)))
-
-
-def _is_edited(line: Line, messages: Line, common: int) -> bool:
-    """Whether most messages of the line are in their places, replies behind the first message that differs too."""
-    same = [place for place, (old, new) in enumerate(zip(line, messages, strict=False)) if old.plain == new.plain]
-    behind = any(place > common and line[place].is_models for place in same)
-    return behind and len(same) >= MIN_SAME_SHARE * len(line)
+    return not (is_parallel and any(message.results for message in behind_reply(messages)))
 
 
 def behind_reply(messages: Line) -> Line:

@@ -21,14 +21,13 @@ REASONING_FORMATS = {"anthropic": "anthropic", "openai": "openai-responses"}
 
 @dataclass(frozen=True)
 class Prepared:
-    """A request ready to be sent. `cold` says that the provider's cache of the former request has expired; `pruned` how
-    many outputs were pruned for this request, `changed` that it shows other edits than the former one."""
+    """A request ready to be sent. `cold` says that the provider's cache of the former request has expired, `changed`
+    that it shows other edits than the former one."""
 
     conversation: Conversation
     asked: AskedRequest
     body: bytes
     cold: bool = False
-    pruned: int = 0
     changed: bool = False
 
     @property
@@ -41,14 +40,9 @@ class Prepared:
         """Whether it is sent in another way."""
         return self.body is not self.request.body
 
-    @property
-    def saved(self) -> int:
-        """The tokens that the edits take out: of what the provider counts for a byte."""
-        return max(0, round((len(self.request.body) - len(self.body)) * self.conversation.tokens_per_byte))
-
     def as_original(self) -> Prepared:
         """The same request without any edit."""
-        return replace(self, body=self.request.body, pruned=0)
+        return replace(self, body=self.request.body)
 
 
 def outputs_of(messages: Line) -> Iterator[tuple[int, ToolResult]]:
@@ -114,14 +108,14 @@ def is_bound(conversation: Conversation, request: RequestText, first: int) -> bo
     return any(message.reasons for message in request.messages[first:])
 
 
-def laid_over(original: Prepared, pruned: int) -> Prepared:
+def laid_over(original: Prepared) -> Prepared:
     """The request with its session's edits; those of the former request if new ones would stand in front of bound
     reasoning. Raises JsonPositionError if a place is not as expected."""
     conversation, request = original.conversation, original.request
     now, before = (shown(conversation, request, edits) for edits in (conversation.edits, conversation.shown))
     first = now.differs_from(before)
     if first is not None and is_bound(conversation, request, first):
-        conversation.edits, now, first, pruned = conversation.shown, before, None, 0
+        conversation.edits, now, first = conversation.shown, before, None
     body = edited(request, now.texts, now.summaries)
     conversation.shown = conversation.edits
-    return replace(original, body=body, pruned=pruned, changed=first is not None)
+    return replace(original, body=body, changed=first is not None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,9 +62,6 @@ START_SECONDS = 120.0
 is pruned for it. Clients start their MCP servers late: Codex 0.169 sends several requests of a resumed session before.
 To show the originals, and then the placeholders again, would cost the cache twice. Clients wait up to 30 s."""
 
-EDIT_REFUSALS = (400, 413, 422)
-"""The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
-
 
 class Engine:
     """The conversations behind one proxy."""
@@ -95,13 +92,10 @@ class Engine:
     async def prepare(self, format_name: str, headers: RawHeaders, body: bytes) -> Prepared | None:
         """The request ready to be sent; None if it belongs to no conversation, or could not be understood: then the
         body goes out as it is. Never raises."""
-        asked = None
         try:
             asked = self._asked(format_name, headers, body)
             conversation = await self._within(1, self._conversations.find(asked))
         except Exception as error:
-            if asked is not None:
-                asked.ended = True
             self._fault(None, error)
             return None
         if conversation is None:
@@ -115,17 +109,11 @@ class Engine:
             return original
 
     def _asked(self, format_name: str, headers: RawHeaders, body: bytes) -> AskedRequest:
-        """The request, read with the help of an earlier one; if that fails, without. Raises ValueError if it cannot be
-        read, or continues what the provider keeps, and counts it for the client's session: nothing of it is
-        recorded."""
-        before, client = self._conversations.likely(body), client_session(headers)
+        """The request, read with the help of an earlier one. Raises ValueError if it cannot be read, or continues what
+        the provider keeps, and counts it for the client's session: nothing of it is recorded."""
+        client = client_session(headers)
         try:
-            try:
-                request = read_request(format_name, body, before)
-            except Exception:
-                if before is None:
-                    raise
-                request = read_request(format_name, body)
+            request = read_request(format_name, body, self._conversations.likely(body))
             if format_name == "openai-responses" and any(request.value(key) for key in SERVER_STATE_KEYS):
                 raise ValueError("the provider keeps the conversation")
         except Exception:
@@ -145,28 +133,23 @@ class Engine:
         offered = offers_retrieval(asked, configured=self._options.configured)
         if conversation.state.left_alone or not is_understood(asked.request) or not _may_show(original, offered):
             return original
-        may_prune = offered and original.cold and not asked.summarizes
-        return laid_over(original, await self._pruned(original) if may_prune else 0)
+        if offered and original.cold and not asked.summarizes:
+            step = old_outputs(round(self._options.keep_tokens * COLD_KEEP_SHARE), MIN_TOKENS)
+            try:
+                await self._within(LOAD_FACTOR, self._archive(original, step))
+            except Exception as error:  # the edits of the former request hold: the original would cost the cache
+                logger.warning("%s: not pruned: %s", conversation.session_id, type(error).__name__)
+        return laid_over(original)
 
-    async def _pruned(self, original: Prepared) -> int:
-        """How many outputs were pruned for this request. If that fails, or takes too long, the edits of the former
-        request hold: the original would cost the cache."""
-        step = old_outputs(round(self._options.keep_tokens * COLD_KEEP_SHARE), MIN_TOKENS)
-        try:
-            return await self._within(LOAD_FACTOR, self._archived(original, step))
-        except Exception as error:
-            logger.warning("%s: not pruned: %s", original.conversation.session_id, type(error).__name__)
-            return 0
-
-    async def _archived(self, original: Prepared, step: Step) -> int:
-        """Archive durably what the step chooses; how many outputs that were."""
+    async def _archive(self, original: Prepared, step: Step) -> bool:
+        """Archive durably what the step chooses. Returns whether that was anything."""
         conversation, asked = original.conversation, original.asked
         if self._access is None or is_bound(conversation, asked.request, 0):
-            return 0
+            return False
         await self._record(conversation, asked, conversation.usage_before(asked))
         done = await take(self._access, conversation.session_id, step, within_reach=True)
         conversation.edits = await edits_to_show(self._access, conversation.session_id)
-        return len(done.archived) + (done.more or 0)
+        return bool(done.archived)
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
@@ -219,8 +202,6 @@ class Engine:
     async def after_refusal(self, prepared: Prepared, status: int, error: bytes | None) -> Prepared | None:
         """The request to send once more after the provider refused it; None if the client gets the refusal. What
         cannot be read (`error` is None) is no verdict on our edits: the session goes on. Never raises."""
-        if status not in EDIT_REFUSALS:
-            return None
         conversation, again = prepared.conversation, prepared.as_original() if prepared.edited else None
         try:
             if error is not None and recognize(error.decode("utf-8", "replace")) is not None:
@@ -229,7 +210,6 @@ class Engine:
             self._fault(conversation, fault)
             return again
         if error is not None and again is not None:
-            conversation.change(refused=conversation.state.refused + 1)
             self._leave_alone(conversation, f"the provider refused an edited request with status {status}")
         return again
 
@@ -241,44 +221,36 @@ class Engine:
         if not is_understood(asked.request) or not offers_retrieval(asked, configured=self._options.configured):
             return None
         for tokens in (keep, keep // 4):
-            if archived := await self._archived(prepared, old_outputs(tokens, unread=True)):
-                healed = laid_over(prepared, archived)
+            if await self._archive(prepared, old_outputs(tokens, unread=True)):
+                healed = laid_over(prepared)
                 return healed if len(healed.body) < len(prepared.body) else None
         return None
 
     # After its reply.
 
-    def finish(
-        self,
-        prepared: Prepared,
-        usage: Usage | None,
-        *,
-        healed: bool = False,
-        final: Callable[[], list[Native]] = list,
-    ) -> None:
-        """Book a request after its reply has ended, and record it in the background. `final` reads the messages of the
-        reply, if that ends a turn."""
+    def finish(self, prepared: Prepared, usage: Usage | None, last_words: Sequence[Native] = ()) -> None:
+        """Book a request after its reply has ended, and record it in the background. `last_words` are the messages of
+        the reply, if that ends a turn."""
         conversation, asked = prepared.conversation, prepared.asked
-        asked.ended = True
         try:
             conversation.state = booked(prepared, usage, self._clock())
-            conversation.change(healed=conversation.state.healed + healed)
-            former, behind = conversation.usage_before(asked), conversation.left_behind(asked)
-            if not behind:
-                conversation.advance(asked)
-                conversation.request, conversation.usage, conversation.final = asked.request, usage, final
+            # Users who begin with the same words share a session until one of them has gone on.
+            is_past = asked.client is None and len(asked.request.messages) < len(conversation.line)
+            former = conversation.usage_before(asked)
+            if not is_past:
+                conversation.answered, conversation.usage, conversation.last_words = asked.request, usage, last_words
             if self._access is not None:
-                self._tasks.start(self._keep(prepared, former, behind))
+                self._tasks.start(self._keep(prepared, former, is_past))
         except Exception as error:
             self._fault(conversation, error)
 
-    async def _keep(self, prepared: Prepared, usage: Usage | None, behind: bool) -> None:
+    async def _keep(self, prepared: Prepared, usage: Usage | None, is_past: bool) -> None:
         """Record a request and its bill, with the requests that could not be read, of its client or of no known one.
         `usage` is that of the reply before, if the request extends it."""
         assert self._access is not None
         conversation = prepared.conversation
         try:
-            if not behind:
+            if not is_past:
                 await self._record(conversation, prepared.asked, usage)
         except Exception as error:
             self._not_recorded(conversation, error)
@@ -348,21 +320,22 @@ class Engine:
     async def end(self) -> None:
         """Wait until everything is recorded, and record the last replies, which no request holds."""
         await self.idle()
-        for conversation in self._conversations.in_memory if self._access is not None else ():
+        for conversation in self._conversations.in_memory:
             try:
-                await self._record_final(conversation)
+                await self._record_last_words(conversation)
             except Exception as error:
                 self._not_recorded(conversation, error)
 
-    async def _record_final(self, conversation: Conversation) -> None:
+    async def _record_last_words(self, conversation: Conversation) -> None:
         """Record the reply to a conversation's last request behind the messages of that. A transcript brings it too,
         and what another process has recorded since goes further."""
-        request = conversation.request
-        if request is None or conversation.compacting or conversation.recorded != request.messages:
+        request, said = conversation.answered, conversation.last_words
+        if self._access is None or request is None or not said or conversation.followed:
             return
-        reply = [message_of(native, request.format) for native in conversation.final()]
-        session = await self._present(conversation) if reply and not conversation.followed else None
-        if session is not None and session.counters.messages == conversation.stored:
+        session = await self._present(conversation)
+        as_recorded = conversation.recorded == request.messages
+        if as_recorded and session is not None and session.counters.messages == conversation.stored:
+            reply = [message_of(native, request.format) for native in said]
             await self._record_line(conversation, (*request.messages, *reply), conversation.usage)
 
 

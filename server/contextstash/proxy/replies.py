@@ -1,4 +1,4 @@
-"""What a reply of the model API says: its usage, a refusal in its stream, and its messages. Nothing of it is changed.
+"""A reply of the model API: passed on as it comes, and read beside for its usage, its refusal, and its last words.
 
 Requests ask for replies that are not compressed; one that is all the same is passed on unread.
 """
@@ -6,18 +6,24 @@ Requests ask for replies that are not compressed; one that is all the same is pa
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from contextstash.messages.usage import read_usage
 from contextstash_storage.records import Native, Usage
 
+if TYPE_CHECKING:
+    import httpx2
+
 MAX_REPLY_BYTES = 16 << 20
 """A longer reply is not read; it is passed on all the same. A stream takes some 120 bytes for a token."""
 
-MAX_FINAL_BYTES = 1 << 20
-"""A longer one is not kept for its messages: replies that end a turn take some 10 kB."""
+MAX_HELD_BYTES = 4 << 20
+"""A longer beginning is passed on unread. The first events of a stream repeat the request's instructions and tools, 100
+KB; refusals take less than 10."""
+
+EDIT_REFUSALS = (400, 413, 422)
+"""The statuses with which a provider says that the request itself is wrong. 401, 403 and 429 are about the sender."""
 
 EMPTY_EVENTS = ("response.created", "response.queued", "response.in_progress")
 """The events in front of the first one that says something (OpenAI's reference of streaming events). Only these are
@@ -29,58 +35,82 @@ FAILURES = ("response.failed", "error")
 REFUSED_CODES = ("context_length_exceeded", "invalid_prompt", "invalid_request_error")
 """The codes that are about the request itself, as status 400 is, and not about the sender or the API."""
 
-MAX_HELD_BYTES = 4 << 20
-"""A longer beginning is passed on unread. The first events repeat the request's instructions and tools, 100 KB."""
-
 ENDS = ("end_turn", "stop_sequence")
 """Anthropic's reasons to stop after which no request for the same turn follows."""
 
-_TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-"""The member to which a piece of Anthropic's stream is added, by the type of the delta."""
 
-_SENT_BACK = {
-    "message": ("type", "role", "phase", "content"),
-    "reasoning": ("type", "summary", "content", "encrypted_content"),
-}
-"""What Codex 0.169 keeps of the items of a reply; it leaves out their ids and states."""
+class Reply:
+    """A response whose body is passed on by `chunks`. `refusal` is the status and the text with which it refuses the
+    request itself, None in place of a text that cannot be read."""
 
-
-@dataclass
-class ReplyBody:
-    """The body of a reply as far as it has come. With `long_writes` the request asks that the cache keeps what it
-    writes for an hour: a usage that does not say how long counts so."""
-
-    content_type: str = ""
-    long_writes: bool = False
-    data: bytearray = field(default_factory=bytearray)
-    too_long: bool = False
-
-    def take(self, chunk: bytes) -> None:
-        """Keep a chunk, as long as the body is short enough to be read."""
-        self.data += chunk
-        self.too_long = self.too_long or len(self.data) > MAX_REPLY_BYTES
-        if self.too_long:
-            self.data.clear()
+    def __init__(self, response: httpx2.Response, format_name: str | None = None, *, long_writes: bool = False) -> None:
+        """With `long_writes` the request asks that the cache keeps what it writes for an hour: a usage that does not
+        say how long counts so."""
+        self.response = response
+        self.refusal: tuple[int, bytes | None] | None = None
+        self._format = format_name
+        self._long_writes = long_writes
+        self._kind = response.headers.get("content-type", "")
+        self._rest = response.aiter_raw()
+        self._held: list[bytes] = []
+        self._data = bytearray()
 
     @property
-    def parts(self) -> list[bytes]:
+    def succeeded(self) -> bool:
+        """Whether the model replies."""
+        return self.refusal is None and self.response.status_code < 400
+
+    async def begin(self) -> None:
+        """Hold the body back until it is known whether it refuses the request: a refusal to its end, a stream of the
+        Responses API up to the first event that says something."""
+        refused = self.response.status_code in EDIT_REFUSALS
+        if not refused and not (self._format == "openai-responses" and "event-stream" in self._kind):
+            return
+        async for chunk in self._rest:
+            self._held.append(chunk)
+            self._data += chunk
+            if self._first is not None or len(self._data) > MAX_HELD_BYTES:
+                break
+        first = self._first
+        if refused:
+            self.refusal = self.response.status_code, first
+        elif first is not None and _refuses(_object(first)):
+            self.refusal = EDIT_REFUSALS[0], first
+
+    @property
+    def _first(self) -> bytes | None:
+        """The first event that says something; of a document all, as soon as it is whole."""
+        for part in self._parts:
+            event = _object(part)
+            if event and event.get("type") not in EMPTY_EVENTS:
+                return part
+        return None
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it comes."""
+        for chunk in self._held:
+            yield chunk
+        async for chunk in self._rest:
+            if len(self._data) <= MAX_REPLY_BYTES:
+                self._data += chunk
+            yield chunk
+
+    @property
+    def _parts(self) -> list[bytes]:
         """The events of a stream that have come whole, or the one document that the body is."""
-        if "text/event-stream" in self.content_type:
-            lines = bytes(self.data[: self.data.rfind(b"\n") + 1]).split(b"\n")
+        if len(self._data) > MAX_REPLY_BYTES:
+            return []
+        if "text/event-stream" in self._kind:
+            lines = bytes(self._data[: self._data.rfind(b"\n") + 1]).split(b"\n")
             return [line[5:].strip() for line in lines if line.startswith(b"data:")]
-        return [bytes(self.data)] if "json" in self.content_type else []
-
-    @property
-    def ending(self) -> Sequence[bytes]:
-        """The same for `final_reply`; nothing if that is too long to be kept."""
-        return self.parts if len(self.data) <= MAX_FINAL_BYTES else ()
+        return [bytes(self._data)] if "json" in self._kind else []
 
     @property
     def usage(self) -> Usage | None:
         """What the provider has reported so far, None if none was readable. Anthropic reports the prompt in
         `message_start` and the reply's length in `message_delta`; OpenAI all at once, in the last event."""
         reported: dict[str, Any] = {}
-        for part in self.parts:
+        for part in self._parts:
             event = _object(part) if b'usage"' in part else {}
             for holder in (event, event.get("message"), event.get("response")):
                 if isinstance(holder, dict) and isinstance(found := holder.get("usage"), dict):
@@ -89,32 +119,21 @@ class ReplyBody:
             usage = read_usage(reported)
         except Exception:  # a body from elsewhere may hold anything
             return None
-        if usage is None or not self.long_writes or "cache_creation" in reported:
+        if usage is None or not self._long_writes or "cache_creation" in reported:
             return usage
         return usage.model_copy(update={"cache_write_1h_tokens": usage.cache_write_tokens})
 
-    async def start(self, chunks: AsyncIterator[bytes]) -> list[bytes]:
-        """The first chunks, up to the first event that says something."""
-        held = list[bytes]()
-        async for chunk in chunks:
-            held.append(chunk)
-            self.take(chunk)
-            if self._first is not None or len(self.data) > MAX_HELD_BYTES:
-                break
-        return held
-
     @property
-    def refusal(self) -> bytes | None:
-        """The first event that says something, if it refuses the request."""
-        event = _object(self._first or b"")
-        response = event.get("response")
-        holders = (event, event.get("error"), response.get("error") if isinstance(response, dict) else None)
-        refuses = any(isinstance(holder, dict) and holder.get("code") in REFUSED_CODES for holder in holders)
-        return self._first if refuses and event.get("type") in FAILURES else None
-
-    @property
-    def _first(self) -> bytes | None:
-        return next((part for part in self.parts if _object(part).get("type") not in EMPTY_EVENTS), None)
+    def last_words(self) -> list[Native]:
+        """What the model says at the end of a turn, as a message of its format; none if it calls a tool, since the next
+        request holds the reply then, or if the reply is not whole."""
+        try:
+            events = [json.loads(part) for part in self._parts]
+            if self._format == "anthropic":
+                return _message(events)
+            return _items(events) if self._format == "openai-responses" else []
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            return []
 
 
 def _object(data: bytes) -> dict[str, Any]:
@@ -126,54 +145,34 @@ def _object(data: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def final_reply(format_name: str, parts: Sequence[bytes]) -> list[Native]:
-    """The messages of a reply that ends a turn, in the form in which clients send them back; none if it calls a tool,
-    since the next request holds it then, or if it is not whole. `parts` are the events of its stream, or its body."""
-    try:
-        events = [json.loads(part) for part in parts]
-        if format_name == "anthropic":
-            return _message(events)
-        return _items(events) if format_name == "openai-responses" else []
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        return []
+def _refuses(event: dict[str, Any]) -> bool:
+    """Whether an event of a stream refuses the request."""
+    response = event.get("response")
+    holders = (event, event.get("error"), response.get("error") if isinstance(response, dict) else None)
+    coded = any(isinstance(holder, dict) and holder.get("code") in REFUSED_CODES for holder in holders)
+    return coded and event.get("type") in FAILURES
 
 
 def _message(events: Sequence[Any]) -> list[Native]:
-    blocks: dict[int, dict[str, Any]] = {}
-    ended, stopped = False, None
+    texts: dict[int, str] = {}
+    stopped = None
     for event in events:
-        match event["type"]:
-            case "message":
-                blocks, ended, stopped = dict(enumerate(event["content"])), True, event["stop_reason"]
-            case "content_block_start":
-                blocks[event["index"]] = dict(event["content_block"])
-            case "content_block_delta":
-                block, delta = blocks[event["index"]], event["delta"]
-                name = _TEXTS[delta["type"]]
-                block[name] = block.get(name, "") + delta[name]
-            case "message_delta":
-                stopped = event["delta"].get("stop_reason") or stopped
-            case "message_stop":
-                ended = True
-    content = [blocks[index] for index in sorted(blocks)]
-    whole = ended and stopped in ENDS and {block["type"] for block in content} <= {"text", "thinking"}
-    return [{"role": "assistant", "content": content}] if whole and any(block.get("text") for block in content) else []
+        if event["type"] == "message":
+            texts = {place: each["text"] for place, each in enumerate(event["content"]) if each["type"] == "text"}
+            stopped = event["stop_reason"]
+        elif event["type"] == "content_block_delta" and event["delta"]["type"] == "text_delta":
+            texts[event["index"]] = texts.get(event["index"], "") + event["delta"]["text"]
+        elif event["type"] == "message_delta":
+            stopped = event["delta"].get("stop_reason") or stopped
+    content = [{"type": "text", "text": text} for _, text in sorted(texts.items()) if text]
+    return [{"role": "assistant", "content": content}] if content and stopped in ENDS else []
 
 
 def _items(events: Sequence[Any]) -> list[Native]:
-    items = [event["item"] for event in events if event.get("type") == "response.output_item.done"]
-    ends = [event for event in events if event.get("type") == "response.completed" or "output" in event]
-    if not ends:
+    """The messages among the items, as Codex sends them back (0.169)."""
+    items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    if events[-1]["type"] != "response.completed" or any(str(each["type"]).endswith("_call") for each in items):
         return []
-    response = ends[-1].get("response", ends[-1])
-    items = items or list(response.get("output") or ())
-    kinds = {item["type"] for item in items}
-    whole = response.get("status", "completed") == "completed" and "message" in kinds <= _SENT_BACK.keys()
-    return [_sent_back(item) for item in items] if whole else []
-
-
-def _sent_back(item: Mapping[str, Any]) -> Native:
-    kept = {name: item[name] for name in _SENT_BACK[item["type"]] if item.get(name) is not None}
-    if item["type"] == "message":
-        kept["content"] = [{"type": part["type"], "text": part["text"]} for part in item["content"]]
-    return kept
+    messages = [item for item in items if item["type"] == "message"]
+    contents = [[{"type": part["type"], "text": part["text"]} for part in each["content"]] for each in messages]
+    return [{"type": "message", "role": "assistant", "content": content} for content in contents]

@@ -7,8 +7,13 @@ exactly: a check for a beginning would accept `localhost:3000.evil.com`.
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from contextstash_storage.errors import BadInputError
 
@@ -40,11 +45,34 @@ class OwnHosts:
         return self.public is not None and host.lower() in (self.public, *(self.public + port for port in _IMPLIED))
 
     def has_origin(self, origin: str) -> bool:
-        """Whether an Origin header names this server."""
+        """Whether an Origin header names this server, another page of this machine, or no page of the web: editors send
+        origins such as `vscode-file://vscode-app`."""
         scheme, _, host = origin.partition("://")
-        if scheme.lower() in ("http", "https") and _OF_THIS_MACHINE.fullmatch(host):
+        if scheme.lower() not in ("http", "https"):
+            return origin != "null" and bool(host)
+        if _OF_THIS_MACHINE.fullmatch(host):
             return True
         return self.origin is not None and origin.lower() in (self.origin, f"{self.origin}:443")
+
+
+class HostChecks:
+    """ASGI middleware in front of all that `web/loopback.py` serves: refuses requests under another name (421), and
+    those that a browser sends for another site's page (403). The `unchecked` paths come by any name."""
+
+    def __init__(self, app: ASGIApp, hosts: OwnHosts | None = None, unchecked: Container[str] = ()) -> None:
+        self._app = app
+        self._hosts = hosts or OwnHosts()
+        self._unchecked = unchecked
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = self._app
+        if scope["type"] == "http" and scope["path"] not in self._unchecked:
+            headers = Headers(scope=scope)
+            if not self._hosts.has_host(headers.get("host", "")):
+                answer = PlainTextResponse("This server is not reached under this name (the Host header).", 421)
+            elif not all(map(self._hosts.has_origin, headers.getlist("origin"))):
+                answer = PlainTextResponse("This request comes from another site's page (the Origin header).", 403)
+        await answer(scope, receive, send)
 
 
 def hosts_behind(public_url: str | None) -> OwnHosts:

@@ -8,14 +8,14 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
 from contextlib import closing, contextmanager
 from typing import Any
 
 import uvicorn
 
 from contextstash.base.serving_process import own_interpreter
-from contextstash.web.host_names import LOOPBACK
+from contextstash.web.host_names import LOOPBACK, HostChecks, OwnHosts
 from contextstash_storage.errors import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -35,13 +35,16 @@ def serve(
     announce: Callable[[str], str],
     *,
     settings: Mapping[str, Any] | None = None,
-    public: bool = False,
+    hosts: OwnHosts | None = None,
+    unchecked: Container[str] = (),
 ) -> None:
     """Serve the application that `app` returns, on a free port if `port` is 0. `announce` turns the address into a line
-    for standard error. `settings` are uvicorn's. `public`: another host may be served, behind a proxy that does TLS.
-    Raises BadInputError if the host is not this machine or the port cannot be used."""
+    for standard error. `settings` are uvicorn's. With `hosts` that have a public name, another host may be served,
+    behind a proxy that does TLS; the `unchecked` paths come by any name. Raises BadInputError if the host is not this
+    machine or the port cannot be used."""
     own_interpreter()
-    if host not in LOOPBACK and not public:
+    hosts = hosts or OwnHosts()
+    if host not in LOOPBACK and hosts.public is None:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
             f" Serve on {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}."
@@ -50,7 +53,11 @@ def serve(
         named = f"[{host}]" if ":" in host else host
         sys.stderr.write(announce(f"http://{named}:{opened.getsockname()[1]}") + "\n")
         sys.stderr.flush()
-        asyncio.run(_serve(app, opened, settings or {}))
+
+        async def checked() -> HostChecks:
+            return HostChecks(await app(), hosts, unchecked)
+
+        asyncio.run(_serve(checked, opened, settings or {}))
 
 
 @contextmanager
@@ -64,7 +71,7 @@ def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any], end_
 
         async def run() -> None:
             with closing(listener):
-                servers.append(_server(await app(), settings))
+                servers.append(_server(HostChecks(await app()), settings))
                 servers[0].should_exit = ended.is_set()
                 await servers[0].serve(sockets=[listener])
 

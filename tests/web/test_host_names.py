@@ -1,0 +1,83 @@
+"""Host and Origin: what is served answers to its own names alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.responses import PlainTextResponse
+
+from contextstash.web.host_names import HostChecks, OwnHosts, hosts_behind
+from contextstash_storage.errors import BadInputError
+
+LOCAL, PUBLIC = OwnHosts(), hosts_behind("https://stash.example/mcp")
+NAMES = {LOCAL: "localhost:3000", PUBLIC: "stash.example"}
+
+
+async def answer(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse("served")(scope, receive, send)
+
+
+async def status(hosts: OwnHosts, host: str, *origins: str, path: str = "/mcp", method: str = "GET") -> int:
+    """What a request under this name, and of pages from these origins, gets."""
+    transport = httpx2.ASGITransport(HostChecks(answer, hosts, unchecked=("/healthz",)))
+    headers = [("host", host), *(("origin", origin) for origin in origins)]
+    async with httpx2.AsyncClient(transport=transport, base_url="http://any") as client:
+        return (await client.request(method, path, headers=headers)).status_code
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8787", "[::1]:80", "Stash.Example:443", "stash.example:80"])
+async def test_a_server_has_the_names_of_this_machine_and_its_public_one(host: str) -> None:
+    assert await status(PUBLIC, host) == 200
+    assert await status(LOCAL, host) == (421 if "example" in host.lower() else 200)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "localhost:3000.evil.com", "localhost.evil.com:80", "127.0.0.1.evil.example", ""),
+        *("stash.example.evil.com", "evil-stash.example", "stash.example:8443", "stash.example:443:80"),
+    ],
+)
+async def test_no_name_like_these_is_served(host: str) -> None:
+    assert [await status(hosts, host) for hosts in NAMES] == [421, 421]
+    assert await status(PUBLIC, host, path="/healthz") == 200
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        *(
+            "https://evil.example",
+            "null",
+            "http://127.0.0.1.evil.example",
+            "http://[",
+            "http://localhost:3000.evil.com",
+        ),
+        *("http://stash.example", "https://stash.example.evil.com", "https://stash.example:8443", ""),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+async def test_a_page_of_another_site_is_refused(origin: str, method: str) -> None:
+    for hosts, name in NAMES.items():
+        assert await status(hosts, name, origin, method=method) == 403
+        assert await status(hosts, name, "http://localhost", origin, method=method) == 403
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "vscode-file://vscode-app"])
+async def test_pages_and_programs_of_this_machine_may_name_their_origin(origin: str) -> None:
+    assert await status(LOCAL, "localhost:3000", origin) == 200
+
+
+@pytest.mark.parametrize("origin", ["https://stash.example", "https://stash.example:443"])
+async def test_the_public_pages_may_name_theirs(origin: str) -> None:
+    assert (await status(PUBLIC, "stash.example", origin), await status(LOCAL, "localhost", origin)) == (200, 403)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://stash.example", "stash.example", "https://", "https://a@stash.example", "ftp://x"]
+)
+def test_a_public_address_that_is_not_encrypted_is_refused(url: str) -> None:
+    with pytest.raises(BadInputError, match="https://"):
+        hosts_behind(url)
