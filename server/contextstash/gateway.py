@@ -23,26 +23,22 @@ import httpx2
 from anyio.abc import TaskGroup, TaskStatus
 from mcp import MCPError, StdioServerParameters, types
 from mcp.client import Client
-from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server, ServerRequestContext
+from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from contextstash import __version__
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.server import build_server
-from contextstash.mcp.stdio import protocol_server, run_until_signal
+from contextstash.mcp.stdio import run_until_signal
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.own_tools import own_tool
-from contextstash.record.output_archive import LimitedOutput
 from contextstash.safety.sanitize import one_line
 from contextstash.stash_opener import StashOpener
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, ContextstashError
 
 logger = logging.getLogger(__name__)
-
-EXPANDED = ("command", "args", "env", "cwd", "url", "httpUrl", "headers")
-"""The keys of an entry in which references to variables are replaced."""
 
 OWN_PREFIX = "CONTEXTSTASH_"
 """The prefix of our own environment variables. No server gets one of them, even if its entry refers to it."""
@@ -94,16 +90,12 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> list[ServerEntry
 
 
 def _entry(name: str, value: Mapping[str, Any], environment: Mapping[str, str]) -> ServerEntry:
-    given = {key: each for key, each in value.items() if each is not None}
-    if given.get("type", given.get("transport")) == "sse":
+    if value.get("type", value.get("transport")) == "sse":
         raise BadInputError("the type 'sse' is not supported: only stdio and http (streamable HTTP) are.")
-    if not {"command", "url", "httpUrl"} & given.keys():
+    if not {"command", "url", "httpUrl"} & value.keys():
         raise BadInputError("it has neither a command nor a url.")
-    if "contextstash" in given:  # as if nothing was denied, its tools would be offered
-        raise BadInputError("it has rules under the key 'contextstash', which the gateway does not know.")
-    filled = {key: _filled(given[key], environment) for key in EXPANDED if key in given}
     try:
-        return ServerEntry.model_validate({**given, **filled, "name": name})
+        return ServerEntry.model_validate({**_filled(dict(value), environment), "name": name})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise BadInputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
@@ -131,26 +123,19 @@ def _filled(value: Any, environment: Mapping[str, str]) -> Any:
 CONNECT_SECONDS = 60.0
 """How long a server may take to start and list its tools: npx and uvx download a server at its first start."""
 
-MAX_PAGES = 100
-"""Pages read of the list, so that one without end does not keep the other servers waiting."""
-
 Request = ServerRequestContext[Any, Any]
 
 
-class UpstreamError(MCPError):
+class UpstreamError(ContextstashError):
     """A server behind the gateway is unavailable, or its answer cannot be used; the message says why."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(types.CONNECTION_CLOSED, message)
 
 
 class Upstream:
     """A server whose faults do not affect the others. When its connection is lost, its `tools` are kept, so that
-    offered names do not change. `problem` is why it is unavailable; None while it is connected. `own` is our own
-    server, which runs in this process."""
+    offered names do not change. `problem` is why it is unavailable; None while it is connected."""
 
-    def __init__(self, entry: ServerEntry, own: Server[Any] | None = None) -> None:
-        self.name, self.entry, self.own = entry.name, entry, own
+    def __init__(self, entry: ServerEntry) -> None:
+        self.name, self.entry = entry.name, entry
         self.tools: list[types.Tool] = []
         self.problem: str | None = "it is still starting"
         self.settled = anyio.Event()
@@ -170,7 +155,6 @@ class Upstream:
     async def send(self, request: types.CallToolRequest, ctx: Request) -> types.CallToolResult:
         """The result of a client's call, on a new connection if the last one was lost; progress is passed on. Raises
         UpstreamError if the server is unavailable, or the MCPError of the server."""
-        await self.settled.wait()
         client = await self._connected()
         try:
             return await client.session.send_request(
@@ -205,8 +189,8 @@ class Upstream:
         self._lost = lost = anyio.Event()
         try:
             with anyio.move_on_after(CONNECT_SECONDS) as limit:
-                async with Client(self.own or _transport(self.entry), cache=None) as client:
-                    self.tools = await self._listed(client)
+                async with Client(_transport(self.entry), cache=None) as client:
+                    self.tools = await _tools_of(client)
                     limit.deadline = math.inf
                     self._client, self.problem = client, None
                     task_status.started()
@@ -216,37 +200,24 @@ class Upstream:
             self.problem = _reason(error)
         logger.warning("server '%s' is unavailable: %s", self.name, self.problem)
 
-    async def _listed(self, client: Client) -> list[types.Tool]:
-        """The server's tools, without their schemas of results: these would promise structured content, which a cut
-        result has not. Empty if the server has none."""
-        found: list[types.Tool] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            try:
-                page = await client.list_tools(cursor=cursor)
-            except MCPError as error:
-                if error.code != types.METHOD_NOT_FOUND:
-                    raise
-                break
-            found += page.tools
-            if not (cursor := page.next_cursor):
-                break
-        return found if self.own else [each.model_copy(update={"output_schema": None}) for each in found]
+
+async def _tools_of(client: Client) -> list[types.Tool]:
+    """The tools of a server, without their schemas of results: these would promise structured content, which a cut
+    result has not."""
+    page = await client.list_tools()
+    found = page.tools
+    while page.next_cursor:
+        page = await client.list_tools(cursor=page.next_cursor)
+        found = [*found, *page.tools]
+    return [each.model_copy(update={"output_schema": None}) for each in found]
 
 
-@asynccontextmanager
-async def _transport(entry: ServerEntry) -> AsyncIterator[Any]:
+def _transport(entry: ServerEntry) -> Any:
+    """How the SDK's client reaches a server."""
     if entry.command is not None:
-        parameters = StdioServerParameters(command=entry.command, args=entry.args, env=entry.env, cwd=entry.cwd)
-        async with stdio_client(parameters) as streams:
-            yield streams
-        return
-    timeout = httpx2.Timeout(30.0, read=300.0)
-    async with (
-        httpx2.AsyncClient(headers=entry.headers, timeout=timeout) as http,
-        streamable_http_client(entry.url, http_client=http) as streams,
-    ):
-        yield streams
+        return StdioServerParameters(command=entry.command, args=entry.args, env=entry.env, cwd=entry.cwd)
+    http = httpx2.AsyncClient(headers=entry.headers, timeout=httpx2.Timeout(30.0, read=300.0))
+    return streamable_http_client(entry.url, http_client=http)
 
 
 def _reason(error: BaseException) -> str:
@@ -262,11 +233,10 @@ INSTRUCTIONS = """\
 The tools of several servers. An output that is too long is kept whole under a handle (out_...) and shown in part: \
 get_archived_output reads the rest, by pattern or by lines. Do not run the tool again for it."""
 
-FIRST_LIST_SECONDS = 10.0
-"""Seconds that requests wait for servers that are starting: as long as Codex waits for a server."""
+RETRIEVAL = "get_archived_output"
 
-MAX_RESULT_CHARACTERS = 8 * 1024 * 1024
-"""Characters of the texts of one result: two million tokens, ten windows of a large model."""
+LIST_SECONDS = 10.0
+"""Seconds that requests wait for servers that are starting: as long as Codex waits for a server."""
 
 MAX_TOOL_NAME = 64
 """Characters of a tool's name that every provider takes, of letters, digits, `_` and `-`: with one other name in
@@ -282,17 +252,16 @@ class Offered(NamedTuple):
 
 
 class Gateway:
-    """Forwards a client's calls to the configured servers. Our own tool that reads an output is that of one more
-    server, the last one; its results are never shortened. `limits` are those of an output, over those of the
-    settings."""
+    """Forwards a client's calls to the configured servers. Our own tool that reads an output is the last one; its
+    results are never shortened. `limits` are those of an output, over those of the settings."""
 
     def __init__(
         self, entries: Sequence[ServerEntry], opener: StashOpener, *, limits: Mapping[str, Any] | None = None
     ) -> None:
         self._stash, self._limits = LazyStash(opener), limits or {}
-        own = protocol_server(build_server(self._stash, "retrieval"))
-        self.upstreams = [*map(Upstream, entries), Upstream(ServerEntry(name="contextstash"), own)]
-        self.first_list_seconds = FIRST_LIST_SECONDS
+        self._own = build_server(self._stash, "retrieval")
+        self.upstreams = [*map(Upstream, entries)]
+        self.list_seconds = LIST_SECONDS
         self._listed_by = math.inf
 
     def server(self, on_stopped: Callable[[], None] = lambda: None) -> Server[None]:
@@ -302,7 +271,7 @@ class Gateway:
         async def lifespan(_: Server[None]) -> AsyncIterator[None]:
             try:
                 async with self._stash.in_use(), anyio.create_task_group() as group:
-                    self._listed_by = anyio.current_time() + self.first_list_seconds
+                    self._listed_by = anyio.current_time() + self.list_seconds
                     for upstream in self.upstreams:
                         group.start_soon(upstream.run)
                     yield
@@ -319,28 +288,31 @@ class Gateway:
             on_call_tool=self._call_tool,
         )
 
+    @property
+    def tools(self) -> dict[str, Offered]:
+        """The tools of all servers by their offered names: the server's and the tool's own, so that no two servers
+        share one, and none has that of a tool with which a host asks its user, or of ours."""
+        found: dict[str, Offered] = {}
+        for upstream in self.upstreams:
+            for item in upstream.tools:
+                name = offered_name(f"{upstream.name}__{item.name}", found)
+                found[name] = Offered(upstream, item.name, item.model_copy(update={"name": name}))
+        return found
+
     async def _started(self) -> None:
         """Wait until each server has started or failed, or has taken too long."""
         with anyio.CancelScope(deadline=self._listed_by):
             for upstream in self.upstreams:
                 await upstream.settled.wait()
 
-    @property
-    def tools(self) -> dict[str, Offered]:
-        """The tools of all servers by their offered names: the server's and the tool's own, so that no two servers
-        share one, and none has that of a tool with which a host asks its user; ours keep their names."""
-        found: dict[str, Offered] = {}
-        for upstream in self.upstreams:
-            for item in upstream.tools:
-                name = item.name if upstream.own else offered_name(f"{upstream.name}__{item.name}", found)
-                found[name] = Offered(upstream, item.name, item.model_copy(update={"name": name}))
-        return found
-
     async def _list_tools(self, _: Request, __: Any) -> types.ListToolsResult:
         await self._started()
-        return types.ListToolsResult(tools=[each.item for each in self.tools.values()])
+        theirs = [each.item for each in self.tools.values()]
+        return types.ListToolsResult(tools=[*theirs, *await self._own.list_tools()])
 
     async def _call_tool(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
+        if params.name == RETRIEVAL:
+            return await self._read_output(params.arguments or {})
         await self._started()
         found = self.tools.get(params.name)
         if found is None:
@@ -352,37 +324,30 @@ class Gateway:
             result = await found.upstream.send(request, ctx)
         except UpstreamError as error:
             return _failed(str(error))
-        return result if found.upstream.own else await self._shortened(result, found, params.arguments)
+        return result if result.is_error else await self._shortened(result, found, params.arguments)
+
+    async def _read_output(self, arguments: dict[str, Any]) -> types.CallToolResult:
+        try:
+            result = await self._own.call_tool(RETRIEVAL, arguments)
+        except ToolError as error:
+            return _failed(str(error))
+        assert isinstance(result, types.CallToolResult)
+        return result
 
     async def _shortened(self, result: types.CallToolResult, found: Offered, arguments: Any) -> types.CallToolResult:
-        """The result within the limits. Structured content is left out if the text that says the same was cut: it
-        would bring all of it back."""
+        """The result within the limits, archived whole if it is cut. Structured content is left out if the text that
+        says the same was cut: it would bring all of it back."""
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
-        if sum(map(len, texts)) > MAX_RESULT_CHARACTERS:
-            return _failed(
-                f"'{found.name}' of the server '{found.upstream.name}' returned more than {MAX_RESULT_CHARACTERS:,}"
-                " characters. Request less: a narrower query, fewer rows, a page or a part of a file."
-            )
-        if result.is_error:
-            return result
-        structured, content, argument = result.structured_content, list(result.content), main_argument(arguments) or ""
-        if structured is not None and not texts:
-            texts = [json.dumps(structured, ensure_ascii=False)]
-        whole = await self._limited("\n".join(texts), found, argument)
-        if whole.cut:
-            rest = [block for block in content if not isinstance(block, types.TextContent)]
-            content = [types.TextContent(type="text", text=whole.text), *rest]
-        for place, block in enumerate(content):
-            if isinstance(block, types.EmbeddedResource) and isinstance(block.resource, types.TextResourceContents):
-                limited = await self._limited(block.resource.text, found, argument)
-                resource = block.resource.model_copy(update={"text": limited.text})
-                content[place] = block.model_copy(update={"resource": resource})
-        return result.model_copy(update={"content": content, "structured_content": None if whole.cut else structured})
-
-    async def _limited(self, text: str, found: Offered, argument: str) -> LimitedOutput:
-        """A text within the limits, archived whole if it is cut."""
+        if result.structured_content is not None and not texts:
+            texts = [json.dumps(result.structured_content, ensure_ascii=False)]
         stash = await self._stash.get()
-        return await stash.limit_output(text, tool=found.item.name, argument=argument, limits=self._limits)
+        argument = main_argument(arguments) or ""
+        whole = await stash.limit_output("\n".join(texts), tool=found.item.name, argument=argument, limits=self._limits)
+        if not whole.cut:
+            return result
+        rest = [block for block in result.content if not isinstance(block, types.TextContent)]
+        content = [types.TextContent(type="text", text=whole.text), *rest]
+        return result.model_copy(update={"content": content, "structured_content": None})
 
 
 def run_gateway(gateway: Gateway) -> None:
@@ -400,7 +365,7 @@ def check(gateway: Gateway) -> dict[str, str | None]:
     it can."""
 
     async def listed() -> dict[str, str | None]:
-        gateway.first_list_seconds = CONNECT_SECONDS
+        gateway.list_seconds = CONNECT_SECONDS
         async with Client(gateway.server(), cache=None) as client:
             await client.list_tools()
             return {each.name: each.problem for each in gateway.upstreams}

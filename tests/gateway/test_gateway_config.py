@@ -63,7 +63,6 @@ def test_variables_are_replaced(
         ({"command": "x", "args": "y"}, "args: Input should be a valid list"),
         ({"command": "x", "env": {"A": 1}}, "env.A: Input should be a valid string"),
         ({"type": "sse", "url": "https://example.com"}, "the type 'sse' is not supported"),
-        ({"command": "x", "contextstash": {"tools": {"deny": ["rm"]}}}, "it has rules under the key 'contextstash'"),
         ({"url": "ftp://example.com"}, "url: String should match pattern"),
     ],
 )

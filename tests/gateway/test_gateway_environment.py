@@ -39,17 +39,6 @@ async def test_a_server_gets_the_safe_variables_and_those_of_its_entry(tmp_path:
     assert set(found) - set_by_python <= {*DEFAULT_INHERITED_ENV_VARS, "TOKEN", "MODE"}
 
 
-async def test_a_shell_as_server_finds_no_api_key_either(tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    raw = raw_server()
-    script = f'env > "{seen}"; exec "{raw["command"]}" {" ".join(raw["args"])}'
-    async with gateway(tmp_path, {"raw": {"command": "sh", "args": ["-c", script]}}, environment=SECRETS) as client:
-        await client.call_tool("raw__environment")
-    assert "PATH=" in seen.read_text()
-    assert not [name for name in SECRETS if name in seen.read_text()]
-    assert not [value for value in SECRETS.values() if value in seen.read_text()]
-
-
 @pytest.mark.parametrize(
     "entry",
     [

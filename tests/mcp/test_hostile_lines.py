@@ -113,7 +113,6 @@ def posted(
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "http://localhost:3000.evil.com"}, 403),
         ({"origin": "null"}, 403),
-        ({"content-type": "text/plain; application/json"}, 400),
         ({"authorization": "Bearer cst_guessed"}, 401),
         ({"authorization": ""}, 401),
     ],
@@ -178,7 +177,7 @@ def call(tool: str, **arguments: Any) -> bytes:
 
 
 def check_halves(send: Any) -> None:
-    """Halves of surrogate pairs become U+FFFD, and the result says so; numbers stay as they were."""
+    """Halves of surrogate pairs become U+FFFD; numbers stay as they were."""
     numbers = [-0.0, 5e-324, 1.7976931348623157e308, 10**4_000, 2**63]
     messages = [
         {"role": "user", "content": HALF, "numbers": numbers},
@@ -186,7 +185,6 @@ def check_halves(send: Any) -> None:
     ]
     recorded = send(call("record_messages", messages=messages))["result"]
     assert recorded["structuredContent"]["recorded"] == len(messages)
-    assert "U+FFFD in the arguments" in recorded["content"][-1]["text"]
     read = b'{"jsonrpc":"2.0","id":9,"method":"resources/read","params":{"uri":"context://sessions/halves/messages"}}'
     [first, second] = json.loads(send(read)["result"]["contents"][0]["text"])["messages"]
     assert repr(first["message"]) == repr({"role": "user", "content": WHOLE, "numbers": numbers})
@@ -208,13 +206,3 @@ def test_halves_of_surrogate_pairs_become_whole_characters_over_stdio(process: s
 
 def test_halves_of_surrogate_pairs_become_whole_characters_over_http(address: str) -> None:
     check_halves(lambda body: posted(address, body)[1])
-
-
-def test_a_byte_order_mark_before_a_line_is_no_error(process: subprocess.Popen[bytes]) -> None:
-    assert response_to(process, b"\xef\xbb\xbf" + PING)["result"] == {}
-
-
-def test_an_argument_name_with_half_of_a_pair_is_refused(process: subprocess.Popen[bytes]) -> None:
-    result = response_to(process, call("estimate_context", **{"\ud83d": 1}))["result"]
-    assert result["isError"]
-    assert "There is no argument of estimate_context" in result["content"][0]["text"]

@@ -117,19 +117,12 @@ async def test_each_tool_needs_the_scope_that_its_annotations_name(served: Serve
         assert (await answer(client, "estimate_context", session_id="s"))["session_id"] == "s"
 
 
-def test_health_needs_no_token_and_no_name(served: Served) -> None:
-    for path, text in (("/healthz", "ok\n"), ("/readyz", "ready\n")):
-        reply = httpx2.get(served.base + path, headers={"host": "10.1.2.3:8787"})
-        assert (reply.status_code, reply.text) == (200, text)
-
-
-def test_a_server_whose_database_cannot_be_used_is_healthy_but_not_ready(tmp_path: Path) -> None:
+def test_the_health_of_a_server_needs_no_token_no_name_and_no_database(tmp_path: Path) -> None:
     database = tmp_path / "s.db"
     database.write_bytes(b"no database" * 100)
     with started_http_server(http_command(database)) as (_, address):
-        base = address.removesuffix("/mcp")
-        assert httpx2.get(base + "/healthz").status_code == 200
-        assert httpx2.get(base + "/readyz").status_code == 503
+        reply = httpx2.get(address.replace("/mcp", "/healthz"), headers={"host": "10.1.2.3:8787"})
+        assert (reply.status_code, reply.text) == (200, "ok\n")
         refused = initialize(address, **bearer("cst_" + "x" * 43))
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
 
@@ -168,7 +161,7 @@ async def test_after_sigterm_running_requests_end_and_new_ones_are_refused(tmp_p
 
             group.start_soon(slow)
             await sent.wait()
-            assert (await client.get(address.replace("/mcp", "/readyz"))).status_code == 200
+            assert (await client.get(address.replace("/mcp", "/healthz"))).status_code == 200
             process.send_signal(signal.SIGTERM)
             await until(lambda: refuses_connections(address))
             release.set()

@@ -10,13 +10,12 @@ import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import jwt
 import pytest
 
-from contextstash.mcp.tokens import IssuedTokens, IssuerError, check_issuer
+from contextstash.mcp.tokens import IssuedTokens, check_issuer
 from contextstash_storage.errors import BadInputError
 from tests.support.authorization_server import Issuer, authorization_server
 from tests.support.servers import answer, error, http_client, http_server, new_token, record
@@ -126,27 +125,6 @@ async def test_an_issuer_that_does_not_respond_is_an_error_for_later(database: P
         reply = httpx2.post(served, json={}, headers={"authorization": f"Bearer {token}"})
         assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
         assert url not in reply.text
-
-
-def made_up(issuer: Issuer) -> str:
-    """A token with a key id that the issuer does not have."""
-    return jwt.encode({"iss": issuer.url}, "x" * 32, headers={"kid": "made up"})
-
-
-async def test_an_issuer_that_does_not_respond_is_not_asked_for_each_request(
-    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    verifier, asked = IssuedTokens(issuer.url, PUBLIC), []
-
-    def fail(url: str, **_: Any) -> Any:
-        asked.append(url)
-        raise httpx2.ConnectError("It does not respond.")
-
-    monkeypatch.setattr(httpx2, "get", fail)
-    for _ in range(3):
-        with pytest.raises(IssuerError):
-            await verifier.verify_token(made_up(issuer))
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("url", ["http://login.example", "login.example", "https://", "http://127.0.0.1.evil.com"])

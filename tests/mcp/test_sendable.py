@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from contextstash.mcp.answers import sendable, with_whole_characters
 from contextstash.mcp.resources import positive
 from contextstash.mcp.schemas import ShortSchema
-from contextstash.operations import clipped
 from contextstash.results import Estimate
 from contextstash_storage.errors import BadInputError
 
@@ -37,17 +36,6 @@ def test_a_value_that_needs_no_change_is_the_same_object(value: Any) -> None:
     except UnicodeEncodeError:
         return
     assert sendable(value) is value
-
-
-@given(st.text(max_size=200), st.integers(3, 100))
-def test_clipping_keeps_head_and_tail_and_says_what_is_missing(text: str, characters: int) -> None:
-    short = clipped(text, characters, "elsewhere")
-    if len(text) <= characters:
-        assert short == text
-    else:
-        assert short.startswith(text[: characters * 2 // 3])
-        assert short.endswith(text[-(characters // 3) :])
-        assert "elsewhere" in short
 
 
 def test_absent_fields_are_not_null_in_output_schemas() -> None:

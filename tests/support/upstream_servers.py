@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
+from mcp.types import CallToolResult, ImageContent, TextContent
 from pydantic import BaseModel, Field
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -52,11 +52,10 @@ def records(count: int = 3_000) -> Records:
 
 
 def mixed() -> CallToolResult:
-    """Texts, an image and an embedded resource."""
-    resource = TextResourceContents(uri="memory://log", mime_type="text/plain", text=lines(1_500))
+    """Texts and an image."""
     blocks = [TextContent(type="text", text=f"part {number}: {lines(200)}") for number in range(10)]
     image = ImageContent(type="image", data=PIXEL * 400, mime_type="image/png")
-    return CallToolResult(content=[*blocks, image, EmbeddedResource(type="resource", resource=resource)])
+    return CallToolResult(content=[*blocks, image])
 
 
 def failing() -> CallToolResult:

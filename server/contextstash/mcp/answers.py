@@ -18,12 +18,6 @@ from pydantic import BaseModel
 
 REPLACEMENT = "\ufffd"
 
-REPLACED = " Half of a surrogate pair, which not every client can read, is shown as U+FFFD here and kept as recorded."
-"""Added to a result that differs from the recorded data."""
-
-TAKEN = "U+FFFD in the arguments stands for half of a surrogate pair, if one was sent: UTF-8 cannot hold it."
-"""Added to the result of a call whose arguments may differ from what the program has."""
-
 TIMELINE = "contextstash/timeline"
 """The key of the timeline in a result's `_meta`, which only apps see."""
 
@@ -61,18 +55,13 @@ def dumped(result: BaseModel) -> Any:
         return json.loads(json.dumps(result.model_dump(), default=pydantic_core.to_jsonable_python))
 
 
-def answer_of(result: Any, taken: Any) -> CallToolResult:
-    """The result of a tool, which took these arguments, as it is sent."""
-    whole = dumped(result)
-    sent = sendable(whole)
-    said = result.in_words()
-    words = said if sent is whole else f"{REPLACED.strip()}\n{sendable_text(said)}"
-    content = [TextContent(type="text", text=words if _holds_page(result) else readable(sent, words))]
-    if REPLACEMENT in json.dumps(taken, ensure_ascii=False):
-        content.append(TextContent(type="text", text=TAKEN))
+def answer_of(result: Any) -> CallToolResult:
+    """The result of a tool as it is sent."""
+    sent, words = sendable(dumped(result)), sendable_text(result.in_words())
+    text = words if _holds_page(result) else readable(sent, words)
     timeline = getattr(result, "timeline", None)
     aside = {TIMELINE: dumped(timeline)} if timeline is not None else None
-    return CallToolResult(content=list[Any](content), structured_content=sent, _meta=aside)
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=sent, _meta=aside)
 
 
 def _holds_page(result: Any) -> bool:

@@ -17,7 +17,6 @@ from mcp.server.auth.routes import create_protected_resource_routes
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from pydantic import AnyHttpUrl
-from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -63,10 +62,7 @@ SETTINGS = {
 """uvicorn's. A proxy keeps an idle connection for 60 s (nginx's default for upstreams): one that this server closed
 before that would fail the request which the proxy is just sending."""
 
-READY_SECONDS = 5.0
-"""Seconds that the store may take to respond while the server counts as ready."""
-
-PATH, HEALTH, READINESS = "/mcp", "/healthz", "/readyz"
+PATH, HEALTH = "/mcp", "/healthz"
 
 OFFERED_SCOPES = ["read", "write"]
 """The scopes that clients request from an issuer: they read them in the metadata, and a token without scopes allows
@@ -101,11 +97,11 @@ def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions) -> Non
     def announce(address: str) -> str:
         return f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME"
 
-    serve(app, options.host, options.port, announce, settings=SETTINGS, hosts=hosts, unchecked=(HEALTH, READINESS))
+    serve(app, options.host, options.port, announce, settings=SETTINGS, hosts=hosts, unchecked=(HEALTH,))
 
 
 def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool) -> Any:
-    """The SDK's application, with health checks, and a body limit behind its authentication: nothing of a request
+    """The SDK's application, with a health check, and a body limit behind its authentication: nothing of a request
     without a valid token is read."""
     auth, verifier = _authentication(stashes, options)
     endpoint = build_server(
@@ -121,7 +117,7 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
         endpoint.router.routes[:0] = create_protected_resource_routes(
             auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES
         )
-    endpoint.router.routes += _health(stashes)
+    endpoint.router.routes.append(Route(HEALTH, _healthy))
     # The stash stays open between requests.
     endpoint.router.lifespan_context = _around(endpoint.router.lifespan_context, stashes.in_use)
     return endpoint
@@ -143,22 +139,9 @@ def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSe
     return settings, StoredTokens(stashes, issued)
 
 
-def _health(stashes: OwnerStashes) -> list[Route]:
-    """The paths that say whether the process and its database respond."""
-
-    async def healthy(_: Request) -> Response:
-        return PlainTextResponse("ok\n")
-
-    async def ready(_: Request) -> Response:
-        try:
-            with anyio.fail_after(READY_SECONDS):
-                await (await stashes.whole()).store.session_count()
-        except (ContextstashError, TimeoutError) as error:
-            logger.warning("not ready: the session store does not respond (%s)", type(error).__name__)
-            return PlainTextResponse("the session store does not respond\n", 503)
-        return PlainTextResponse("ready\n")
-
-    return [Route(HEALTH, healthy), Route(READINESS, ready)]
+async def _healthy(_: Request) -> Response:
+    """Whether the process responds; its database may be slow, which another process would not change."""
+    return PlainTextResponse("ok\n")
 
 
 class WholeTexts:
@@ -172,8 +155,7 @@ class WholeTexts:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         app = self._app
         if scope["type"] == "http" and scope["method"] == "POST" and isinstance(scope.get("user"), AuthenticatedUser):
-            is_json = Headers(scope=scope).get("content-type", "").lower().startswith("application/json")
-            app = self._limited if is_json else PlainTextResponse("Send it as application/json (Content-Type).", 400)
+            app = self._limited
         await app(scope, receive, send)
 
     async def _repaired(self, scope: Any, receive: Any, send: Any) -> None:

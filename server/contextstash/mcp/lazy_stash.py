@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from contextstash_storage.errors import StoreError
-
 if TYPE_CHECKING:
     from contextstash.stash import Stash
 
@@ -32,14 +30,11 @@ class LazyStash:
     async def get(self) -> Stash:
         """The open stash. If opening it raises, this raises the same, and the next call tries again."""
         async with self._lock:
-            stash = self._stash
-            if stash is None:
+            if self._stash is None:
                 with anyio.CancelScope(shield=True):  # cancelled halfway, the store's thread would keep running
-                    stash = await self._open()
-                self._stash = stash
-            if stash is None:
-                raise StoreError("Opening the session store was interrupted; try again.")
-            return stash
+                    self._stash = await self._open()
+            assert self._stash is not None
+            return self._stash
 
     @asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:

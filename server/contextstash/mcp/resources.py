@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import json
-import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from mcp import MCPError
-from mcp.server import MCPServer
+from mcp.server import MCPServer, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -22,6 +22,7 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
+from contextstash.base.near_names import unknown_name
 from contextstash.mcp.answers import dumped, sendable_text
 from contextstash.mcp.errors import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
@@ -29,14 +30,11 @@ from contextstash.operations import MAX_SUMMARY_CHARACTERS, clipped
 from contextstash.session_names import whole_id
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
-JSON = "application/json"
-SESSION = "context://sessions/{session_id}"
+if TYPE_CHECKING:
+    from contextstash.stash import Stash
 
 MAX_LINES = 200
 """Messages, events or calls in one page."""
-
-MAX_SUMMARY = 200_000
-"""Longest summary in a resource, in characters; a client may pass longer ones than contextstash writes."""
 
 MAX_SESSIONS_LISTED = 50
 """Sessions in the resource, as in a page of list_sessions by default."""
@@ -44,97 +42,109 @@ MAX_SESSIONS_LISTED = 50
 MAX_VALUES = 100
 """The protocol's limit of values in one result of `completion/complete`."""
 
-Read = Callable[..., Awaitable[str]]
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+async def _messages(stash: Stash, session_id: str, first: str = "0", limit: str = "20") -> BaseModel:
+    start, most = positive("first", first), positive("limit", limit, most=MAX_LINES)
+    return await stash.read_messages(session_id, first=start, limit=most)
+
+
+async def _summary(stash: Stash, session_id: str) -> str:
+    return (await stash.get_summary(session_id)).summary
+
+
+def _log(name: str) -> Callable[..., Awaitable[Any]]:
+    async def page(stash: Stash, session_id: str, after: str = "0", limit: str = "100") -> dict[str, Any]:
+        read = stash.read_events if name == "events" else stash.read_calls
+        found = await read(session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES))
+        return {"session_id": session_id, name: [each.model_dump(mode="json", exclude_none=True) for each in found]}
+
+    return page
+
+
+async def _output(stash: Stash, handle: str, offset: str = "1") -> str:
+    page = await stash.get_archived_output(handle, offset=positive("offset", offset), max_tokens=8_000)
+    if page.next_offset is None:
+        return page.text
+    return f"{page.text}\n[… continue at context://archive/{page.handle}?offset={page.next_offset} …]"
+
+
+class Resource(NamedTuple):
+    """What a URI shows. `read` gets the stash and the URI's parameters; what it returns is sent as JSON, if it is no
+    text."""
+
+    uri: str
+    description: str
+    read: Callable[..., Awaitable[Any]]
+    mime_type: str = "application/json"
+
+
+SESSION = "context://sessions/{session_id}"
+
+RESOURCES: Mapping[str, Resource] = {
+    "sessions": Resource(
+        "context://sessions",
+        "All sessions, last changed first: their size, level and ids.",
+        lambda stash: stash.list_sessions(limit=MAX_SESSIONS_LISTED),
+    ),
+    "session": Resource(
+        SESSION,
+        "One session's estimate: tokens, window, level, breakdown and next step.",
+        lambda stash, session_id: stash.estimate_context(session_id),
+    ),
+    "messages": Resource(
+        SESSION + "/messages{?first,limit}",
+        "A session's messages as recorded, `limit` (20, at most 200) from position `first` on.",
+        _messages,
+    ),
+    "context": Resource(
+        SESSION + "/context",
+        "The message list that a session would send next.",
+        lambda stash, session_id: stash.read_context(session_id),
+    ),
+    "summary": Resource(SESSION + "/summary", "The text of a session's summary.", _summary, "text/markdown"),
+    "events": Resource(
+        SESSION + "/events{?after,limit}",
+        "Changes of a session's context with their reasons: `limit` (100, at most 200) events after `after`.",
+        _log("events"),
+    ),
+    "calls": Resource(
+        SESSION + "/calls{?after,limit}",
+        "A session's model calls with tokens and cost: `limit` (100, at most 200) calls after `after`.",
+        _log("calls"),
+    ),
+    "archived-output": Resource(
+        "context://archive/{handle}{?offset}",
+        "A tool output word for word, from line `offset` on; its last line has the URI of the next page.",
+        _output,
+        "text/plain",
+    ),
+}
+"""By their names."""
 
 
 def add_resources(server: MCPServer[None], stash: LazyStash) -> None:
     """Register all resources and templates. Sessions are named by the beginning of their ids too."""
-
-    def resource(uri: str, name: str, title: str, description: str, mime_type: str = JSON) -> Callable[[Read], Read]:
+    for name, (uri, description, read, mime_type) in RESOURCES.items():
+        title = name.replace("-", " ").capitalize()
         declare = server.resource(uri, name=name, title=title, description=description, mime_type=mime_type)
-
-        def declared(read: Read) -> Read:
-            @wraps(read)
-            async def answer(**parameters: str) -> str:
-                with _protocol_errors(f"Reading {name}"):
-                    if session := parameters.get("session_id"):
-                        parameters["session_id"] = await whole_id(await stash.get(), session)
-                    return await read(**parameters)
-
-            declare(answer)
-            return read
-
-        return declared
-
-    _add_contents(resource, stash)
-    _add_logs(resource, stash)
+        declare(_reader(name, read, stash))
 
 
-def _add_contents(resource: Callable[..., Callable[[Read], Read]], stash: LazyStash) -> None:
-    @resource(
-        "context://sessions", "sessions", "Sessions", "All sessions, last changed first: their size, level and ids."
-    )
-    async def sessions() -> str:
-        return _shown(await (await stash.get()).list_sessions(limit=MAX_SESSIONS_LISTED))
+def _reader(name: str, read: Callable[..., Awaitable[Any]], stash: LazyStash) -> Callable[..., Awaitable[str]]:
+    """The function that the SDK calls with the parameters of a URI, which it compares with the signature."""
 
-    what = "One session's estimate: tokens, window, level, breakdown and next step."
+    async def reader(**parameters: str) -> str:
+        with protocol_errors(f"Reading {name}"):
+            opened = await stash.get()
+            if session := parameters.get("session_id"):
+                parameters["session_id"] = await whole_id(opened, session)
+            found = await read(opened, **parameters)
+            return sendable_text(found) if isinstance(found, str) else exact_json(found)
 
-    @resource(SESSION, "session", "Session", what)
-    async def session(session_id: str) -> str:
-        return _shown(await (await stash.get()).estimate_context(session_id))
-
-    what = "A session's messages as recorded, `limit` (20, at most 200) from position `first` on."
-
-    @resource(SESSION + "/messages{?first,limit}", "messages", "Messages", what)
-    async def messages(session_id: str, first: str = "0", limit: str = "20") -> str:
-        start, most = positive("first", first), positive("limit", limit, most=MAX_LINES)
-        return _shown(await (await stash.get()).read_messages(session_id, first=start, limit=most))
-
-    @resource(SESSION + "/context", "context", "Context", "The message list that a session would send next.")
-    async def context(session_id: str) -> str:
-        return _shown(await (await stash.get()).read_context(session_id))
-
-    @resource(SESSION + "/summary", "summary", "Summary", "The text of a session's summary.", "text/markdown")
-    async def summary(session_id: str) -> str:
-        text = (await (await stash.get()).get_summary(session_id)).summary
-        return sendable_text(clipped(text, MAX_SUMMARY, "the summary is longer than a resource may be"))
-
-
-def _add_logs(resource: Callable[..., Callable[[Read], Read]], stash: LazyStash) -> None:
-    what = "Changes of a session's context with their reasons: `limit` (100, at most 200) events after `after`."
-
-    @resource(SESSION + "/events{?after,limit}", "events", "Events", what)
-    async def events(session_id: str, after: str = "0", limit: str = "100") -> str:
-        return await _logged((await stash.get()).read_events, "events", session_id, after, limit)
-
-    what = "A session's model calls with tokens and cost: `limit` (100, at most 200) calls after `after`."
-
-    @resource(SESSION + "/calls{?after,limit}", "calls", "Model calls", what)
-    async def calls(session_id: str, after: str = "0", limit: str = "100") -> str:
-        return await _logged((await stash.get()).read_calls, "calls", session_id, after, limit)
-
-    what = "A tool output word for word, from line `offset` on; its last line has the URI of the next page."
-
-    @resource("context://archive/{handle}{?offset}", "archived-output", "Archived output", what, "text/plain")
-    async def output(handle: str, offset: str = "1") -> str:
-        start = positive("offset", offset)
-        page = await (await stash.get()).get_archived_output(handle, offset=start, max_tokens=8_000)
-        text = sendable_text(page.text)
-        if page.next_offset is None:
-            return text
-        return f"{text}\n[… continue at context://archive/{page.handle}?offset={page.next_offset} …]"
-
-
-def _shown(result: BaseModel) -> str:
-    return exact_json(dumped(result))
-
-
-async def _logged(read: Callable[..., Awaitable[Any]], name: str, session_id: str, after: str, limit: str) -> str:
-    found = await read(session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES))
-    listed = [each.model_dump(mode="json", exclude_none=True) for each in found]
-    return exact_json({"session_id": session_id, name: listed})
+    _, *taken = inspect.signature(read).parameters.values()
+    vars(reader)["__signature__"] = inspect.Signature([each.replace(annotation=str) for each in taken])
+    reader.__annotations__ = {each.name: str for each in taken}
+    return reader
 
 
 def positive(name: str, value: str, most: int = 2**53) -> int:
@@ -144,10 +154,12 @@ def positive(name: str, value: str, most: int = 2**53) -> int:
     return min(int(value), most)
 
 
-def exact_json(value: object) -> str:
-    """JSON in which halves of surrogate pairs are escapes, so that the text can be sent and is read back equal."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text if text.isascii() else _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+def exact_json(value: Any) -> str:
+    """A result as JSON. If it holds halves of surrogate pairs, which cannot be sent, all but ASCII is escaped, so that
+    it is read back equal."""
+    plain = dumped(value) if isinstance(value, BaseModel) else value
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return text if sendable_text(text) == text else json.dumps(plain)
 
 
 Session = Annotated[str | None, Field(description="Which session; the current one if left out")]
@@ -161,6 +173,19 @@ PROMPTS: dict[str, tuple[str, ...]] = {
 """Argument names by prompt."""
 
 
+async def check_prompt(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    """Middleware with the check that the SDK does not make: names of prompts and of their arguments."""
+    params = ctx.params or {}
+    if ctx.method == "prompts/get" and isinstance(name := params.get("name"), str):
+        if name not in PROMPTS:
+            raise MCPError(INVALID_PARAMS, unknown_name("prompt", name, PROMPTS))
+        for argument in params.get("arguments") or {}:
+            if argument not in PROMPTS[name]:
+                what = f"argument of prompt {name} called"
+                raise MCPError(INVALID_PARAMS, unknown_name(what, argument, PROMPTS[name]))
+    return await call_next(ctx)
+
+
 def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
     """Register the prompts."""
 
@@ -170,12 +195,12 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
         return sendable_text(compaction_prompt(session_id=session_id, instructions=instructions))
 
     async def context_status(session_id: Session = None) -> str:
-        with _protocol_errors("The prompt"):
+        with protocol_errors("The prompt"):
             said = (await (await stash.get()).context_status(session_id)).in_words()
         return sendable_text(f"{said}\n\nTell me this in two or three sentences, and what you suggest.")
 
     async def handoff(session_id: Session = None) -> str:
-        with _protocol_errors("The prompt"):
+        with protocol_errors("The prompt"):
             opened = await stash.get()
             session_id = (await opened.estimate_context(session_id)).session_id
             try:
@@ -208,7 +233,7 @@ def add_completions(server: MCPServer[None], stash: LazyStash) -> None:
     ) -> Completion:
         values: list[str] = []
         if argument.name in ("session_id", "handle"):
-            with _protocol_errors(f"Completing {argument.name}"):
+            with protocol_errors(f"Completing {argument.name}"):
                 opened = await stash.get()
                 find = opened.complete_session_id if argument.name == "session_id" else opened.complete_handle
                 values = [sendable_text(value) for value in await find(argument.value)]
@@ -218,7 +243,7 @@ def add_completions(server: MCPServer[None], stash: LazyStash) -> None:
 
 
 @contextmanager
-def _protocol_errors(doing: str) -> Iterator[None]:
+def protocol_errors(doing: str) -> Iterator[None]:
     """Raises the service's errors as those of the protocol: a request that is wrong, or a failure of this server."""
     try:
         yield

@@ -6,15 +6,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-from mcp import MCPError
-from mcp.server import MCPServer, ServerRequestContext
-from mcp.server.context import CallNext, HandlerResult
-from mcp.types import INVALID_PARAMS
+from mcp.server import MCPServer
 
 from contextstash import __version__
-from contextstash.base.near_names import unknown_name
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
-from contextstash.mcp.resources import PROMPTS, add_completions, add_prompts, add_resources
+from contextstash.mcp.resources import add_completions, add_prompts, add_resources, check_prompt
 from contextstash.mcp.status_app import status_app
 from contextstash.mcp.tools import OperationTool, ToolServer
 from contextstash.operations import OPERATIONS, Operation
@@ -80,7 +76,7 @@ def build_server(
         "version": version,
         "lifespan": lifespan,
         "log_level": "WARNING",
-        "middleware": [_checked, *middleware],
+        "middleware": [check_prompt, *middleware],
         "extensions": [] if tools == "retrieval" else [status_app()],
         **authentication,
     }
@@ -96,17 +92,3 @@ def _is_in(operation: Operation, tools: ToolSet) -> bool:
     if tools == "retrieval":
         return operation.name == "get_archived_output"
     return tools == "all" or operation.for_models
-
-
-async def _checked(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Middleware with the checks that the SDK does not make: names of prompts and of their arguments."""
-    params = ctx.params or {}
-    if ctx.method == "prompts/get" and isinstance(name := params.get("name"), str):
-        if name not in PROMPTS:
-            raise MCPError(INVALID_PARAMS, unknown_name("prompt", name, PROMPTS))
-        for argument in params.get("arguments") or {}:
-            if argument not in PROMPTS[name]:
-                raise MCPError(
-                    INVALID_PARAMS, unknown_name(f"argument of prompt {name} called", argument, PROMPTS[name])
-                )
-    return await call_next(ctx)

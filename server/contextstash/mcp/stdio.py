@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
-from mcp.server import MCPServer, NotificationOptions, Server
+from mcp.server import MCPServer, Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
@@ -42,9 +42,7 @@ async def _serve(opener: StashOpener, tools: ToolSet) -> None:
     await run_until_signal(protocol_server(server), stopped)
 
 
-async def run_until_signal(
-    server: Server[None], stopped: anyio.Event, changes: NotificationOptions | None = None
-) -> None:
+async def run_until_signal(server: Server[None], stopped: anyio.Event) -> None:
     """Run a server on stdin and stdout. `stopped` is set when it has closed what it uses."""
     serving = anyio.CancelScope()
     async with anyio.create_task_group() as group:
@@ -52,7 +50,7 @@ async def run_until_signal(
         with serving:
             try:
                 async with _streams() as (read, write):
-                    await server.run(read, write, server.create_initialization_options(changes))
+                    await server.run(read, write, server.create_initialization_options())
             except* BrokenPipeError:
                 logger.warning("the client disconnected without closing stdin")
         group.cancel_scope.cancel()
@@ -64,10 +62,6 @@ def protocol_server(server: MCPServer[None]) -> Server[None]:
     return below
 
 
-BYTE_ORDER_MARK = "\ufeff"
-"""Some programs write it before UTF-8; the SDK's reader refuses it."""
-
-
 def repaired(error: Exception) -> JSONRPCMessage | None:
     """The message of a line that the SDK could not parse; None if it is no JSON-RPC message at all."""
     if not isinstance(error, ValidationError):
@@ -75,7 +69,7 @@ def repaired(error: Exception) -> JSONRPCMessage | None:
     problem = error.errors(include_url=False)[0]
     if problem["type"] != "json_invalid" or not isinstance(problem["input"], str):
         return None
-    line = problem["input"].removeprefix(BYTE_ORDER_MARK).encode("utf-8", "replace")
+    line = problem["input"].encode("utf-8", "replace")
     try:
         return jsonrpc_message_adapter.validate_json(with_whole_characters(line), by_name=False)
     except ValueError:

@@ -6,8 +6,6 @@ Those that `contextstash token` made are in the database; an authorization serve
 from __future__ import annotations
 
 import logging
-import math
-import time
 from collections.abc import Mapping
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -47,9 +45,6 @@ KEYS_SECONDS = 3_600.0
 
 FETCH_SECONDS = 10.0
 """Seconds that the issuer may take to respond; a slower one counts as unavailable."""
-
-FAILED_SECONDS = 5.0
-"""Seconds for which an issuer that did not respond is not asked again: requests would wait for it one after another."""
 
 LEEWAY_SECONDS = 30
 """Seconds by which the clocks of two machines may differ; with a larger difference valid tokens are refused."""
@@ -164,7 +159,6 @@ class IssuedTokens:
     def __init__(self, issuer: str, audience: str) -> None:
         self._issuer, self._audience = issuer, audience
         self._keys: jwt.PyJWKClient | None = None
-        self._failed_at = -math.inf
 
     async def verify_token(self, token: str) -> AccessToken | None:
         """The token as the SDK describes it, None if it is not valid. Raises IssuerError if the keys cannot be read."""
@@ -210,8 +204,6 @@ class IssuedTokens:
 
     def _client(self) -> jwt.PyJWKClient:
         """PyJWT's client, which reads the issuer's keys and keeps them; its address is in the issuer's metadata."""
-        if time.monotonic() - self._failed_at < FAILED_SECONDS:
-            raise IssuerError(f"{self._issuer} did not respond as it should a moment ago.")
         if self._keys is None:
             address = self._keys_address()
             self._keys = jwt.PyJWKClient(address, lifespan=KEYS_SECONDS, timeout=FETCH_SECONDS)
@@ -222,7 +214,6 @@ class IssuedTokens:
         Raises IssuerError."""
         parts = urlsplit(self._issuer)
         path = parts.path.rstrip("/")
-        wrong = "it has no metadata at its well-known addresses"
         for place in (
             f"/.well-known/oauth-authorization-server{path}",
             f"{path}/.well-known/openid-configuration",
@@ -233,18 +224,12 @@ class IssuedTokens:
                 raise self._unavailable(type(error).__name__) from None
             except ValueError:  # some sites have a page at every address
                 continue
-            if not isinstance(read, dict):
-                continue
-            if read.get("issuer") != self._issuer:
-                wrong = f"its metadata name the issuer '{str(read.get('issuer'))[:MAX_PROGRAM]}'"
-                break
-            if isinstance(found := read.get("jwks_uri"), str) and is_trusted(found):
-                return found
-            wrong = "its metadata have no jwks_uri that can be trusted"
-        raise self._unavailable(wrong)
+            keys = str(read.get("jwks_uri")) if isinstance(read, dict) and read.get("issuer") == self._issuer else ""
+            if is_trusted(keys):
+                return keys
+        raise self._unavailable("no metadata at its well-known addresses name it, and a jwks_uri that can be trusted")
 
     def _unavailable(self, reason: str) -> IssuerError:
-        self._failed_at = time.monotonic()
         logger.warning("tokens cannot be verified: the keys of %s cannot be read (%s)", self._issuer, reason)
         return IssuerError(f"The keys of {self._issuer} cannot be read.")
 

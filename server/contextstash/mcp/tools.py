@@ -108,12 +108,11 @@ class ToolServer(MCPServer[None]):
         if (tool := self._tools.get(name)) is None:
             raise ToolError(unknown_name("tool", name, self._tools))
         try:
-            taken = sendable(arguments)
-            given = tool.checked(taken)
+            given = tool.checked(sendable(arguments))
             stash = await self._stash.get()
             async with _reported(context, tool.operation.slow):
                 result = await tool.operation.run(stash, **given)
-            return answer_of(result, taken)
+            return answer_of(result)
         except (MCPError, ToolError):
             raise
         except ContextstashError as error:
