@@ -51,7 +51,7 @@ def test_a_page_escapes_every_text_and_has_a_strict_policy(client: httpx2.Client
     assert answer.status_code == 200
     assert SCRIPT not in answer.text
     assert "<img" not in answer.text
-    assert set(re.findall(r"<script[^>]*>", answer.text)) <= {'<script src="/chart.js" defer>'}
+    assert set(re.findall(r"<script[^>]*>", answer.text)) <= {'<script src="/static/chart.js" defer>'}
     assert " style=" not in answer.text
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -67,7 +67,7 @@ def test_characters_that_change_the_direction_of_a_text_are_shown_as_codes(clien
 
 
 def test_without_the_token_nothing_is_shown(served: Served) -> None:
-    for page in (*PAGES, "/chart.js"):
+    for page in (*PAGES, "/static/chart.js"):
         answer = httpx2.get(f"{served.address}{page}")
         assert answer.status_code == 401
         assert "build" not in answer.text

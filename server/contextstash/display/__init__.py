@@ -5,11 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 
-def style_sheet() -> str:
-    """The colours, the type scale, and the look of messages and charts, as CSS."""
-    return (files("contextstash.display") / "look.css").read_text(encoding="utf-8")
-
-
-def chart_script() -> str:
-    """The function that draws a window over time, in JavaScript."""
-    return (files("contextstash.display") / "chart.js").read_text(encoding="utf-8")
+def static(name: str) -> str:
+    """The text of a file that pages load: `look.css` has the colours, the type scale, and the look of messages and
+    charts; `chart.js` draws a window over time."""
+    return (files("contextstash.display") / "static" / name).read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ from importlib.resources import files
 from mcp.server.apps import APP_MIME_TYPE, Apps
 from mcp.server.mcpserver.resources import FunctionResource
 
-from contextstash.display import chart_script, style_sheet
+from contextstash.display import static
 
 URI = "ui://contextstash/context-status.html"
 
@@ -35,4 +35,4 @@ def status_app() -> Apps:
 def page() -> str:
     """The page: one document with its style and script, without external resources: clients show it in a sandbox."""
     text = (files("contextstash.mcp") / "context_status.html").read_text(encoding="utf-8")
-    return text.replace(LOOK, style_sheet()).replace(CHART, chart_script())
+    return text.replace(LOOK, static("look.css")).replace(CHART, static("chart.js"))

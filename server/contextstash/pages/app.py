@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -18,9 +19,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contextstash.display import chart_script, style_sheet
-from contextstash.pages.pages import Pages
-from contextstash.pages.templates import page
+from contextstash.pages.pages import Pages, page
 from contextstash.web.loopback import serve
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
@@ -71,15 +70,14 @@ def build_ui(stash: Stash, token: str, *, once: str | None = None) -> Starlette:
         Route("/", pages.sessions),
         Route("/costs", pages.costs),
         Route("/search", pages.search),
-        Route("/look.css", _look),
-        Route("/chart.js", _chart),
         Route("/outputs/{handle}", pages.output),
         Route("/sessions/{session_id}", pages.session),
         Route("/sessions/{session_id}/messages", pages.messages),
-        Mount("/static", StaticFiles(packages=[("contextstash.pages", "static")])),
+        Mount("/static", StaticFiles(packages=[("contextstash.display", "static")])),
     ]
     guard = Middleware(Guard, token=token, once=once)
-    return Starlette(routes=routes, middleware=[guard], exception_handlers=_ERRORS)
+    errors = dict.fromkeys((ContextstashError, HTTPException, Exception), _error)
+    return Starlette(routes=routes, middleware=[guard], exception_handlers=errors)
 
 
 class Guard:
@@ -126,31 +124,15 @@ class Guard:
         return PlainTextResponse("Open the address that contextstash printed: it contains the token.", 401)
 
 
-async def _look(_: Request) -> Response:
-    return Response(style_sheet(), media_type="text/css")
-
-
-async def _chart(_: Request) -> Response:
-    return Response(chart_script(), media_type="text/javascript")
-
-
-def _refused(request: Request, error: Exception) -> Response:
-    code = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, BadInputError) else 500
-    # The first sentence says what is wrong; the others say what to call, which a page cannot.
-    return page(request, "error.html", code=code, heading="This cannot be shown", text=f"{error}".split(". ")[0])
-
-
-def _missing(request: Request, _: Exception) -> Response:
-    return page(request, "error.html", code=404, heading="Not found", text="This page does not exist.")
-
-
-def _failed(request: Request, _: Exception) -> Response:
-    text = "This is an error in contextstash. The terminal in which it runs shows the details; please report them."
-    return page(request, "error.html", code=500, heading="Something went wrong", text=text)
-
-
-_ERRORS: dict[Any, Callable[[Request, Exception], Response]] = {
-    ContextstashError: _refused,
-    404: _missing,
-    Exception: _failed,
-}
+def _error(request: Request, error: Exception) -> Response:
+    """The page of an error. Of one of contextstash the first sentence says what is wrong; the others say what to call,
+    which a page cannot."""
+    if isinstance(error, ContextstashError):
+        code = 404 if isinstance(error, NotFoundError) else 400 if isinstance(error, BadInputError) else 500
+        heading, text = "This cannot be shown", f"{error}".split(". ")[0]
+    elif isinstance(error, HTTPException):
+        code, heading, text = error.status_code, "Not found", "This page does not exist."
+    else:
+        code, heading = 500, "Something went wrong"
+        text = "This is an error in contextstash. The terminal in which it runs shows it; please report it."
+    return page(request, "error.html", code=code, heading=heading, text=text)

@@ -49,15 +49,14 @@ def serve(
             f"Serving on {host} would show every session to everyone who can reach it."
             f" Serve on {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}."
         )
-    with _listening(host, port) as opened:
+    with _listening(host, port) as listener:
         named = f"[{host}]" if ":" in host else host
-        sys.stderr.write(announce(f"http://{named}:{opened.getsockname()[1]}") + "\n")
+        sys.stderr.write(announce(f"http://{named}:{listener.getsockname()[1]}") + "\n")
         sys.stderr.flush()
-
-        async def checked() -> HostChecks:
-            return HostChecks(await app(), hosts, unchecked)
-
-        asyncio.run(_serve(checked, opened, settings or {}))
+        server = _Serving()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, server.end)
+        asyncio.run(server.run(app, listener, settings or {}, hosts, unchecked))
 
 
 @contextmanager
@@ -65,19 +64,14 @@ def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any], end_
     """Serve the application in a thread of this process while the block runs, on a free port, which is yielded. Whoever
     connects before it is ready waits; if it ends, they are refused. It has `end_seconds` to end behind the block."""
     own_interpreter()
-    servers, ended = list[_Server](), threading.Event()
+    server = _Serving()
     with _listening(LOOPBACK[0], 0) as listener:
         port = listener.getsockname()[1]
 
-        async def run() -> None:
-            with closing(listener):
-                servers.append(_server(HostChecks(await app()), settings))
-                servers[0].should_exit = ended.is_set()
-                await servers[0].serve(sockets=[listener])
-
         def work() -> None:
             try:
-                asyncio.run(run())
+                with closing(listener):
+                    asyncio.run(server.run(app, listener, settings, OwnHosts()))
             except Exception as error:  # its trace would be written into the terminal of whoever runs the block
                 logger.error("the server has ended: %s", type(error).__name__)
 
@@ -86,9 +80,7 @@ def serving(app: Callable[[], Awaitable[Any]], settings: Mapping[str, Any], end_
         try:
             yield port
         finally:
-            ended.set()
-            for server in servers:
-                server.should_exit = True
+            server.end()
             thread.join(end_seconds)
 
 
@@ -118,29 +110,32 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _server(app: Any, settings: Mapping[str, Any]) -> _Server:
-    # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's HttpClient
-    # sends it, it loses the body.
-    known = {"http": "h11", "timeout_graceful_shutdown": SHUTDOWN_SECONDS, "log_config": None, "access_log": False}
-    return _Server(uvicorn.Config(app, **{**known, **settings}))
+class _Serving:
+    """A server that can be told to end before it has begun."""
 
+    def __init__(self) -> None:
+        self._server: _Server | None = None
+        self._ended = False
 
-async def _serve(
-    app: Callable[[], Awaitable[Any]],
-    listener: socket.socket,
-    settings: Mapping[str, Any],
-) -> None:
-    server: _Server | None = None
-    ended: list[int] = []
+    async def run(
+        self,
+        app: Callable[[], Awaitable[Any]],
+        listener: socket.socket,
+        settings: Mapping[str, Any],
+        hosts: OwnHosts,
+        unchecked: Container[str] = (),
+    ) -> None:
+        """Serve until the end, with the running requests."""
+        checked = HostChecks(await app(), hosts, unchecked)
+        # Not httptools, which uvicorn would take if it is installed: of a request with `Upgrade: h2c`, as Java's
+        # HttpClient sends it, it loses the body.
+        known = {"http": "h11", "timeout_graceful_shutdown": SHUTDOWN_SECONDS, "log_config": None, "access_log": False}
+        self._server = _Server(uvicorn.Config(checked, **{**known, **settings}))
+        self._server.should_exit = self._ended
+        await self._server.serve(sockets=[listener])
 
-    def stop(number: int, _: object) -> None:
-        """After the first signal the server ends with the running requests; at once after the second."""
-        ended.append(number)
-        if server is not None:
-            server.should_exit, server.force_exit = True, len(ended) > 1
-
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, stop)
-    server = _server(await app(), settings)
-    server.should_exit = bool(ended)
-    await server.serve(sockets=[listener])
+    def end(self, *_: Any) -> None:
+        """End: also as a signal's handler."""
+        self._ended = True
+        if self._server is not None:
+            self._server.should_exit = True
