@@ -56,7 +56,7 @@ IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eva
 ONLY_IN = {
     "mcp": ("server/contextstash/mcp", "server/contextstash/gateway.py"),
     "uvicorn": ("server/contextstash/web/loopback",),
-    "jinja2": ("server/contextstash/display/template_filters", "server/contextstash/pages/templates"),
+    "jinja2": ("server/contextstash/pages/templates",),
     "click": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),

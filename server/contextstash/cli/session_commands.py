@@ -11,8 +11,7 @@ from click.core import ParameterSource
 
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, shortened, tell, when
 from contextstash.cli.options import SESSION, Number, find_session, stash_command
-from contextstash.display.template_filters import project_name
-from contextstash.display.visible_text import readable_arguments
+from contextstash.display.visible_text import project_name, readable_arguments
 from contextstash.outputs.counts import before_and_after
 from contextstash.session_names import OUTPUTS_SUFFIX, short_id
 from contextstash_storage.errors import NotFoundError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
@@ -73,3 +74,8 @@ def cut(text: str, max_chars: int) -> Cut:
     """At most `max_chars` characters of a text, with its control characters made visible."""
     shown = text[:max_chars].encode("utf-8", "replace").decode("utf-8")
     return Cut(visible(shown), max(0, len(text) - max_chars))
+
+
+def project_name(folder: str | None) -> str:
+    """The name of a project's folder; empty if there is none."""
+    return PurePath(folder).name or folder if folder else ""

@@ -19,7 +19,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contextstash.pages.pages import Pages, page
+from contextstash.pages.pages import Pages
+from contextstash.pages.templates import page
 from contextstash.web.loopback import serve
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 

@@ -1,17 +1,13 @@
-"""The handlers of the pages, and their templates, in which every text is escaped."""
+"""The handlers of the pages."""
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING
 
-from jinja2 import Environment
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
-from contextstash import __version__
-from contextstash.display.template_filters import environment
+from contextstash.pages.templates import page
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -24,10 +20,6 @@ OUTPUT_TOKENS = 8_000
 
 MAX_HITS = 50
 """Of a search: the maximum of the service."""
-
-
-MESSAGES_ABOVE = 5
-"""Messages that a page shows above the one that it is opened for."""
 
 
 class Pages:
@@ -115,28 +107,3 @@ class Pages:
 def _number(request: Request, name: str, default: int) -> int:
     given = request.query_params.get(name, "")
     return int(given) if given.isdecimal() and len(given) < 10 else default
-
-
-def page(request: Request, name: str, *, code: int = 200, **values: Any) -> Response:
-    """The response with a rendered page."""
-    text = _environment().get_template(name).render(request=request, **values)
-    return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
-
-
-@cache
-def _environment() -> Environment:
-    made = environment("contextstash.pages")
-    made.globals |= {"link": _link, "message_link": _message_link, "version": __version__}
-    return made
-
-
-def _link(*parts: object, **query: object) -> str:
-    """The address of a page: each part is one segment, with any characters quoted."""
-    address = "/" + "/".join(quote(str(part), safe="") for part in parts)
-    given = {name: value for name, value in query.items() if value is not None}
-    return f"{address}?{urlencode(given)}" if given else address
-
-
-def _message_link(session_id: str, seq: int) -> str:
-    """The address of a message among the others of its session."""
-    return f"{_link('sessions', session_id, 'messages', first=max(0, seq - MESSAGES_ABOVE))}#m{seq}"
