@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 OWN_TOOLS = frozenset(
     {
@@ -36,10 +35,7 @@ _COMMAND = re.compile(r"\s*contextstash (?:show|search)\b[^|;&<>\n]*")
 _DISTINCT = ("estimate_context", "get_archived_output", "prune_tool_outputs", "restore_outputs")
 """Names that no other server is known to use; the others count only if the name of our server precedes them."""
 
-_TOOL = (
-    rf"(?:.*[._/:-])?(?:{'|'.join(_DISTINCT)})"
-    rf"|(?:.*[._/:-])?contextstash(?:[._-]?(?:gateway|server|mcp))?[._/:-]*(?:{'|'.join(sorted(OWN_TOOLS))})"
-)
+_SERVER = re.compile(r"(?:.*[._/:-])?contextstash(?:[._-]?(?:gateway|server|mcp))?[._/:-]*")
 """Clients write `mcp__contextstash__search_history` (Claude Code, Codex), `mcp__plugin_contextstash_contextstash__…`
 (its plugins), `contextstash_search_history` (OpenCode), `mcp_contextstash_search_history` (VS Code, Cursor),
 `contextstash.search_history` and the like. Nothing else may stand between the server's name and the tool's: our gateway
@@ -66,10 +62,8 @@ def own_tool(name: str | None) -> str | None:
     """Which of our tools a client means by this name; None if it is another's."""
     lowered = name.lower() if name and len(name) <= MAX_TOOL_NAME else ""
     own = next((each for each in OWN_TOOLS if lowered.endswith(each)), None)
-    return own if own and _pattern().fullmatch(lowered) else None
-
-
-@cache
-def _pattern() -> re.Pattern[str]:
-    """Compiled when it is needed: that takes 8 ms, and a client's hook, for which it waits, hardly ever needs it."""
-    return re.compile(_TOOL)
+    if own is None:
+        return None
+    before = lowered.removesuffix(own)
+    is_distinct = own in _DISTINCT and (not before or before[-1] in "._/:-")
+    return own if is_distinct or _SERVER.fullmatch(before) else None

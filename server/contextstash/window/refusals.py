@@ -11,21 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
 from pkgutil import get_data
 from typing import Any, Literal
 
 MAX_END_LENGTH = 4_000
 """How much of each end of a text is searched: the refusal comes first, or last after a traceback."""
-
-MAX_BARE_TEXT_LENGTH = 1_000
-"""A text up to this length, in characters, is taken for the error itself. In a longer one a word such as "error" must
-be within two sentences of the match, since it may only quote a refusal."""
-
-_MAX_DISTANCE = 250
-
-_MAX_MENTIONS = 8
-"""Matches of a row that are looked at; it bounds the time that a hostile error takes."""
 
 _NUMBER = r"(?:[0-9]{1,3}(?:[,_.][0-9]{3}){1,3}|[0-9]{1,12})(?![0-9])"
 _PARTS = {
@@ -85,7 +75,7 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
     shapes: tuple[Literal["tokens", "bytes"], ...] = ("tokens", "bytes")
     for shape in shapes:
         for _, pattern in table[shape]:
-            match = _in_an_error(text, _compiled(pattern))
+            match = _compiled(pattern).search(text)
             if match is None:
                 continue
             numbers = {name: int(re.sub("[,_.]", "", digits)) for name, digits in match.groupdict().items() if digits}
@@ -93,16 +83,6 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
                 return None
             limit, prompt = numbers.get("limit") or None, _prompt_tokens(numbers)
             return ContextOverflow(limit, prompt, numbers.get("reply"), shape)
-    return None
-
-
-def _in_an_error(text: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
-    """The first match that is the error itself, or near a word such as "error"."""
-    for match in islice(pattern.finditer(text), _MAX_MENTIONS):
-        before = text[max(0, match.start() - _MAX_DISTANCE) : match.start()]
-        around = f"{before}\n{text[match.end() : match.end() + _MAX_DISTANCE]}"
-        if len(text) <= MAX_BARE_TEXT_LENGTH or _compiled(_table()["near_an_error"]).search(around):
-            return match
     return None
 
 
