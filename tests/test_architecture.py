@@ -60,7 +60,6 @@ ONLY_IN = {
     "click": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),
-    "keyring": ("server/contextstash/configuration/encryption_key",),
     "sqlite3": ("storage", "server/contextstash/clients/opencode.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
     "genai_prices": ("server/contextstash/configuration/windows_and_prices",),

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import CommandLine, write_transcript
-from tests.support.file_keyring import PLACE
 from tests.support.gateways import server, written
 from tests.support.orchard import Orchard
 from tests.support.postgres_server import new_store_address
@@ -73,8 +72,6 @@ def home(tmp_path: Path) -> Orchard:
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_the_commands_of_a_page_run(page: Path, home: Orchard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "tests.support.file_keyring.FileKeyring")
-    monkeypatch.setenv(PLACE, str(home.folder / "keyring.json"))
     hit = next(hit for hit in home.json("search", "quince")["hits"] if "handle" in hit)
     database = CommandLine(home.folder).database
     for words in documented_commands(page):

@@ -128,7 +128,7 @@ async def main():
         await client.list_prompts()
 
 anyio.run(main)
-heavy = {"aiosqlite", "sqlcipher3", "keyring", "tiktoken", "genai_prices", "anthropic", "platformdirs"}
+heavy = {"aiosqlite", "sqlcipher3", "tiktoken", "genai_prices", "anthropic", "platformdirs"}
 heavy.add("contextstash.stash")
 print(sorted(heavy & sys.modules.keys()))
 """

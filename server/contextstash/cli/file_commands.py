@@ -103,16 +103,13 @@ async def _migrate(source: Location, target: Location) -> Migrated:
         return await migrate_store(opened, stored)
 
 
-PLACES = "keyring or file:PATH"
-
-
-@click.command(epilog="Example: contextstash encrypt --key keyring")
-@click.option("--key", metavar="PLACE", help=f"Where the key is: {PLACES}. [default: {KEY_SETTING}]")
+@click.command(epilog="Example: contextstash encrypt --key file:~/contextstash.key")
+@click.option("--key", metavar="PLACE", help=f"The file with the key: file:PATH. [default: {KEY_SETTING}]")
 @DATABASE
 def encrypt(db: Location | None, key: str | None) -> None:
     """Encrypt the database file, and new ones from now on.
 
-    If the keyring or the file has no key yet, one is made. --key is written to your settings as encryption_key. End all
+    If there is no such file yet, one is made. --key is written to your settings as encryption_key. End all
     clients first: nothing is changed while another process has the database open.
     """
     from contextstash.configuration.database import key_source
@@ -123,7 +120,7 @@ def encrypt(db: Location | None, key: str | None) -> None:
     path, known = _file(db), key_source(os.environ)
     place = key or known
     if place is None:
-        raise BadInputError(f"Where shall the key be? Pass --key: {PLACES}.")
+        raise BadInputError("Where shall the key be? Pass --key file:PATH.")
     if known not in (None, place):
         raise BadInputError(
             f"{KEY_SETTING} is {shown(known or '')} already. To change the key: contextstash decrypt, then encrypt."
@@ -160,7 +157,7 @@ def decrypt(db: Location | None) -> None:
         echo(f"{path} is not encrypted.")
         return
     if place is None:
-        raise BadInputError(f"No setting says where the key is: contextstash config set {KEY_SETTING}=… ({PLACES}).")
+        raise BadInputError(f"No setting says where the key is: contextstash config set {KEY_SETTING}=file:PATH.")
     done = convert(path, read_key(place), encrypt=False)
     echo(f"Decrypted {path}." if done else f"{path} is not encrypted.")
     write_settings({KEY_SETTING: None})

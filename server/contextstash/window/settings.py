@@ -148,8 +148,8 @@ class UserSettings(BaseModel):
     """Days after which `contextstash retain` deletes a session, for example in a scheduler; if not set, it is kept. A
     session cannot set it."""
     encryption_key: str | None = None
-    """Where the key of an encrypted database is: `keyring` or `file:PATH`. Read from the environment or the user's own
-    file alone. `contextstash encrypt` encrypts a database that exists."""
+    """The file with the key of an encrypted database: `file:PATH`. Read from the environment or the user's own file
+    alone. `contextstash encrypt` encrypts a database that exists."""
 
     @field_validator("pin")
     @classmethod
@@ -162,8 +162,8 @@ class UserSettings(BaseModel):
     @field_validator("encryption_key")
     @classmethod
     def _key_is_a_place(cls, place: str | None) -> str | None:
-        if place is not None and place != "keyring" and not place.startswith("file:"):
-            raise ValueError("must be keyring or file:PATH")  # not shown, since it may be a key
+        if place is not None and not place.startswith("file:"):
+            raise ValueError("must be file:PATH")  # not shown, since it may be a key
         return place
 
 

@@ -13,7 +13,6 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from tests.support.command_line import CommandLine, failure_of, write_transcript
-from tests.support.file_keyring import PLACE
 from tests.support.servers import answered
 
 WORD = "pomegranate"
@@ -57,23 +56,6 @@ def test_the_key_is_made_in_a_file_that_only_its_owner_reads_and_every_command_f
     assert hits(line) == 1
 
 
-def test_the_key_may_be_in_the_keyring_of_the_system(line: CommandLine) -> None:
-    keyring = {
-        "PYTHON_KEYRING_BACKEND": "tests.support.file_keyring.FileKeyring",
-        PLACE: str(line.folder / "ring.json"),
-    }
-    assert line.run("encrypt", "--key", "keyring", environment=keyring).returncode == 0
-    assert head(line) == ENCRYPTED
-    assert list(json.loads((line.folder / "ring.json").read_text())) == ["contextstash database"]
-    assert hits(line, keyring) == 1
-    locked = {**keyring, PLACE: str(line.folder / "locked")}
-    assert "The keyring cannot be read (KeyringLocked). Unlock it" in failure_of(
-        line.run("sessions", environment=locked)
-    )
-    lost = {**keyring, PLACE: str(line.folder / "other.json")}
-    assert "bring back that key" in failure_of(line.run("sessions", environment=lost))
-
-
 @pytest.mark.parametrize(
     ("source", "advice"),
     [
@@ -83,8 +65,8 @@ def test_the_key_may_be_in_the_keyring_of_the_system(line: CommandLine) -> None:
         ("file:{folder}/open", "chmod 600"),
         ("file:{folder}/other", "another key than the one that the setting encryption_key names"),
         ("file:{folder}", "cannot be read"),
-        ("ab" * 32, "must be keyring or file:PATH"),
-        (f"command:echo {'ab' * 32}", "must be keyring or file:PATH"),
+        ("ab" * 32, "must be file:PATH"),
+        (f"command:echo {'ab' * 32}", "must be file:PATH"),
     ],
 )
 def test_a_key_that_is_missing_or_wrong_is_an_error_that_says_what_to_do(
