@@ -141,5 +141,5 @@ async def test_reasoning_that_is_bound_to_what_stands_before_it_stays_valid(
 
 @pytest.mark.parametrize(("asked", "form"), [(True, "openai-responses"), (False, "openai-chat"), (None, "openai-chat")])
 def test_the_form_is_that_of_the_api_which_the_model_uses(asked: bool | None, form: str) -> None:
-    """LangChain has no public word for it: if `_use_responses_api` changes, `adapters/langchain.py` must follow."""
+    """LangChain has no public name for it: if `_get_request_payload` changes, `adapters/langchain.py` must follow."""
     assert _form(ChatOpenAI(model="gpt-5.4", api_key=SecretStr("test"), use_responses_api=asked)) == form

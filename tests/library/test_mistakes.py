@@ -111,20 +111,6 @@ async def test_an_argument_that_cannot_be_meant_is_named(
         await session.request([ASKED], **{argument: value})
 
 
-async def test_a_reply_that_leaves_too_little_room_is_named_in_the_reason(tmp_path: Path) -> None:
-    async with open_stash(tmp_path / "s.db") as stash:
-        request = await stash.session("job", model="gpt-5.4", window=8_000).request([ASKED], max_tokens=7_999)
-    assert not request.fits
-    assert (request.reason or "").endswith("max_tokens keeps 7,999 tokens of the window for the reply.")
-
-
-async def test_an_id_is_a_text(tmp_path: Path) -> None:
-    number: Any = 7
-    async with open_stash(tmp_path / "s.db") as stash:
-        with pytest.raises(BadInputError, match="session_id is a text"):
-            stash.session(number)
-
-
 def _itself() -> list[Any]:
     itself: list[Any] = []
     itself.append(itself)
@@ -185,21 +171,3 @@ async def test_what_json_does_not_have_is_refused_by_our_own_errors(tmp_path: Pa
             with pytest.raises(BadInputError):
                 await session.reply(reply)
         assert await session.messages() == [ASKED]
-
-
-@pytest.mark.parametrize("value", [7, 1.5, ["x"], b"x", object(), "\ud800"], ids=lambda value: type(value).__name__)
-async def test_arguments_of_the_wrong_type_are_refused_by_our_own_errors(tmp_path: Path, value: Any) -> None:
-    async with open_stash(tmp_path / "s.db") as stash:
-        for name in ("model", "format", "agent", "title", "parent_session_id"):
-            with pytest.raises(BadInputError, match=name):
-                stash.session("job", **{name: value})
-        session = stash.session("job", model="gpt-5.4")
-        await session.request([ASKED])
-        with pytest.raises(BadInputError):
-            await session.reply(REPLIES["openai-chat"], usage=value)
-        for messages in (7, None, object()):
-            with pytest.raises(BadInputError, match="messages is the list"):
-                await session.request(messages)  # type: ignore[arg-type]
-        for arguments in (value, {"handle": value, "offset": "x"}):
-            assert str(await session.call_tool("get_archived_output", arguments)).startswith("Error: ")
-        assert await session.call_tool(value) is None

@@ -8,7 +8,6 @@ A session of `open_stash_sync` is for `invoke`, one of `open_stash` for `ainvoke
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
@@ -32,15 +31,6 @@ TOOLS_FORM = "openai-chat"
 
 MAX_TOKENS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """Under which names model settings and models hold the most tokens of a reply."""
-
-NOT_SENT = ("index", "status", "toolset_name", "caller")
-"""Keys of content blocks that LangChain keeps and does not send."""
-
-IN_KWARGS = -1
-"""The place of reasoning that LangChain keeps beside the content."""
-
-CALLS_IN_CONTENT = ("function_call", "custom_tool_call")
-"""Types of the content blocks that LangChain repeats in `tool_calls`."""
 
 Request: TypeAlias = ModelRequest[Any]
 Response: TypeAlias = ModelResponse[Any]
@@ -103,7 +93,7 @@ class _Given:
     def __init__(self, request: Request) -> None:
         self.form = _form(request.model)
         self._request = request
-        self._parts = _parts(request.messages, self.form)
+        self._parts = _parts(request.messages, request.model, self.form)
         self.natives = natives(self._parts, self.form)
 
     def override(self, sent: ContextRequest) -> Request:
@@ -114,7 +104,8 @@ class _Given:
         messages: list[Any] = []
         for place, parts in by_message(parts_sent(sent.messages, self._parts, self.form)):
             if place is not None:
-                messages.append(_kept(own[place], parts, len(parts) == parts_of[place]))
+                is_whole = len(parts) == parts_of[place] and not any(part.changed for part in parts)
+                messages.append(own[place] if is_whole else _rebuilt(own[place], parts))
             elif parts[0].role not in ("system", "developer"):  # LangChain adds these
                 messages.append(_added(parts[0], self.form))
         if self.form == "anthropic":
@@ -123,123 +114,57 @@ class _Given:
 
     def reply(self, response: Response) -> list[Native]:
         """The model's reply in the same form."""
-        return natives(_parts(response.result, self.form), self.form)
+        return natives(_parts(response.result, self._request.model, self.form), self.form)
 
 
-def _form(model: object) -> str:
+def _payload(model: Any, messages: Sequence[BaseMessage]) -> dict[str, Any]:
+    """These messages as the model's own class sends them; of a class without a converter as Chat Completions. LangChain
+    has no public name for it."""
+    convert = getattr(model, "_get_request_payload", None)
+    if convert is None:
+        return {"messages": convert_to_openai_messages(list(messages))}
+    payload: dict[str, Any] = convert(list(messages))
+    return payload
+
+
+def _form(model: Any) -> str:
     """The form of a model's provider. ChatOpenAI decides by its own arguments which of OpenAI's APIs it uses."""
-    names = {each.__name__ for each in type(model).__mro__}
-    if "ChatAnthropic" in names:
+    if "ChatAnthropic" in {each.__name__ for each in type(model).__mro__}:
         return "anthropic"
-    uses_responses = getattr(model, "_use_responses_api", None)
-    if "BaseChatOpenAI" in names and uses_responses is not None:
-        arguments = getattr(model, "_default_params", {})
-        return "openai-responses" if uses_responses(arguments) else "openai-chat"
-    return "openai-chat"
+    return "openai-responses" if "input" in _payload(model, [HumanMessage("Hello.")]) else "openai-chat"
 
 
-def _parts(messages: Sequence[BaseMessage], form: str) -> list[Part]:
-    """The parts of LangChain's messages; a part's place in its message is that of its content block, or of its call
-    behind these."""
-    if form == "openai-chat":
-        converted = [_with_calls_once(native) for native in convert_to_openai_messages(list(messages))]
-        return [Part(native["role"], native, (at, 0)) for at, native in enumerate(as_natives(converted))]
-    taken_apart = _anthropic_blocks if form == "anthropic" else _responses_items
-    return [
-        Part(role, block if form == "anthropic" else as_natives([block])[0], (at, place))
-        for at, message in enumerate(messages)
-        for place, role, block in taken_apart(message)
-    ]
+def _parts(messages: Sequence[BaseMessage], model: Any, form: str) -> list[Part]:
+    """The parts of LangChain's messages, each with the place of its message, and its own in what that is sent as."""
+    parts = []
+    for at, message in enumerate(messages):
+        payload = _payload(model, [message])
+        for native in as_natives(payload.get("input") or payload["messages"]):
+            blocks = _blocks(native["content"]) if form == "anthropic" else [native]
+            role = str(native.get("role", "assistant"))
+            parts += [Part(role, block, (at, place)) for place, block in enumerate(blocks)]
+    return parts
 
 
-def _content(message: BaseMessage) -> list[tuple[int, dict[str, Any]]]:
-    """The content blocks of a message with their places."""
-    content = message.content
+def _blocks(content: Any) -> list[Any]:
     if isinstance(content, str):
-        return [(0, {"type": "text", "text": content})] if content else []
-    return [(at, {"type": "text", "text": each} if isinstance(each, str) else each) for at, each in enumerate(content)]
+        return [{"type": "text", "text": content}] if content else []
+    return [{"type": "text", "text": each} if isinstance(each, str) else each for each in content]
 
 
-Placed: TypeAlias = tuple[int, str, Native]
-
-
-def _anthropic_blocks(message: BaseMessage) -> list[Placed]:
-    if isinstance(message, ToolMessage):
-        block = {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": message.content}
-        return [(0, "user", block | ({"is_error": True} if message.status == "error" else {}))]
-    if not isinstance(message, AIMessage):
-        return [(at, "user", block) for at, block in _content(message)]
-    inputs = {str(call["id"]): call for call in message.tool_calls}
-    blocks: list[Placed] = []
-    for at, block in _content(message):
-        call = inputs.pop(str(block["id"]), None) if block.get("type") == "tool_use" else None
-        if call is not None:
-            blocks.append((at, "assistant", _tool_use(call)))
-        elif block.get("type") != "text" or block["text"]:
-            kept = {key: each for key, each in block.items() if key not in NOT_SENT and each is not None}
-            blocks.append((at, "assistant", kept))
-    behind = len(message.content)
-    return [*blocks, *((behind + at, "assistant", _tool_use(call)) for at, call in enumerate(inputs.values()))]
-
-
-def _tool_use(call: Any) -> Native:
-    return {"type": "tool_use", "id": call["id"], "name": call["name"], "input": call["args"]}
-
-
-def _responses_items(message: BaseMessage) -> list[Placed]:
-    if isinstance(message, ToolMessage):
-        text = message.content if isinstance(message.content, str) else message.text
-        return [(0, "user", {"type": "function_call_output", "call_id": message.tool_call_id, "output": text})]
-    if not isinstance(message, AIMessage):
-        content = [
-            block | {"type": "input_text"} if block["type"] == "text" else block for _, block in _content(message)
-        ]
-        return [(0, "user", {"type": "message", "role": "user", "content": content})]
-    items: list[Placed] = []
-    if reasoning := message.additional_kwargs.get("reasoning"):
-        items.append((IN_KWARGS, "assistant", reasoning))
-    calls = {str(call["id"]): call for call in message.tool_calls}
-    for at, block in _content(message):
-        if block.get("type") == "text":
-            said = {"type": "output_text", "text": block["text"], "annotations": block.get("annotations") or []}
-            items.append((at, "assistant", {"type": "message", "role": "assistant", "content": [said]}))
-        else:
-            calls.pop(str(block.get("call_id")), None)
-            kept = {key: each for key, each in block.items() if key not in NOT_SENT and each is not None}
-            items.append((at, "assistant", kept))
-    behind = len(message.content)
-    for at, call in enumerate(calls.values()):
-        item = {"type": "function_call", "call_id": call["id"], "name": call["name"]}
-        items.append((behind + at, "assistant", {**item, "arguments": json.dumps(call["args"])}))
-    return items
-
-
-def _with_calls_once(native: Native) -> Native:
-    """The message without the calls in its content: over the Responses API LangChain's messages hold them there too,
-    in addition to `tool_calls`."""
-    content = native.get("content")
-    if not native.get("tool_calls") or not isinstance(content, list):
-        return native
-    return {**native, "content": [part for part in content if part.get("type") not in CALLS_IN_CONTENT] or None}
-
-
-def _kept(message: BaseMessage, parts: Sequence[Part], whole: bool) -> BaseMessage:
-    """A message with the parts that are sent: itself if these are all of it, unchanged."""
-    if whole and not any(part.changed for part in parts):
-        return message
+def _rebuilt(message: BaseMessage, parts: Sequence[Part]) -> BaseMessage:
+    """A message with the parts that are sent, if they are not all of it, or were shortened."""
     if isinstance(message, ToolMessage):
         block = parts[0].block
         return message.model_copy(update={"content": block.get("output", block.get("content"))})
-    sent = {part.source[1]: part for part in parts if part.source}
-    update: dict[str, Any] = {}
-    if isinstance(message.content, list):
-        content = [(sent[at], block) for at, block in enumerate(message.content) if at in sent]
-        update["content"] = [part.block if part.changed and "call_id" in part.block else own for part, own in content]
+    content: list[Any] = []
+    for block in (part.block for part in parts):
+        said = block.get("content") if block.get("type") == "message" else None
+        content += [block] if said is None else [{**each, "type": "text"} for each in said]
+    ids = {block.get(name) for block in content for name in ("id", "call_id")}
+    update: dict[str, Any] = {"content": content, "response_metadata": {}, "additional_kwargs": {}}
     if isinstance(message, AIMessage):
-        ids = {part.block.get("id") for part in parts} | {part.block.get("call_id") for part in parts}
         update["tool_calls"] = [call for call in message.tool_calls if call["id"] in ids]
-    if IN_KWARGS not in sent:
-        update["additional_kwargs"] = {k: v for k, v in message.additional_kwargs.items() if k != "reasoning"}
     return message.model_copy(update=update)
 
 
@@ -248,7 +173,7 @@ def _joined(messages: Sequence[Any]) -> list[Any]:
     joined: list[Any] = []
     for message in messages:
         if joined and isinstance(message, AIMessage) and isinstance(joined[-1], AIMessage):
-            blocks = [block for each in (joined[-1], message) for _, block in _content(each)]
+            blocks = [*_blocks(joined[-1].content), *_blocks(message.content)]
             calls = [*joined[-1].tool_calls, *message.tool_calls]
             joined[-1] = joined[-1].model_copy(update={"content": blocks, "tool_calls": calls})
         else:

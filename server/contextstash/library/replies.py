@@ -8,7 +8,7 @@ A reply is recorded as a list of messages: with Responses and Gemini it can be s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -104,8 +104,11 @@ def _usage(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def as_natives(messages: Sequence[object]) -> list[Native]:
-    """A program's message list in plain JSON."""
+def as_natives(messages: Iterable[object]) -> list[Native]:
+    """A program's message list in plain JSON. Raises BadInputError if it is something else than a list."""
+    if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+        expected = "messages is the list of all messages of the conversation: [{'role': 'user', 'content': 'Hello'}]"
+        raise BadInputError(f"{expected}, not a {type(messages).__name__}.")
     return [as_native(message, place) for place, message in enumerate(messages)]
 
 

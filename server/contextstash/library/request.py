@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from contextstash.library.arguments import check, check_list
 from contextstash.library.replies import as_json
 from contextstash.messages.request import SERVER_STATE_KEYS
 from contextstash.results import ContextResult, LeftOut
@@ -63,10 +62,10 @@ class CallArguments:
 
     def __post_init__(self) -> None:
         """Raises BadInputError if an argument has the wrong type, or lets the provider add what is sent already."""
-        check(int, max_tokens=self.max_tokens)
-        check(str, model=self.model)
-        if self.tools is not None:
-            check_list("tools", "the tools' definitions", self.tools)
+        if self.max_tokens is not None and not isinstance(self.max_tokens, int):
+            raise BadInputError(f"max_tokens is a whole number, not a {type(self.max_tokens).__name__}.")
+        if self.tools is not None and not isinstance(self.tools, list | tuple):
+            raise BadInputError(f"tools is the list of the tools' definitions, not a {type(self.tools).__name__}.")
         for name in SERVER_STATE_KEYS:
             if (self.more or {}).get(name) is not None:
                 raise BadInputError(
@@ -88,16 +87,9 @@ def request_of(
         format=result.format,
         request_id=result.request_id,
         left_out=result.left_out,
-        reason=_reason(result, arguments.max_tokens, reserve),
+        reason=result.reason,
         done=tuple(done),
     )
-
-
-def _reason(result: ContextResult, max_tokens: int | None, reserve: int) -> str | None:
-    """Why the request does not fit, with the room for the reply if that is larger than the settings reserve."""
-    if result.fits or max_tokens is None or max_tokens <= reserve:
-        return result.reason
-    return f"{result.reason} max_tokens keeps {max_tokens:,} tokens of the window for the reply."
 
 
 def _own_copy(native: Native) -> Native:
@@ -118,7 +110,6 @@ def plain_system(system: object) -> str | list[dict[str, Any]] | None:
         return plain
     if not isinstance(plain, list | dict):
         raise BadInputError(f"system is a text or a list of content blocks, not a {type(plain).__name__}.")
-    check(Mapping, system={"": plain})
     return _text_of(plain)
 
 

@@ -20,8 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from contextstash.library.arguments import check, natives_of
-from contextstash.library.replies import read_reply
+from contextstash.library.replies import as_natives, read_reply
 from contextstash.library.request import (
     CallArguments,
     ContextRequest,
@@ -56,10 +55,6 @@ class LibrarySession:
         **facts: str | None,
     ) -> None:
         """`facts` are the agent's name, a title and the parent session's id."""
-        if not isinstance(session_id, str):
-            raise BadInputError(f"session_id is a text, such as 'job-7', not a {type(session_id).__name__}.")
-        check(str, model=model, format=format, **facts)
-        check(Mapping, settings=settings)
         self.session_id = session_id
         self._stash = stash
         self._model = model
@@ -92,7 +87,9 @@ class LibrarySession:
         that were taken out of it or edited leave the view, and stay in the history. `system`, `tools` and `max_tokens`
         are counted and returned in `options`, as are all further arguments, for the provider's call.
         """
-        natives = natives_of(messages)
+        natives = as_natives(messages)
+        if not natives:
+            raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
         given = CallArguments(self._model, system, tools, max_tokens, more)
         await self._make_ready(natives, system, tools)
         self._last = replace(given, model=self._model)
@@ -112,7 +109,6 @@ class LibrarySession:
     async def reply(self, reply: Any, *, usage: Mapping[str, Any] | None = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` is for one that does not hold it."""
-        check(Mapping, usage=usage)
         read = read_reply(reply)
         reported = usage if usage is not None else read.usage
         if read.messages:
@@ -133,8 +129,6 @@ class LibrarySession:
         can be made smaller.
         """
         text = str(error) if isinstance(error, Exception) else error
-        if not isinstance(text, str):
-            check(Mapping, error=text)
         if isinstance(error, Exception) and recognize(text) is None:
             raise error
         result = await self._stash.recover_context(
