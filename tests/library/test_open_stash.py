@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 import subprocess
@@ -22,14 +21,6 @@ from tests.support.plain_loops import MODELS, run_loop
 from tests.support.strict_provider import strict_provider
 
 TURNS = examples(100)
-
-INTERPRETER_SETTERS = (
-    (sys, "setswitchinterval"),
-    (sys, "setrecursionlimit"),
-    (gc, "set_threshold"),
-    (gc, "freeze"),
-    (gc, "disable"),
-)
 
 
 def looked_up(call_id: str, text: str) -> list[dict[str, Any]]:
@@ -51,19 +42,6 @@ async def test_a_loop_many_times_its_window_is_never_refused(tmp_path: Path, fmt
         assert (provider.invalid, provider.over) == ([], [])
         assert len(provider.accepted) == TURNS + 1
         assert recorded.total == len(messages)  # each reply once, though the list holds it in another form
-
-
-async def test_reductions_change_no_state_of_the_interpreter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed: list[str] = []
-    for module, name in INTERPRETER_SETTERS:
-        monkeypatch.setattr(module, name, lambda *_, name=name: changed.append(name))
-    async with open_stash(tmp_path / "s.db") as stash:
-        session = stash.session("job", model="gpt-5.4", window=8_000)
-        outputs = [message for number in (1, 2) for message in looked_up(f"call_{number}", part_of_a_log(number))]
-        await session.request([{"role": "user", "content": "Why?"}, *outputs], max_tokens=1_000)
-        await stash.use_cases.prune_tool_outputs("job", keep_last=0, protect_tokens=0, minimum_tokens=0)
-        await stash.use_cases.compact_session("job")
-    assert changed == []
 
 
 async def test_what_left_the_window_is_read_again_by_the_model_itself(tmp_path: Path) -> None:
@@ -166,13 +144,6 @@ def test_an_address_that_is_no_database_is_refused() -> None:
 async def test_a_stash_is_used_within_async_with(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="async with"):
         open_stash(tmp_path / "s.db").session("job")
-
-
-async def test_a_stash_can_be_entered_and_left_without_a_block(tmp_path: Path) -> None:
-    stash = open_stash(tmp_path / "s.db")
-    await stash.__aenter__()
-    assert (await stash.use_cases.list_sessions()).sessions == []
-    await stash.__aexit__(None, None, None)
 
 
 def test_a_synchronous_program_has_the_same(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import shutil
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -198,20 +197,6 @@ def _keywords(kind: Any, default: Any) -> dict[str, Any]:
     if get_origin(kind) is Literal:
         return {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
     return {}
-
-
-class NoProgramError(click.ClickException):
-    """The program to start is not installed."""
-
-    exit_code = 127
-    """That of shells for a command that does not exist."""
-
-
-def program_on_path(name: str) -> str:
-    """The path of a program. Raises NoProgramError."""
-    if (found := shutil.which(name)) is None:
-        raise NoProgramError(f"There is no program '{name}' on the PATH.")
-    return found
 
 
 async def find_session(stash: Stash, prefix: str | None) -> str:

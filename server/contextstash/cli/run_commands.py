@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,6 @@ from contextstash.cli.options import (
     SET,
     find_session,
     opener_options,
-    program_on_path,
     settings_from,
     tokens,
 )
@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 
 SECRET_BYTES = 18
 """Of the path that only the client knows: 24 characters, too many to be guessed."""
+
+
+def program_on_path(name: str) -> str:
+    """The path of a program. Raises BadInputError."""
+    if (found := shutil.which(name)) is None:
+        raise BadInputError(f"There is no program '{name}' on the PATH.")
+    return found
+
 
 MAX_SESSIONS = 100
 """Sessions that the lines at the end of a run sum up, and among which that of a folder is looked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -14,20 +15,31 @@ Edit = Callable[[MutableMapping[str, Any]], None]
 """Changes a document's content in place."""
 
 
+def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
+    """The content of a document. Raises BadInputError, naming the place, if it cannot be read."""
+    try:
+        data = tomllib.loads(text) if kind == "toml" else json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        wrong = "is not valid TOML" if kind == "toml" else "is not plain JSON, perhaps with comments"
+        raise BadInputError(f"{place} {wrong}: {error}. Nothing was written: add the entry by hand.") from error
+    if not isinstance(data, dict):
+        raise BadInputError(f"{place} does not hold a mapping of settings. Nothing was written.")
+    return data
+
+
 def edited(kind: Kind, text: str, edit: Edit, place: str) -> str:
     """The document after `edit`. Raises BadInputError, naming the place, if it cannot be read."""
-    return {"json": _edited_json, "toml": _edited_toml}[kind](text, edit, place)
+    data = content(kind, text, place)
+    if kind == "toml":
+        import tomlkit
 
-
-def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
-    """The content of a document."""
-    found: dict[str, Any] = {}
-
-    def take(data: MutableMapping[str, Any]) -> None:
-        found.update(json.loads(json.dumps(data, default=str)))
-
-    edited(kind, text, take, place)
-    return found
+        document = tomlkit.parse(text)
+        edit(document)
+        return tomlkit.dumps(document)
+    edit(data)
+    indent = re.search(r"\n([ \t]+)\S", text)
+    ending = text[len(text.rstrip("\r\n")) :] if text.strip() else "\n"
+    return _written_json(data, indent[1] if indent else 2) + ending
 
 
 def value_at(data: object, keys: Sequence[str]) -> Any:
@@ -56,25 +68,6 @@ def remove(data: MutableMapping[str, Any], keys: Sequence[str]) -> None:
         del data[keys[0]]
 
 
-def _mapping(data: Any, place: str) -> MutableMapping[str, Any]:
-    if not isinstance(data, MutableMapping):
-        raise BadInputError(f"{place} does not hold a mapping of settings. Nothing was written.")
-    return data
-
-
-def _edited_json(text: str, edit: Edit, place: str) -> str:
-    try:
-        data = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError) as error:
-        raise BadInputError(
-            f"{place} is not plain JSON ({error}); it may hold comments. Nothing was written: add the entry by hand."
-        ) from error
-    edit(_mapping(data, place))
-    indent = re.search(r"\n([ \t]+)\S", text)
-    ending = text[len(text.rstrip("\r\n")) :] if text.strip() else "\n"
-    return _written_json(data, indent[1] if indent else 2) + ending
-
-
 def _written_json(data: object, indent: int | str) -> str:
     text = json.dumps(data, indent=indent, ensure_ascii=False)
     try:
@@ -82,17 +75,3 @@ def _written_json(data: object, indent: int | str) -> str:
     except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
         return json.dumps(data, indent=indent)
     return text
-
-
-def _edited_toml(text: str, edit: Edit, place: str) -> str:
-    import tomllib
-
-    import tomlkit
-
-    try:
-        tomllib.loads(text)  # says what is wrong in better words
-        data = tomlkit.parse(text)
-    except ValueError as error:
-        raise BadInputError(f"{place} is not valid TOML: {error}. Nothing was written.") from error
-    edit(data)
-    return tomlkit.dumps(data)

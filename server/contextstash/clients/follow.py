@@ -129,7 +129,6 @@ def transcripts_in(path: Path) -> Iterator[Path]:
             for pattern, sessions_in in databases.items():
                 for name in fnmatch.filter(files, pattern):
                     yield from sessions_in(Path(place, name))
-                    folders[:] = [each for each in folders if each != "storage"]  # its files from before the database
             yield from (Path(place, name) for name in sorted(files) if name.endswith(SUFFIXES))
     elif path.suffix == ".db":
         for sessions_in in filter(None, databases.values()):

@@ -1,9 +1,8 @@
 """OpenCode: its files, its MCP entry, and its sessions as Anthropic messages.
 
-Sessions are messages made of parts, in its database, or as `opencode export` writes one, as an object. Formats as in
-anomalyco/opencode (formerly sst/opencode), packages/opencode/src/session/message-v2.ts, session.sql.ts. The path of a
-session in the database is written as if that were a folder: `…/opencode.db/<session id>`. The files of versions before
-1.2 are not read: OpenCode moves them into its database itself, `opencode db migrate` again.
+Sessions are messages made of parts, in its database. Formats as in anomalyco/opencode (formerly sst/opencode),
+packages/opencode/src/session/message-v2.ts, session.sql.ts. The path of a session in the database is written as if that
+were a folder: `…/opencode.db/<session id>`.
 """
 
 from __future__ import annotations
@@ -132,8 +131,8 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
     """The messages of a session: each step of a reply, then the results of its calls.
 
     A reply is read when it is complete, or when another message follows it. Not kept: which outputs OpenCode pruned,
-    snapshots, patches, agent and retry parts, attachments of results, and the part that marks a compaction if the
-    summary follows it.
+    snapshots, patches, parts of agents, subtasks and retries, attachments of results, and the part that marks a
+    compaction if the summary follows it.
     """
     head, *records = [line.record for line in lines] or [{}]
     state.update(
@@ -183,20 +182,10 @@ def _user_block(item: Json) -> Native | None:
     if kind == "text" and text_of(item.get("text")) and not item.get("ignored"):
         # OpenCode adds synthetic text to the user's message, for example the content of a file that the user named.
         return {"type": "text", "text": reminder(item["text"]) if item.get("synthetic") is True else item["text"]}
-    if kind == "subtask":
-        return {"type": "text", "text": f"[{item.get('agent')} was sent to: {item.get('prompt')}]"}
     if kind == "file" and item.get("mime") not in ("text/plain", "application/x-directory"):
-        return _file(item)
+        # Its data stays in OpenCode's database. Text files are in parts of their own.
+        return {"type": "text", "text": f"[Attached {item.get('mime') or 'file'}: {item.get('filename') or 'file'}]"}
     return None
-
-
-def _file(item: Json) -> Native:
-    """An image as data, another file as its name: OpenCode puts the content of text files into parts of their own."""
-    url, kind = str(item.get("url") or ""), str(item.get("mime") or "")
-    if kind.startswith("image/") and url.startswith("data:") and "," in url:
-        source = {"type": "base64", "media_type": kind, "data": url.partition(",")[2]}
-        return {"type": "image", "source": source}
-    return {"type": "text", "text": f"[Attached {kind or 'file'}: {item.get('filename') or 'file'}]"}
 
 
 def _reply(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:

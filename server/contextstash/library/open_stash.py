@@ -198,7 +198,6 @@ class BlockingSession:
     reply = blocking(LibrarySession.reply)
     recover = blocking(LibrarySession.recover)
     messages = blocking(LibrarySession.messages)
-    delete = blocking(LibrarySession.delete)
     call_tool = blocking(LibrarySession.call_tool)
 
     def speak(self, format: str) -> None:

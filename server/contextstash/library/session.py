@@ -16,7 +16,6 @@ After a restart go on with `messages = await session.messages()`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -122,14 +121,14 @@ class LibrarySession:
             self._seen = result.next_seq
         return read.messages
 
-    async def recover(self, error: Exception | str | Mapping[str, Any]) -> ContextRequest:
+    async def recover(self, error: Exception) -> ContextRequest:
         """The request to send, once, after the provider refused the last one as too long for the window.
 
         Raises the error itself if it is about something else, and BadInputError, with what fills the window, if nothing
         can be made smaller.
         """
-        text = str(error) if isinstance(error, Exception) else error
-        if isinstance(error, Exception) and recognize(text) is None:
+        text = str(error)
+        if recognize(text) is None:
             raise error
         result = await self._stash.recover_context(
             self.session_id,
@@ -138,7 +137,7 @@ class LibrarySession:
             tools=plain_tools(self._last.tools),
         )
         if result.context is None:
-            raise BadInputError(result.reason) from (error if isinstance(error, Exception) else None)
+            raise BadInputError(result.reason) from error
         self._known_room = None
         return await self._as_request(result.context, result.done)
 
@@ -148,12 +147,6 @@ class LibrarySession:
             return await self._stash.read_conversation(self.session_id)
         except SessionNotFoundError:
             return []
-
-    async def delete(self) -> None:
-        """Delete the session and everything in it permanently."""
-        self._is_ready, self._seen = False, None
-        with suppress(SessionNotFoundError):
-            await self._stash.delete_session(self.session_id)
 
     def tools(self, format: str | None = None) -> list[dict[str, Any]]:
         """The definitions of two tools with which the model reads again what left its window, to be put among the

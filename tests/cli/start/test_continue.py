@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine, write_transcript
+from tests.support.command_line import CommandLine, failure_of, write_transcript
 
 pytestmark = [
     pytest.mark.processes,
@@ -102,7 +102,7 @@ def test_a_session_whose_folder_is_gone_starts_here_and_says_so(
 def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:
     recorded(contextstash)
     done = contextstash.run("continue", "gemini", environment={"PATH": "/nowhere"})
-    assert (done.returncode, done.stderr) == (127, "Error: There is no program 'gemini' on the PATH.\n")
+    assert failure_of(done) == "There is no program 'gemini' on the PATH."
 
 
 def test_the_newest_session_of_this_folder_comes_before_a_newer_one_elsewhere(contextstash: CommandLine) -> None:

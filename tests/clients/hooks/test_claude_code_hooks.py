@@ -294,18 +294,6 @@ def test_whatever_comes_the_user_is_not_disturbed(contextstash: CommandLine, typ
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no sh there")
-def test_a_client_that_has_closed_the_output_of_a_hook_is_not_disturbed(contextstash: CommandLine) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f"exec '{sys.executable}' -m contextstash hook claude-code >&-"],
-        input=b"{}",
-        env={**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "HOME": str(contextstash.folder)},
-        stderr=subprocess.PIPE,
-        cwd=contextstash.folder,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
 def test_if_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(hooked: Hooked) -> None:
     hooked.command_line.database.write_bytes(b"this is no database" * 100)
     assert hooked.after("Bash", {"stdout": LARGE, "stderr": ""}, command="make") is None
