@@ -178,7 +178,7 @@ def test_a_patch_of_a_name_alone_is_of_the_file_in_the_folder_of_the_last_comman
     script.call("exec_command", {"cmd": "cat loans.py", "workdir": "/src"}, "loan = 1\n")
     script.call("exec_command", {"cmd": "ls", "workdir": "/other"}, "loans.py\n")
     script.call("apply_patch", patch("loans.py", "loan = 1", "loan = 2"), "Done")
-    shown = {file.path: [line for run in file.runs for line in run.lines] for file in known_files(script.turns)}
+    shown = {file.path: [line for chunk in file.chunks for line in chunk.lines] for file in known_files(script.turns)}
     assert shown == {"/src/fines.py": ["fine = 2"], "/src/loans.py": ["loan = 1"], "loans.py": ["loan = 2"]}
 
 
@@ -258,7 +258,7 @@ def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not
     assert lines_in(script) == ["`fix.patch`: created"]
     assert "cat fix.patch`" not in "\n".join(state_in(script))
     (file,) = known_files(script.turns)
-    assert file.runs[0].lines == ["+x = 1", " EOF", "cat fix.patch"]
+    assert file.chunks[0].lines == ["+x = 1", " EOF", "cat fix.patch"]
     ended = Script().call("bash", {"command": "cat > a.py <<-EOF\n\tx = 1\n\tEOF\npython a.py"}, "")
     assert lines_in(ended) == ["`a.py`: created, run"]
 

@@ -32,7 +32,7 @@ def edit(script: Script, old: str, new: str, path: str = "/srv/a.py", **more: ob
 
 
 def lines_of(file: KnownFile) -> list[str]:
-    return [line for run in file.runs for line in run.lines]
+    return [line for chunk in file.chunks for line in chunk.lines]
 
 
 def test_an_edit_is_applied_to_what_was_read() -> None:
@@ -49,15 +49,14 @@ def test_every_place_is_replaced_if_the_call_says_so() -> None:
 def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
     script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
     file = edited(edit(script, "far away", "over there\nand on", "a.py"))
-    assert [(run.first, run.lines) for run in file.runs][1:] == [(0, ["over there", "and on"])]
+    assert [(chunk.first, chunk.lines) for chunk in file.chunks][1:] == [(0, ["over there", "and on"])]
 
 
 def test_a_new_read_says_how_the_file_stands_and_the_edits_are_still_known() -> None:
     script = edit(read_whole(), "return x + 99", "return x * 2_000")
     script.call("Read", {"file_path": "/srv/a.py"}, numbered(["import os", *lines_of(edited(script))]))
     file = edited(script)
-    (run,) = file.runs
-    assert [line for line, seq in zip(run.lines, run.changed, strict=True) if seq >= 0] == ["    return x * 2_000"]
+    assert (len(file.chunks), file.edited) == (1, {"return x * 2_000": 3})
 
 
 def test_the_text_of_a_patch_is_followed_and_a_refused_one_is_not() -> None:
@@ -186,8 +185,8 @@ def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
 def test_the_head_of_a_class_stays_with_its_first_method() -> None:
     methods = [f"    def part{number}(self):\n        return {number}" for number in range(9)]
     script = Script().call("Read", {"file_path": "a.py"}, numbered(["class Whole:", *"\n".join(methods).split("\n")]))
-    text = pieces_of_files(known_files(edit(script, "return 0", "return 7", "a.py").turns), 26, quarter)
-    assert text == "`a.py`, message 3:\n```\nclass Whole:\n    def part0(self):\n        return 7\n```"
+    text = pieces_of_files(known_files(edit(script, "return 0", "return 70", "a.py").turns), 26, quarter)
+    assert text == "`a.py`, message 3:\n```\nclass Whole:\n    def part0(self):\n        return 70\n```"
 
 
 def test_the_end_of_a_function_of_which_nothing_else_is_known_is_not_shown() -> None:
@@ -217,10 +216,12 @@ def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:
     shown = numbered(["def f():", "    total = first(x)", "    return total", "", "", "def g():"], 11)
     script = Script().call("Read", {"file_path": "/srv/a.py", "offset": 11, "limit": 6}, shown)
     edit(script, "    before = 1\n    total = first(x)", "    before = 1\n    total = second(x)")
-    lines = [line for run in edited(script).runs for line in run.lines]
-    assert "    total = second(x)" in lines
-    assert "    total = first(x)" not in lines
-    assert "    return total" in lines
+    lines = lines_of(edited(script))
+    assert [line in lines for line in ("    total = second(x)", "    return total", "    total = first(x)")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_what_an_edit_came_between_does_not_stand_beside_it_as_it_was() -> None:
@@ -228,7 +229,7 @@ def test_what_an_edit_came_between_does_not_stand_beside_it_as_it_was() -> None:
     script = Script().call("Read", {"file_path": "/srv/a.py", "offset": 12, "limit": 3}, shown)
     loop = "unread = 1\nsessions = list_sessions()\nfor state in sessions:"
     edit(script, loop, f"{loop}\n    if state.base != head:\n        continue")
-    assert [run.lines for run in edited(script).runs] == [
+    assert [[*chunk.lines] for chunk in edited(script).chunks] == [
         ["    commit = commit_of(state)"],
         [*loop.split("\n"), "    if state.base != head:", "        continue"],
     ]
@@ -253,11 +254,11 @@ def test_a_change_is_laid_over_one_certain_place_only() -> None:
     grown = " }\n+\n+func c() {\n+}"
     named = lines_of(edited(patch(read_parts(), "@@ func b() error {", grown)))
     assert named[named.index("\tcallb()") :] == ["\tcallb()", "\treturn nil", "}", "", "func c() {", "}"]
-    runs = edited(patch(read_parts(), "@@", grown)).runs
-    assert [run.lines for run in runs if "func c() {" in run.lines] == [["}", "", "func c() {", "}"]]
-    assert [run.lines[-1] for run in runs[:2]] == ["\treturn nil", "\treturn nil"]
-    again = edited(edit(read_parts(), "\treturn nil", "\treturn failed")).runs
-    assert [run.lines for run in again if "\treturn failed" in run.lines] == [["\treturn failed"]]
+    chunks = [chunk.lines for chunk in edited(patch(read_parts(), "@@", grown)).chunks]
+    assert chunks[-1] == ["}", "", "func c() {", "}"]
+    again = [chunk.lines for chunk in edited(edit(read_parts(), "\treturn nil", "\treturn failed")).chunks]
+    assert again[-1] == ["\treturn failed"]
+    assert not any("\treturn nil" in lines for lines in again)
 
 
 def test_an_edit_that_the_tool_refused_changes_nothing_if_no_flag_says_so() -> None:
@@ -270,7 +271,7 @@ def test_an_edit_that_the_tool_refused_changes_nothing_if_no_flag_says_so() -> N
 def test_what_a_search_or_a_diff_contradicts_is_not_shown() -> None:
     """Somebody else changed the file: a search finds another text at its number, a diff says which line is gone."""
     found = read_whole().call("Bash", {"command": "grep -rn total /srv"}, "/srv/a.py:5:    return other(x)\n")
-    assert known_files(found.turns)[0].runs == []
+    assert known_files(found.turns)[0].chunks == []
     same = read_whole().call("Bash", {"command": "grep -rn total /srv"}, "/srv/a.py:5:    return x + 98\n")
     assert lines_of(edited(same)) == FUNCTIONS
     diff = "--- a/srv/a.py\n+++ b/srv/a.py\n@@ -1,3 +1,3 @@\n def a_total(x):\n-    return x + 97\n+    return 0\n"

@@ -9,10 +9,11 @@ of the next edit more often than the surroundings of the newest edits do, and th
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
 from contextstash.events.calls import Call, calls_of
 from contextstash.events.files import KnownPaths, uses_of
@@ -53,7 +54,7 @@ MIN_SAME_LINES = 2
 MIN_TELLING = 6
 """Characters of a line that tells something: shorter ones, such as a bracket, are everywhere."""
 
-MAX_RUNS, MAX_CHARACTERS = 60, 400_000
+MAX_CHUNKS, MAX_CHARACTERS = 60, 400_000
 """Parts that are known of one file, the newest, and characters of all: it bounds the work on a file that is edited
 thousands of times."""
 
@@ -66,33 +67,31 @@ GAP = "[…]"
 HEAD_TOKENS = 6
 """What a piece costs in addition to its text: its part of the head line and the fences."""
 
-UNCHANGED = -1
-"""In place of the message with the newest change of a line that no call changed."""
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Consecutive lines of a file as they stood at message `seq`. `first` is the number of the first one when it was
+    read, 0 if it is not known."""
 
-@dataclass(slots=True)
-class Run:
-    """Consecutive lines of a file, each with the message of its newest change. `first` is the number that the first
-    one had when it was read in message `read_at`, 0 if it is not known."""
-
-    lines: list[str]
-    changed: list[int]
+    lines: Sequence[str]
+    seq: int
     first: int = 0
-    read_at: int = -1
 
-    @property
-    def at(self) -> int:
-        """The message up to which the lines are known."""
-        return max(self.read_at, *self.changed)
+    def without(self, gone: Sequence[bool]) -> Iterator[Chunk]:
+        """The parts of it whose lines are not gone."""
+        for start, stop in _kept(gone):
+            yield Chunk(self.lines[start:stop], self.seq, self.first + start if self.first else 0)
 
 
 @dataclass(slots=True)
 class KnownFile:
-    """What a session shows of a file, in messages up to `changed_at` and `read_at`; -1 if there is none. `whole` is
-    whether the one run is all of it. `handle` is that of the newest read's output."""
+    """What a session shows of a file, in messages up to `changed_at` and `read_at`; -1 if there is none. `edited` are
+    the lines that calls put in, each with the newest message that did. `whole` is whether the one chunk is all of it,
+    `handle` that of the newest read's output."""
 
     path: str
-    runs: list[Run] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    edited: dict[str, int] = field(default_factory=dict)
     whole: bool = False
     changed_at: int = -1
     read_at: int = -1
@@ -100,92 +99,68 @@ class KnownFile:
 
     def show(self, shown: Shown, seq: int) -> None:
         """Take over what a read printed: newer than all that is known of these lines."""
-        new = Run([*shown.lines], [UNCHANGED] * len(shown.lines), shown.first, seq)
-        marks = {line: seq for run in self.runs for line, seq in zip(run.lines, run.changed, strict=True) if seq >= 0}
-        new.changed = [marks.get(line, UNCHANGED) for line in new.lines]
-        older = [] if shown.whole else [*self._around(new)]
-        self.runs = [*older, new][-MAX_RUNS:]
-        self.whole, self.read_at = shown.whole, seq
-
-    def _around(self, new: Run) -> Iterator[Run]:
-        """The parts of the known runs that a newer read does not show, by their numbers or by their lines."""
-        known = {line.strip() for line in new.lines}
-        end = new.first + len(new.lines)
-        for run in self.runs:
-            gone = [
-                bool(run.first and new.first and new.first <= run.first + place < end)
-                for place, line in enumerate(run.lines)
-            ]
+        known, end = {line.strip() for line in shown.lines}, shown.first + len(shown.lines)
+        older: list[Chunk] = []
+        for chunk in () if shown.whole else self.chunks:
+            numbers = range(chunk.first, chunk.first + len(chunk.lines))
+            gone = [bool(chunk.first and shown.first <= number < end) for number in numbers]
             # Elsewhere, some lines in a row are the same place; one alone, such as `return nil`, is in many places.
-            for start, stop in _kept([line.strip() not in known for line in run.lines]):
-                if len(_telling(run.lines[start:stop])) >= MIN_SAME_LINES:
+            for start, stop in _kept([line.strip() not in known for line in chunk.lines]):
+                if len(_telling(chunk.lines[start:stop])) >= MIN_SAME_LINES:
                     gone[start:stop] = [True] * (stop - start)
-            yield from _without(run, gone)
+            older += chunk.without(gone)
+        self.chunks = [*older, Chunk(shown.lines, seq, shown.first)][-MAX_CHUNKS:]
+        self.whole, self.read_at = shown.whole, seq
 
     def write(self, text: str, seq: int, *, appended: bool = False) -> None:
         """Take over what was written, as the whole file or at its end."""
         lines = text.removesuffix("\n").split("\n")
-        if appended and self.whole and self.runs:
-            self.runs[0].lines += lines
-            self.runs[0].changed += [seq] * len(lines)
+        self.edited |= dict.fromkeys(_telling(lines), seq)
+        if appended and self.whole and self.chunks:
+            self.chunks = [Chunk([*self.chunks[0].lines, *lines], seq, 1)]
         else:
-            older = self.runs if appended else []
-            self.runs = [*older, Run(lines, [seq] * len(lines), 0 if appended else 1)]
+            self.chunks = [*(self.chunks if appended else []), Chunk(lines, seq, 0 if appended else 1)]
             self.whole = not appended
 
     def replace(self, change: Replaced, seq: int) -> None:
         """Put the new text in the place of the old one. If that is not certain, what may be the place is not known any
         more, and the new text stands alone."""
-        places = [(run, place) for run in self.runs for place in _places(run, change)]
+        before = {line for chunk in self.chunks for line in chunk.lines}
+        new = change.new.split("\n")
+        places = sum(_occurrences(chunk, change) for chunk in self.chunks)
         sure = not change.patched or _tells_place(change.old)
-        if places and (change.everywhere or (len(places) == 1 and sure)):
-            for run, place in reversed(places):
-                _put(run, place, change, seq)
+        if places and (change.everywhere or (places == 1 and sure)):
+            self.chunks = [_changed(chunk, change, seq) for chunk in self.chunks]
         elif change.new != change.old:
-            self._put_aside(change, seq)
+            stays = {line.strip() for line in new}
+            self.chunks = [part for chunk in self.chunks for part in _uncertain(chunk, change, stays)]
+            self.chunks += [Chunk(change.new.strip("\n").split("\n"), seq)] if change.new.strip() else []
+            self.chunks, self.whole = self.chunks[-MAX_CHUNKS:], False
+        added = [line for chunk in self.chunks for line in chunk.lines if line not in before]
+        self.edited |= dict.fromkeys(_telling(added or new), seq)  # if lines were only removed, what stands beside them
 
     def forget(self, number: int, line: str) -> None:
-        """Leave out what a search or diff contradicts: a `line` that is gone, or the run that has another one at this
+        """Leave out what a search or diff contradicts: a `line` that is gone, or the chunk that has another one at this
         number and this one nowhere."""
         if not _telling([line]):
             return
         if not number:
-            self.runs = [part for run in self.runs for part in _without(run, [each == line for each in run.lines])]
-        elif not any(line in run.lines for run in self.runs):
-            read = [
-                run for run in self.runs if run.first and run.read_at > self.changed_at
-            ]  # a change moves the numbers
-            stale = [run for run in read if run.first <= number < run.first + len(run.lines)]
-            self.runs = [run for run in self.runs if run not in stale]
-        self.whole = self.whole and len(self.runs) == 1
-
-    def _put_aside(self, change: Replaced, seq: int) -> None:
-        new, old = change.new.strip("\n").split("\n"), change.old.split("\n")
-        known, stays = {*_telling(old)}, {line.strip() for line in new}
-        runs: list[Run] = []
-        for run in self.runs:
-            # Where several stand, it may be the place: what stays of it the new text shows, with what came in between.
-            is_near = len(known.intersection(map(str.strip, run.lines))) >= MIN_SAME_LINES
-            gone = known if is_near else known - stays
-            leaves = [line.strip() in gone for line in run.lines]
-            for place in _places(run, change):
-                start = "\n".join(run.lines).count("\n", 0, place)
-                leaves[start : start + len(old)] = [True] * len(old)
-            runs += _without(run, leaves)
-        added = [Run(new, [seq] * len(new))] if change.new.strip() else []
-        self.runs, self.whole = [*runs, *added][-MAX_RUNS:], False
+            self.chunks = [
+                part for chunk in self.chunks for part in chunk.without([each == line for each in chunk.lines])
+            ]
+        elif not any(line in chunk.lines for chunk in self.chunks):
+            # A change moves the numbers of what was read before it.
+            self.chunks = [
+                chunk
+                for chunk in self.chunks
+                if chunk.seq <= self.changed_at or not 0 < chunk.first <= number < chunk.first + len(chunk.lines)
+            ]
+        self.whole = self.whole and len(self.chunks) == 1
 
 
 def _tells_place(old: str) -> bool:
     """Whether the old lines of a patch say where they are: `}` alone does not."""
     return len(_telling(old.split("\n"))) >= MIN_SAME_LINES or bool(DEFINITION.search(old))
-
-
-def _without(run: Run, gone: Sequence[bool]) -> Iterator[Run]:
-    """The parts of a run that are not gone."""
-    for start, stop in _kept(gone):
-        first = run.first + start if run.first else 0
-        yield Run(run.lines[start:stop], run.changed[start:stop], first, run.read_at)
 
 
 def _kept(gone: Sequence[bool]) -> Iterator[tuple[int, int]]:
@@ -198,30 +173,34 @@ def _kept(gone: Sequence[bool]) -> Iterator[tuple[int, int]]:
             start = place + 1
 
 
-def _places(run: Run, change: Replaced) -> list[int]:
-    """Where an old text stands in a run, of a patch as whole lines; occurrences do not overlap."""
+def _occurrences(chunk: Chunk, change: Replaced) -> int:
+    """How often the old text stands in a chunk, that of a patch as whole lines."""
     end = "\n" if change.patched else ""
-    text, old = end + "\n".join(run.lines) + end, end + change.old + end
-    places = []
-    place = text.find(old) if change.old else -1
-    while place >= 0:
-        places.append(place)
-        place = text.find(old, place + len(change.old))
-    return places
+    return f"{end}{chr(10).join(chunk.lines)}{end}".count(f"{end}{change.old}{end}") if change.old else 0
 
 
-def _put(run: Run, place: int, change: Replaced, seq: int) -> None:
-    text, old = "\n".join(run.lines), change.old
-    start = text.count("\n", 0, place)
-    stop = start + old.count("\n") + 1
-    begin, end = text.rfind("\n", 0, place) + 1, text.find("\n", place + len(old))
-    tail = text[place + len(old) : len(text) if end < 0 else end]
-    lines = f"{text[begin:place]}{change.new}{tail}".split("\n")
-    before = dict(zip(run.lines[start:stop], run.changed[start:stop], strict=True))
-    marks = [before.get(line, seq) for line in lines]
-    if seq not in marks and marks:  # lines were only removed: the first that is left stands for the change
-        marks[0] = seq
-    run.lines[start:stop], run.changed[start:stop] = lines, marks
+def _changed(chunk: Chunk, change: Replaced, seq: int) -> Chunk:
+    """The chunk with the new text in each place of the old one."""
+    if not _occurrences(chunk, change):
+        return chunk
+    end = "\n" if change.patched else ""
+    text = f"{end}{chr(10).join(chunk.lines)}{end}".replace(f"{end}{change.old}{end}", f"{end}{change.new}{end}")
+    return Chunk((text[1:-1] if end else text).split("\n"), seq, chunk.first)
+
+
+def _uncertain(chunk: Chunk, change: Replaced, stays: Collection[str]) -> Iterator[Chunk]:
+    """The parts of a chunk that a change somewhere in the file left as they are."""
+    known = {*_telling(change.old.split("\n"))}
+    # Where several of the old lines stand, it may be the place: what stays of it the new text shows.
+    is_near = len(known.intersection(map(str.strip, chunk.lines))) >= MIN_SAME_LINES
+    gone = known if is_near else known - {*stays}
+    leaves = [line.strip() in gone for line in chunk.lines]
+    size = change.old.count("\n") + 1
+    for start in range(len(leaves) if _occurrences(chunk, change) else 0):
+        text = "\n".join(chunk.lines[start : start + size])
+        if text == change.old or (change.old in text and not change.patched):
+            leaves[start : start + size] = [True] * len(chunk.lines[start : start + size])
+    return chunk.without(leaves)
 
 
 def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
@@ -270,8 +249,7 @@ def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, call: C
         return
     if was:
         old = files.get(was) if use.verb == "created" else files.pop(was, None)
-        runs = [replace(run, lines=[*run.lines], changed=[*run.changed]) for run in old.runs] if old else []
-        files[path] = KnownFile(path, runs, bool(old and old.whole))
+        files[path] = KnownFile(path, [*old.chunks], {**old.edited}, old.whole) if old else KnownFile(path)
     file = files.setdefault(path, KnownFile(path))
     if use.shown is not None:
         file.show(use.shown, call.seq)
@@ -317,11 +295,11 @@ def lines_shown(turns: Iterable[Turn]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Lines of a run of a file. `place` orders the pieces of all files."""
+    """Lines of a chunk of a file. `place` orders the pieces of all files."""
 
     place: int
     file: KnownFile
-    run: Run
+    chunk: Chunk
     start: int
     stop: int
     weight: float
@@ -360,35 +338,32 @@ def _weighted(
     number = 0
     for file in files:
         used = (1 + newest - max(file.changed_at, file.read_at)) ** -DECAY
-        for run in _bounded(file.runs):
-            for start, stop in _parts(run):
-                text = "\n".join(run.lines[start:stop])
-                weight = used * _weight(text, run.changed[start:stop], newest, focus)
-                weight *= _unseen(run.lines[start:stop], seen)
-                yield _Piece(number, file, run, start, stop, weight, count(text) + HEAD_TOKENS)
+        places = Counter(line.strip() for chunk in file.chunks for line in chunk.lines)
+        alone = {line: seq for line, seq in file.edited.items() if places[line] == 1}
+        for chunk in _bounded(file.chunks):
+            for start, stop in _parts(chunk, file.edited):
+                lines = chunk.lines[start:stop]
+                text = "\n".join(lines)
+                edited = max((alone.get(line.strip(), -1) for line in lines), default=-1)
+                weight = used * _weight(text, edited, newest, focus) * _unseen(lines, seen)
+                yield _Piece(number, file, chunk, start, stop, weight, count(text) + HEAD_TOKENS)
                 number += 1
 
 
-def _bounded(runs: Sequence[Run]) -> list[Run]:
-    """The newest runs up to MAX_CHARACTERS."""
-    kept: list[Run] = []
-    size = 0
-    for run in reversed(runs):
-        size += sum(map(len, run.lines))
-        if kept and size > MAX_CHARACTERS:
-            break
-        kept.insert(0, run)
-    return kept
+def _bounded(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The newest chunks up to MAX_CHARACTERS."""
+    sizes = [*accumulate(sum(map(len, chunk.lines)) for chunk in reversed(chunks))]
+    return [*chunks[-max(1, bisect_right(sizes, MAX_CHARACTERS)) :]]
 
 
 _WORD = re.compile(r"\w+")
 
 
-def _weight(text: str, changed: Sequence[int], newest: int, focus: Mapping[str, float]) -> float:
-    edited = [(1 + max(0, newest - seq)) ** -DECAY for seq in changed if seq != UNCHANGED]
+def _weight(text: str, edited: int, newest: int, focus: Mapping[str, float]) -> float:
+    recent = (1 + newest - edited) ** -DECAY if edited >= 0 else 0.0
     named = sum(focus[word] for word in set(_WORD.findall(text)) if word in focus)
     defined = sum(focus.get(name, 0.0) for name in set(DEFINITION.findall(text)))
-    return max(edited, default=0.0) + NAMED * named + DEFINED * defined + UNUSED
+    return recent + NAMED * named + DEFINED * defined + UNUSED
 
 
 def _unseen(lines: Sequence[str], seen: Collection[str]) -> float:
@@ -404,25 +379,25 @@ _ABOVE = re.compile(r"\s*(?://|#|@|\*|/\*|--)")
 """How a line begins that belongs to the definition below it: a comment, a decorator."""
 
 
-def _parts(run: Run) -> Iterator[tuple[int, int]]:
-    """The pieces of a run: each definition with the comments above it, long ones divided; without empty lines around
+def _parts(chunk: Chunk, edited: Collection[str]) -> Iterator[tuple[int, int]]:
+    """The pieces of a chunk: each definition with the comments above it, long ones divided; without empty lines around
     them, without what tells nothing, and without the lines in which a secret is masked: a model that edits them, or
     writes the file as it is shown, would put the mask in the place of the secret."""
     starts = [0]
-    for place, line in enumerate(run.lines):
+    for place, line in enumerate(chunk.lines):
         if DEFINITION.match(line) and place:
             start = place
-            while start > starts[-1] and _ABOVE.match(run.lines[start - 1]):
+            while start > starts[-1] and _ABOVE.match(chunk.lines[start - 1]):
                 start -= 1
-            if len(_telling(run.lines[starts[-1] : start])) >= MIN_PIECE_LINES:
+            if len(_telling(chunk.lines[starts[-1] : start])) >= MIN_PIECE_LINES:
                 starts.append(start)
-    for start, stop in zip(starts, [*starts[1:], len(run.lines)], strict=True):
-        for first, last in _divided(run.lines, start, stop):
-            for low, high in _kept([has_mask(line) for line in run.lines[first:last]]):
-                filled = [place for place in range(first + low, first + high) if run.lines[place].strip()]
-                told = _telling(run.lines[place] for place in filled)
-                own = run.changed[first + low : first + high]
-                if len(told) >= MIN_PIECE_LINES or (filled and (run.first + first <= 1 or max(own) >= 0)):
+    for start, stop in zip(starts, [*starts[1:], len(chunk.lines)], strict=True):
+        for first, last in _divided(chunk.lines, start, stop):
+            for low, high in _kept([has_mask(line) for line in chunk.lines[first:last]]):
+                filled = [place for place in range(first + low, first + high) if chunk.lines[place].strip()]
+                told = _telling(chunk.lines[place] for place in filled)
+                tells = len(told) >= MIN_PIECE_LINES or any(line in edited for line in told)
+                if filled and (tells or chunk.first + first <= 1):
                     yield filled[0], filled[-1] + 1
 
 
@@ -442,36 +417,36 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
     for file in files:
         own = _joined(sorted((each for each in pieces if each.file is file), key=_in_file))
         if own:
-            run, start, stop = own[0]
-            rest = "".join([*run.lines[:start], *run.lines[stop:]])
+            chunk, start, stop = own[0]
+            rest = "".join([*chunk.lines[:start], *chunk.lines[stop:]])
             whole = "whole, " if file.whole and len(own) == 1 and not rest.strip() else ""
-            text = "\n".join(run.lines[start:stop])
+            text = "\n".join(chunk.lines[start:stop])
             for (before, *_), (each, first, last) in pairwise(own):
-                gap = GAP if each is before else f"[… message {each.at}]"
+                gap = GAP if each is before else f"[… message {each.seq}]"
                 text += "\n".join(["", gap, *each.lines[first:last]])
-            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`, {whole}message {run.at}:", text))
+            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`, {whole}message {chunk.seq}:", text))
     return "\n".join(parts)
 
 
 def _in_file(piece: _Piece) -> tuple[int, int]:
     """By what pieces are ordered: the number that their first line had, those without one behind all others."""
-    return piece.run.first + piece.start if piece.run.first else UNKNOWN, piece.place
+    return piece.chunk.first + piece.start if piece.chunk.first else UNKNOWN, piece.place
 
 
 UNKNOWN = 10_000_000
 """In place of a line's number. No file has as many lines."""
 
 
-def _joined(pieces: Iterable[_Piece]) -> list[tuple[Run, int, int]]:
-    parts: list[tuple[Run, int, int]] = []
+def _joined(pieces: Iterable[_Piece]) -> list[tuple[Chunk, int, int]]:
+    parts: list[tuple[Chunk, int, int]] = []
     for piece in pieces:
-        last = parts[-1] if parts else None
-        between = piece.run.lines[last[2] : piece.start] if last and last[0] is piece.run else []
+        chunk, start, stop = parts[-1] if parts else (None, 0, 0)
+        between = piece.chunk.lines[stop : piece.start]
         near = len(between) <= MAX_BETWEEN and not any(map(has_mask, between))
-        if last and last[0] is piece.run and (near or not any(map(str.strip, between))):
-            parts[-1] = (last[0], last[1], piece.stop)
+        if chunk is piece.chunk and (near or not any(map(str.strip, between))):
+            parts[-1] = (chunk, start, piece.stop)
         else:
-            parts.append((piece.run, piece.start, piece.stop))
+            parts.append((piece.chunk, piece.start, piece.stop))
     return parts
 
 
