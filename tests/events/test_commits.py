@@ -124,7 +124,7 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
     ("printed", "told"),
     [
         ("On branch main\nnothing to commit, working tree clean", "clean"),
-        ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n", "b...o/b [ahead 1]; 1 changed; 1 untracked (`notes/`)"),
+        ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n", "b...o/b [ahead 1]; 1 changed (`a.py`); 1 untracked (`notes/`)"),
         ("On branch main\nUntracked files:\n  (use)\n\tnew.py\n\nnothing added", "1 untracked (`new.py`)"),
         ("fatal: not a git repository", None),
     ],

@@ -24,9 +24,6 @@ PATCH = """\
 """
 
 
-BY_GIT = "Git lists as changed, by whom no call shows: "
-
-
 def lines_in(script: Script) -> list[str]:
     text = extract_summary(script.turns, max_tokens=4_000, count=quarter)
     return [line.split(": + ")[0] for line in read_summary(text).get(Section.FILES, [])]
@@ -120,16 +117,6 @@ def test_a_file_that_a_script_changes_is_changed_when_the_script_runs() -> None:
     assert "`src/a.py`: edited" in lines_of("python -c \"open('src/a.py', 'w').write('x')\"")
 
 
-def test_a_file_that_is_committed_by_name_was_changed_by_whoever_it_was() -> None:
-    script = Script().call("Read", {"file_path": "/w/src/loans.py"}, "class Loan:")
-    script.call("Read", {"file_path": "/w/src/fines.py"}, "FINE = 3")
-    script.call(
-        "Bash", {"command": "git add src/loans.py README.md . && git commit -m 'Lend copies'"}, "2 files changed"
-    )
-    lines = lines_in(script)
-    assert lines == [f"{BY_GIT}`README.md`, `/w/src/loans.py`", "Only read: `/w/src/fines.py`"]
-
-
 def test_the_line_of_a_file_tells_what_was_put_in_last_definitions_first() -> None:
     script = Script()
     for new in ("import os\n\ndef charge(loan):\n    return 1", "    return 2"):
@@ -201,18 +188,6 @@ def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> N
     assert lines_in(script) == ["`/srv/dates.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]
 
 
-def test_the_files_that_git_lists_as_changed_are_changed_whatever_changed_them() -> None:
-    printed = " M src/a.py\nM  src/b.py\n?? notes.md\n"
-    script = Script().call("Bash", {"command": "cd /srv && git apply fix.patch && git status --short"}, printed)
-    script.call("Bash", {"command": "cd /srv && git diff --stat"}, " src/c.py | 4 +-\n 1 file changed\n")
-    script.call("Bash", {"command": "cd /srv && git diff --stat main..HEAD"}, " src/d.py | 4 +-\n 1 file changed\n")
-    script.call("Bash", {"command": "cd /srv && patch -p1 < fix.diff"}, "patching file src/e.py\n")
-    assert lines_in(script) == [
-        "Folder of the paths below: `/srv/`",
-        f"{BY_GIT}`src/e.py`, `src/c.py`, `src/b.py`, `src/a.py`",
-    ]
-
-
 def test_a_file_that_git_puts_back_is_told_as_restored() -> None:
     script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "x", "new_string": "y"}, "ok")
     script.call("Bash", {"command": "cd /srv && git checkout -- a.py && git checkout release/1.2"}, "")
@@ -241,16 +216,8 @@ def test_a_file_whose_changes_git_stashes_is_told_as_stashed_until_they_are_back
     script.call("Bash", {"command": "cd /srv && git stash push -u -m 'docs' -- docs/a.md"}, "Saved working directory")
     assert lines_in(script)[0] == "`/srv/docs/a.md`: stashed"
     assert known_files(script.turns) == []
-    script.call("Bash", {"command": "cd /srv && git stash pop"}, "On branch main\n\tmodified:   docs/a.md\n")
-    assert lines_in(script)[0] == "`/srv/docs/a.md`: changed"
-
-
-def test_what_git_lists_is_not_told_as_changed_by_others_if_an_edit_named_it_from_another_folder() -> None:
-    script = Script().call("Edit", {"file_path": "/srv/docs/a.md", "old_string": "x", "new_string": "y"}, "ok")
-    script.call("Bash", {"command": "git status --short"}, " M a.md\n M b.md\n")
-    [listed] = [line for line in lines_in(script) if line.startswith(BY_GIT)]
-    assert "b.md" in listed
-    assert "a.md" not in listed
+    script.call("Bash", {"command": "cd /srv && git stash pop"}, "On branch main")
+    assert lines_in(script)[0] == "`/srv/docs/a.md`: edited"
 
 
 def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not_run() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from contextstash.events.calls import Call, is_refusal
@@ -58,8 +58,10 @@ _ENTRY = re.compile(
 _UNTRACKED = re.compile(r"^Untracked files:\n(?:  \(.*\n)*(?P<paths>(?:\t\S.*\n?)+)", re.MULTILINE)
 """What `git status` prints: of the branch, of each changed file, and of those that it does not track."""
 
-MAX_UNTRACKED = 4
-"""Untracked files that are named."""
+MAX_NAMED, MAX_TREE = 8, 800
+"""Changed and untracked files that are named, of each so many, and characters of what is told of the work tree."""
+
+_UNSTASHES = re.compile(r"\bgit\b[^\n;&|]{0,80}? stash (?:pop|apply)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,25 @@ def work_tree_of(call: Call) -> str:
         return ""
     text = call.output.text[:MAX_COMMAND]
     tracks = [found.group().removeprefix("## ") for found in _TRACKS.finditer(text)][:1]
+    changed = [each["path"] for each in _ENTRY.finditer(text) if each["sign"] != "??"]
     untracked = [each["path"] for each in _ENTRY.finditer(text) if each["sign"] == "??"]
     untracked += [
         path.strip() for found in _UNTRACKED.finditer(text) for path in found["paths"].split("\n") if path.strip()
     ]
-    changed = sum(each["sign"] != "??" for each in _ENTRY.finditer(text))
-    counts = [f"{changed} changed"] if changed else []
-    names = ", ".join(f"`{path}`" for path in untracked[:MAX_UNTRACKED])
-    counts += [f"{len(untracked)} untracked ({names}{', …' * (len(untracked) > MAX_UNTRACKED)})"] if untracked else []
+    counts = [_counted(paths, what) for paths, what in ((changed, "changed"), (untracked, "untracked")) if paths]
     bare = not counts and len(text.strip().split("\n")) == 1 and text.startswith("## ")
     clean = ["clean"] if "working tree clean" in text or bare else []
-    return one_line("; ".join([*tracks, *(counts or clean)]), 2 * MAX_SUBJECT)
+    return one_line("; ".join([*tracks, *(counts or clean)]), MAX_TREE)
+
+
+def _counted(paths: Sequence[str], what: str) -> str:
+    names = ", ".join(f"`{path}`" for path in paths[:MAX_NAMED])
+    return f"{len(paths)} {what} ({names}{', …' * (len(paths) > MAX_NAMED)})"
+
+
+def unstashes(call: Call) -> bool:
+    """Whether Git put back the changes that it had stashed."""
+    return not call.failed and not call.refused and bool(_UNSTASHES.search(call.command or ""))
 
 
 def commits_of(call: Call) -> Iterator[Committed]:

@@ -16,7 +16,6 @@ from contextstash.events.shell import (
     TO_THE_END,
     files_of_command,
     range_of,
-    staged_files,
     written_by_script,
 )
 from contextstash.safety.sanitize import MARKER
@@ -57,9 +56,8 @@ work."""
 
 
 def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
-    """The file uses of each call. A script that a call runs changes what it opens to write, and a file that is added to
-    Git's index by name was changed. A name without a folder, as in a patch of Codex, is that of the file in the folder
-    of the last command, if that file was used."""
+    """The file uses of each call. A script that a call runs changes what it opens to write. A name without a folder, as
+    in a patch of Codex, is that of the file in the folder of the last command, if that file was used."""
     scripts: dict[str, list[FileUse]] = {}
     used: dict[str, None] = {}
     folder = ""
@@ -80,29 +78,7 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
             # By its name: it may be written in one folder and run from another, in which it finds its files.
             run = [use.path.rpartition("/")[2] for use in uses if use.verb == "run"]
             found += [_within(call.folder, target) for name in run for target in scripts.get(name, ())]
-            listed = [*staged_files(command), *_told_changed(command, call)]
-            found += [_within(call.folder, FileUse(path, "changed", staged=True)) for path in listed]
         yield found
-
-
-_TELLS_CHANGES = re.compile(
-    r"\bgit (?:-C \S+ )?(?:status|stash (?:pop|apply)|diff (?:--stat|--name-only|--numstat))\b(?![^\n]*\.\.)"
-    r"|(?:^|[;&|\n]) *patch\b"
-)
-_CHANGED = re.compile(
-    r"^(?: ?[MA][M ]? |\tmodified: +|\tnew file: +|patching file '?|\d+\t\d+\t| (?=[\w./@+-]+ +\| +\d))"
-    r"(?P<path>[\w./@+-]+\.\w+)",
-    re.MULTILINE,
-)
-"""How Git lists the files that differ from the last commit, and patch those that it changes: after a command that
-changes many, it says which."""
-
-
-def _told_changed(command: str, call: Call) -> list[str]:
-    if call.output is None or not _TELLS_CHANGES.search(command):
-        return []
-    found = _CHANGED.finditer(call.output.text[:MAX_LISTING])
-    return [*dict.fromkeys(each["path"] for each in found if not each["path"].startswith(".../"))]  # a cut path
 
 
 MAX_LISTING = 20_000

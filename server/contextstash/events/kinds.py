@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Verb = Literal["read", "run", "edited", "changed", "created", "renamed", "deleted", "restored", "stashed"]
+Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored", "stashed"]
 """`restored` is a file that Git put back as it was before its changes, `stashed` one whose changes it took away and
-keeps; `changed` is one of which Git says that it is changed: by whom, the session does not show."""
+keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class FileUse:
-    """One use of one file. `was` is the path that a renamed file had, or of which a created one is a copy. `staged` is
-    whether the file was only added to Git's index: it was changed before.
+    """One use of one file. `was` is the path that a renamed file had, or of which a created one is a copy.
 
     Of a change, as far as the call shows it: the `text` that was written, as the whole file or with `appended` at its
     end, or what was `replaced`. `shown` is what a read of this file alone printed."""
@@ -47,7 +46,6 @@ class FileUse:
     path: str
     verb: Verb
     was: str = ""
-    staged: bool = False
     text: str | None = field(default=None, compare=False)
     appended: bool = field(default=False, compare=False)
     replaced: tuple[Replaced, ...] = field(default=(), compare=False)

@@ -103,17 +103,6 @@ def _words(part: str) -> list[str]:
         return part.split()
 
 
-def staged_files(command: str) -> list[str]:
-    """The files that a command adds to Git's index by name: they were changed, perhaps by a sub-agent, whose own calls
-    are not in the conversation."""
-    if "git add " not in command:
-        return []
-    shell, _ = without_heredocs(command[:MAX_TEXT])
-    parts = [_words(part) for part in _COMMAND.findall(shell[:MAX_SCANNED])]
-    named = [word for words in parts if words[:2] == ["git", "add"] for word in words[2:] if _FILE_LIKE.match(word)]
-    return [path for path in named if "." in path.rpartition("/")[2].strip(".")]
-
-
 _READERS = frozenset({"cat", "head", "tail", "nl", "less", "bat", "wc"})
 _SCRIPT_NAME = re.compile(r"/|\.[A-Za-z]{1,4}$")
 """A script has a short ending or a folder; the name of a test, such as `orders.test_refunds`, has neither."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from contextstash.events.call_lines import MAX_CHANGED_LINE, RUNNING, call_line, change_line, failures_of, outcome_line
 from contextstash.events.calls import PLAN_TOOLS, Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of, work_tree_of
+from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of, unstashes, work_tree_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import FileUse, Said, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
@@ -87,13 +87,11 @@ does not read as complete if it is not."""
 @dataclass(slots=True)
 class FileState:
     """What was done to a file but reading it, the path that it was renamed or copied from, the newest lines that were
-    put in, whether any call of the session changed it, the message in which the user refused it as a plan, and that of
-    its last use."""
+    put in, the message in which the user refused it as a plan, and that of its last use."""
 
     verbs: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     was: str = ""
-    by_session: bool = False
     refused_at: int = -1
     seq: int = -1
 
@@ -106,11 +104,6 @@ class FileState:
         return self.verbs == ["deleted"]
 
     @property
-    def by_others(self) -> bool:
-        """Whether only Git says that it is changed: by whom, or when, no call shows."""
-        return self.verbs == ["changed"] and not self.by_session
-
-    @property
     def put_back(self) -> bool:
         """Whether Git took its changes away."""
         return "restored" in self.verbs or "stashed" in self.verbs
@@ -119,8 +112,7 @@ class FileState:
         """Take over a use of the file."""
         was_there = self.seq >= 0 and not self.deleted
         self.seq = seq
-        self.by_session = self.by_session or (use.changes and not use.staged)
-        if use.verb == "read" or (use.staged and self.changed and not self.put_back):
+        if use.verb == "read":
             return
         self.refused_at = -1
         if use.verb in ("deleted", "restored", "stashed") or (use.changes and (self.put_back or self.deleted)):
@@ -354,6 +346,14 @@ class _Fold:
             and (plan := state.files.get(self._paths.of(call.argument)))
         ):
             plan.refused_at = call.seq
+        self._git(call)
+        state.plan.take(call)
+        for text in _quoted(call):
+            state.quoted[text] = state.quoted.pop(text, 0) + 1
+
+    def _git(self, call: Call) -> None:
+        """What Git did, and said of the branch and the work tree."""
+        state = self.state
         for commit in commits_of(call):
             self._committed(call.seq, commit)
         if branch := branch_of(call):
@@ -362,9 +362,9 @@ class _Fold:
                 state.branch = Told(call.seq, branch)
         if tree := work_tree_of(call):
             state.tree = Run(call.seq, "", tree)
-        state.plan.take(call)
-        for text in _quoted(call):
-            state.quoted[text] = state.quoted.pop(text, 0) + 1
+        if unstashes(call):
+            for file in state.files.values():
+                file.verbs = ["edited"] if file.verbs == ["stashed"] else file.verbs
 
     def _ran(self, call: Call) -> None:
         """Whether a program that tests, checks or builds failed or passed."""
@@ -401,7 +401,7 @@ class _Fold:
         file.use(use, seq)
         state.files[path] = file
         self._seen(use, path)
-        if use.changes and not use.staged:
+        if use.changes:
             for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
                 others = [each for each in run.since if not _same_file(each, path)][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, path]

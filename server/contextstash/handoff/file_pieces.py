@@ -241,7 +241,7 @@ def _told_otherwise(call: Call) -> Iterator[tuple[str, int, str]]:
 
 
 def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, call: Call) -> None:
-    if use.staged or (not use.changes and use.shown is None):
+    if not use.changes and use.shown is None:
         return
     shows = use.shown is not None or use.text is not None or use.replaced or was
     if not shows:  # deleted, put back, or changed in a way that no call shows

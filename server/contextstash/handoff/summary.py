@@ -78,7 +78,7 @@ reader missed in half of ten hand-offs what was found or decided; facts and acti
 LEFT_OUT_TOKENS = 14
 """What the line takes that says how many files are left out."""
 
-VERBS = ("created", "edited", "changed", "renamed", "deleted", "restored", "stashed", "run")
+VERBS = ("created", "edited", "renamed", "deleted", "restored", "stashed", "run")
 """In the order in which they are written."""
 
 
@@ -213,15 +213,11 @@ class _Writer:
         read = [each for each in used if not each[2].verbs][:MAX_READ] if self._in_files else []
         scripts = [each for each in files if {"created", "run"} <= set(each[2].verbs)]
         scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
-        own = [each for each in files if not (each in scripts or each[2].deleted or each[2].by_others)]
-        # Git names a file from another folder than an edit may: what has the name of one that was edited is not told.
-        edited = {path.rpartition("/")[2] for path, file in self._state.files.items() if file.by_session}
-        by_others = [short for short, path, file in files if file.by_others and path.rpartition("/")[2] not in edited]
+        own = [each for each in files if not (each in scripts or each[2].deleted)]
         listed = [
             *_listed("Also changed", [short for short, *_ in own[LATELY_CHANGED:]]),
             *_listed("Created and run", [short for short, *_ in scripts]),
             *_listed("Deleted", [short for short, _, file in files if file.deleted]),
-            *_listed("Git lists as changed, by whom no call shows", by_others[: 2 * PER_LINE]),
         ]
         head = [f"Folder of the paths below: `{self._folder}`"] if self._folder and (files or read) else []
         names = self._names_by_file() if self._in_files else {}
