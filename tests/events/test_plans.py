@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from contextstash.events.state import fold
 from tests.support.turns import Script
 
@@ -27,18 +29,17 @@ def test_the_states_that_a_list_of_tasks_prints_are_the_true_ones() -> None:
     ]
 
 
-def test_a_task_that_is_shown_alone_updates_the_plan() -> None:
-    printed = "Task #1: Parse dates\nStatus: completed\nDescription: All."
-    assert plan_of(created().call("TaskGet", {"taskId": "1"}, printed))[0] == ("done", "#1: Parse dates")
-
-
-def test_a_list_that_prints_no_task_changes_nothing() -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments", "output", "is_error"),
+    [
+        ("TaskList", {}, "No tasks found", False),
+        ("TodoWrite", {"todos": [{"content": "New"}]}, "Error", True),
+        ("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated task #9", False),
+    ],
+)
+def test_a_call_that_says_nothing_of_a_known_task_or_failed_changes_nothing(
+    tool: str, arguments: dict[str, object], output: str, is_error: bool
+) -> None:
     script = created()
     before = plan_of(script)
-    assert plan_of(script.call("TaskList", {}, "No tasks found")) == before
-
-
-def test_a_call_that_failed_changes_nothing() -> None:
-    script = created()
-    before = plan_of(script)
-    assert plan_of(script.call("TodoWrite", {"todos": [{"content": "New"}]}, "Error", is_error=True)) == before
+    assert plan_of(script.call(tool, arguments, output, is_error=is_error)) == before

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from contextstash.events.calls import Call, is_refusal
 from contextstash.safety.sanitize import one_line
 
-COMMITTED, MADE = "committed", ("committed", "pushed", "opened")
-"""How the text of a commit begins, and how those of all that is told here do."""
+COMMITTED = "committed"
+"""How the text of a commit begins."""
 
 MAX_SUBJECT = 160
 """Characters of a commit's message: a line."""

@@ -9,11 +9,8 @@ from typing import Any
 
 from contextstash.events.calls import Call
 
-Entries = Mapping[str, tuple[str, str]]
-"""The texts of tasks by their numbers, each with its state: "todo", "doing", "done" or "gone"."""
-
-_NEW = "new"
-"""The number of a task whose number the call does not say."""
+Entries = dict[str, tuple[str, str]]
+"""The tasks by their numbers, each with its state, "todo", "doing", "done" or "gone", and its text."""
 
 _STATES = {
     "completed": "done",
@@ -35,7 +32,7 @@ class Plan:
     """The tasks of the newest plan by their numbers, as the call in message `seq` left them; with the requests
     since then."""
 
-    tasks: dict[str, tuple[str, str]] = field(default_factory=dict)
+    tasks: Entries = field(default_factory=dict)
     seq: int = -1
     asked_since: list[int] = field(default_factory=list)
 
@@ -47,24 +44,22 @@ class Plan:
         """Take over what a call says of the plan, if it says anything."""
         if call.is_error or call.refused:
             return
-        tool = call.tool.lower().replace("_", "")
-        if reader := _TASK_TOOLS.get(tool):
-            changed = reader(call)
-            for number, (state, text) in changed.items():
-                self._change(number, state, text)
-        elif _LIST_TOOLS.search(call.tool) and (entries := _entries(call.arguments)) is not None:
-            changed = self.tasks = entries
-        else:
-            return
-        if changed or tool not in _TASK_TOOLS:
-            self.seq, self.asked_since = call.seq, []
+        changes = _task_changes(call)
+        if changes is None:
+            entries = _entries(call.arguments) if _LIST_TOOLS.search(call.tool) else None
+            if entries is None:
+                return
+            self.tasks = entries
+        for number, state, text in changes or ():
+            self._change(number, state, text)
+        self.seq, self.asked_since = call.seq, []
 
     def _change(self, number: str, state: str, text: str) -> None:
         if number in self.tasks:
             before, known = self.tasks[number]
             self.tasks[number] = (state or before, f"#{number}: {text}" if text else known)
         elif text and state:
-            number = str(len(self.tasks) + 1) if number == _NEW else number
+            number = number or str(len(self.tasks) + 1)
             self.tasks[number] = (state, f"#{number}: {text}")  # the agent needs the number to update the task
 
 
@@ -73,7 +68,7 @@ def is_plan_call(call: Call) -> bool:
     return bool(_PLAN_TOOLS.fullmatch(call.tool))
 
 
-def _entries(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]] | None:
+def _entries(arguments: Mapping[str, Any]) -> Entries | None:
     items = next((items for key in _LIST_KEYS if isinstance(items := arguments.get(key), list)), None)
     if items is None:
         return None
@@ -94,41 +89,23 @@ def _state(status: object) -> str:
     return _STATES.get(str(status).lower(), "todo")
 
 
-_SUBJECT = re.compile(r"created successfully: ([^\n]+)")
-_NUMBER = re.compile(r"[Tt]ask #?(\d{1,6})")
-"""What Claude Code's TaskCreate says of a new task."""
+_CREATED = re.compile(r"[Tt]ask #?(\d{1,6})")
+_PRINTED = re.compile(r"^#(\d{1,6}) \[(\w{1,20})\] ([^\n]+?)(?:\s*\[blocked by [^\]\n]*\])?\s*$", re.MULTILINE)
+"""What Claude Code's TaskCreate says of a new task, and how its TaskList prints each."""
 
 
-def _created(call: Call) -> Entries:
-    printed = call.output.text[:400] if call.output else ""
-    named, said = _NUMBER.search(printed), _SUBJECT.search(printed)
-    subject = _entry(dict(call.arguments))[1] or (said.group(1).strip() if said else "")
-    return {named.group(1) if named else _NEW: ("todo", subject)} if subject else {}
-
-
-def _updated(call: Call) -> Entries:
-    """The task that a call updates; its state or its text is empty if it stays."""
-    number = str(call.arguments.get("taskId", call.arguments.get("task_id", "")))
-    subject, status = call.arguments.get("subject"), call.arguments.get("status")
-    state = _STATES.get(str(status).lower(), "")
-    return {number: (state, subject if isinstance(subject, str) else "")} if number else {}
-
-
-_PRINTED = re.compile(r"^#(\d{1,6}) \[(\w{1,20})\] ([^\n]+)", re.MULTILINE)
-_PRINTED_ALONE = re.compile(r"\A\s*Task #(\d{1,6}): ([^\n]+)\nStatus: (\w{1,20})")
-_BLOCKED = re.compile(r"\s*\[blocked by [^\]\n]*\]\s*\Z")
-"""How Claude Code's TaskList prints each task, how its TaskGet prints one, and what may follow the subject."""
-
-
-def _printed(call: Call) -> Entries:
-    """The tasks that a call printed, each with its state then."""
-    printed = call.output.text if call.output else ""
-    alone = _PRINTED_ALONE.match(printed)
-    found = [(alone[1], alone[3], alone[2])] if alone else _PRINTED.findall(printed)
-    return {
-        number: (_state(status), _BLOCKED.sub("", subject).strip())
-        for number, status, subject in sorted(found, key=lambda task: int(task[0]))
-    }
-
-
-_TASK_TOOLS = {"taskcreate": _created, "taskupdate": _updated, "tasklist": _printed, "taskget": _printed}
+def _task_changes(call: Call) -> list[tuple[str, str, str]] | None:
+    """What a call of Claude Code says of single tasks: the number of each, its state and its text, empty if it does not
+    say them. None if it is no such call, or says nothing."""
+    tool, printed = call.tool.lower().replace("_", ""), call.output.text if call.output else ""
+    status, subject = call.arguments.get("status"), call.arguments.get("subject")
+    text = subject if isinstance(subject, str) else ""
+    if tool == "taskcreate" and text:
+        created = _CREATED.search(printed[:400])
+        return [(created[1] if created else "", "todo", text)]
+    if tool == "taskupdate":
+        return [(str(call.arguments.get("taskId", "")), _STATES.get(str(status).lower(), ""), text)]
+    found = _PRINTED.findall(printed) if tool == "tasklist" else []
+    return [
+        (number, _state(state), text) for number, state, text in sorted(found, key=lambda task: int(task[0]))
+    ] or None

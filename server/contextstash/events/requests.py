@@ -19,14 +19,14 @@ _NOISE_TAGS = (
     "|collaboration_mode|turn_aborted"
     "|local-command-[a-z]+|command-[a-z]+|bash-[a-z]+|ide_[a-z_]+|system_warning|session-start-hook"
     "|skills_instructions|apps_instructions|plugins_instructions|subagent_notification|task-notification"
-    "|environment_details|model_switch|user-prompt-submit-hook"
+    "|model_switch|user-prompt-submit-hook"
     "|hook_prompt|hook_context|skill|user_shell_command|teammate-message"
 )
 _NOISE = re.compile(rf"\A\s*<({_NOISE_TAGS})\b[^>\n]{{0,200}}>", re.IGNORECASE)
 _HOST_TEXT = re.compile(
     r"\A\s*(?:\[Request interrupted[^\]]*\]|Caveat: The messages below were generated|#"
     r" AGENTS\.md instructions"
-    r"|Stop hook feedback|<subagent_notification|\[contextstash|Base directory for this skill:|OBSERVATION:)",
+    r"|Stop hook feedback|<subagent_notification|\[contextstash|Base directory for this skill:)",
     re.IGNORECASE,
 )
 """How messages in the user's role begin that a host wrote: its own notes, skills, outputs of tools."""
@@ -37,18 +37,14 @@ def is_interruption(text: str) -> bool:
     return text.lstrip().startswith("[Request interrupted by user")
 
 
-_RESULT = re.compile(r"\A\s*\[(?!attempt_completion|ask_|plan_mode|act_mode)\w+(?: for [^\n]*)?\] Result:")
-"""Cline and Roo Code send outputs of tools in the user's role. They send the user's answers in the same form, as
-outputs of tools that ask; these are excluded here."""
-
 _RECORD = re.compile(r'\A\s*\{\s*"type"\s*:\s*"[\w.-]+"\s*,.*\}\s*\Z', re.DOTALL)
 """A host's attachment, such as a changed file or a reminder, that was recorded as a message: nobody types this."""
 
 _ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
 """Gemini CLI appends to a prompt the files that it names."""
 
-_ADDED_TAGS = ("EXTRA_INFO", "hook_context")
-"""OpenHands adds to a prompt skills and knowledge from files, Gemini CLI what hooks print."""
+_ADDED_START, _ADDED_END = "<hook_context>", "</hook_context>"
+"""Gemini CLI adds to a prompt what hooks print."""
 
 _HAND_OFF = re.compile(rf"\A\s*{re.escape(MARKER)}: {OF_SESSION}")
 _ENTRY = re.compile(r"^- \((?:\d{1,12}|pinned rule)\) ")
@@ -68,13 +64,10 @@ _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re
 
 
 def _without_added(text: str) -> str:
-    """The text without what stands between the first and the last of a tag. Searched for, because a pattern would try
-    each of a thousand opening tags."""
-    for tag in _ADDED_TAGS:
-        start, end = text.find(f"<{tag}>"), text.rfind(f"</{tag}>")
-        if 0 <= start < end:
-            text = text[:start] + text[end + len(f"</{tag}>") :]
-    return text
+    """The text without what stands between the first and the last of the tags. Searched for, because a pattern would
+    try each of a thousand opening tags."""
+    start, end = text.find(_ADDED_START), text.rfind(_ADDED_END)
+    return text[:start] + text[end + len(_ADDED_END) :] if 0 <= start < end else text
 
 
 def without_host_text(text: str) -> str:
@@ -153,7 +146,7 @@ def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list
             continue
         if turn.kind == "host":
             texts = [text for text in texts if _skill_text(text, command)]
-        if turn.role != "user" or any(map(_RESULT.match, texts)):
+        if turn.role != "user":
             continue
         if turn.kind == "summary":
             asked, texts = _of_another_session(turn, texts)
