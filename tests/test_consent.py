@@ -158,7 +158,7 @@ def test_a_device_or_fifo_for_settings_does_not_stop_a_hook(untrusted: Untrusted
             path.symlink_to("/dev/zero")
     shown = untrusted.hook("PostToolUse", tool_name="Bash", tool_response={"stdout": LARGE}, session_id="s")
     assert "out_" in shown["hookSpecificOutput"]["updatedToolOutput"]["stdout"]
-    assert untrusted.log.count("is ignored: it is") == 2
+    assert untrusted.log.count("It is ignored.") == 2
 
 
 def test_hooks_and_commands_read_the_same_settings(untrusted: UntrustedProject) -> None:

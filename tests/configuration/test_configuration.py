@@ -24,7 +24,7 @@ def layers(tmp_path: Path) -> dict[str, Path]:
 def configured(layers: dict[str, Path], environment: dict[str, str] | None = None, **options: Any) -> Configuration:
     """The configuration, with all files of the project accepted."""
     for path in layers["project"].rglob("*.*"):
-        TrustedFiles(layers["user_folder"]).add(path, path.read_bytes())
+        TrustedFiles(layers["user_folder"]).add(path, path.read_text())
     return configuration(
         user_folder=layers["user_folder"],
         project=layers["project"],

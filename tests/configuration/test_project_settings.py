@@ -35,7 +35,7 @@ class Project:
         return remark
 
     def trust(self, path: Path) -> None:
-        TrustedFiles(self.user).add(path, path.read_bytes())
+        TrustedFiles(self.user).add(path, path.read_text())
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ IRREGULAR: dict[str, Any] = {
 def test_what_is_no_regular_file_is_not_read(project: Project, kind: str, name: str) -> None:
     IRREGULAR[kind](project.folder / name)
     assert project.read().settings_layer("quick") == {}
-    assert "is ignored: it" in project.only_remark()
+    assert "It is ignored." in project.only_remark()
 
 
 def test_the_users_folder_is_the_users_also_when_worked_in(project: Project) -> None:

@@ -18,12 +18,9 @@ from contextstash.clients.projects import project_folder
 from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import Layer, read_pairs, shown
 from contextstash.configuration.settings_files import (
-    RefusedFileError,
     TrustedFiles,
     check_names,
     checked,
-    content_of,
-    decoded,
     text_of,
 )
 from contextstash_storage.errors import BadInputError
@@ -122,18 +119,15 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
             raise BadInputError(f"{file} is not trusted.")
         click.echo(f"No longer trusted: {shown(file)}")
         return
-    try:
-        content = content_of(file)
-        if content is None:
-            raise BadInputError(f"{file} does not exist.")
-        _show(file, decoded(content))
-    except RefusedFileError as error:
-        raise BadInputError(f"{file} cannot be trusted: {error}.") from error
+    text = text_of(file, of_user=False)
+    if text is None:
+        raise BadInputError(f"{file} does not exist.")
+    _show(file, text)
     if not yes and not sys.stdin.isatty():
         raise BadInputError("Not a terminal: pass --yes to trust this file without being asked.")
     if not yes:
         click.confirm("Trust this file?", abort=True)
-    trusted.add(file, content)
+    trusted.add(file, text)
     click.echo(f"Trusted until it changes: {shown(file)}")
 
 

@@ -22,12 +22,9 @@ from contextstash.configuration.locations import (
     user_config_folder,
 )
 from contextstash.configuration.settings_files import (
-    RefusedFileError,
     TrustedFiles,
     check_names,
     checked,
-    content_of,
-    decoded,
     text_of,
 )
 from contextstash_storage.errors import BadInputError
@@ -88,10 +85,6 @@ class Configuration:
         """The layers for an agent as one: the server's layer of settings."""
         return {name: value for layer in self.layers(agent) for name, value in layer.values.items()}
 
-    def of_user(self, agent: str | None = None) -> dict[str, Any]:
-        """The same without the layers of a project, which the author of a repository wrote."""
-        return {name: value for layer in self.layers(agent) if layer.of_user for name, value in layer.values.items()}
-
     def consent(self, agent: str | None = None) -> str | None:
         """The setting of the user's own configuration that allows calls to a model, None if there is none. A project's
         file cannot allow them, even if it is trusted."""
@@ -100,7 +93,7 @@ class Configuration:
         from contextstash.window.settings import consenting
 
         users = [layer for layer in self.layers(agent) if layer.of_user]
-        name = consenting(self.of_user(agent))
+        name = consenting({name: value for layer in users for name, value in layer.values.items()})
         return name and f"{name} in {next(layer.name for layer in reversed(users) if name in layer.values)}"
 
     def may_call_model(self, agent: str | None = None) -> bool:
@@ -122,12 +115,12 @@ class Configuration:
     def _accepted(self, path: Path) -> str | None:
         """A project's file, None if it does not exist or was not accepted by the user."""
         try:
-            content = content_of(path)
-            if content is None or (self.trusted is not None and self.trusted.holds(path, content)):
-                return None if content is None else decoded(content)
-        except RefusedFileError as error:
-            self.on_remark(f"{shown(path)} is ignored: {error}.")
+            text = text_of(path, of_user=False)
+        except BadInputError as error:
+            self.on_remark(f"{shown(error)} It is ignored.")
             return None
+        if text is None or (self.trusted is not None and self.trusted.holds(path, text)):
+            return text
         self.on_remark(
             f"{shown(path)} is a project's file that you have not accepted, so it is not used."
             f" To accept exactly this file: contextstash config trust {shown(path)}"

@@ -6,7 +6,6 @@ device, and parsed only once the user has accepted it, by path and SHA-256.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -22,30 +21,6 @@ MAX_FILE_BYTES = 64 * 1024
 """About twenty times the size of a file with every setting."""
 
 TRUST_FILE = "trusted.json"
-
-
-class RefusedFileError(Exception):
-    """A file that is not read, with the reason in a few words."""
-
-
-def content_of(path: Path) -> bytes | None:
-    """A project's file, None if it does not exist. Raises RefusedFileError if it is not a regular file of at most 64
-    KB, such as a link or a device."""
-    try:
-        return read_regular(path, MAX_FILE_BYTES, follow_links=False)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        known = {errno.EINVAL: "it is not a regular file", errno.ELOOP: "it is a link", errno.EFBIG: "it is too large"}
-        raise RefusedFileError(known.get(error.errno or 0, f"it cannot be read ({error.strerror})")) from error
-
-
-def decoded(content: bytes) -> str:
-    """The content of a project's file as text. Raises RefusedFileError."""
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RefusedFileError("it is not UTF-8") from error
 
 
 @dataclass(frozen=True)
@@ -65,16 +40,16 @@ class TrustedFiles:
             said = f"The list of trusted files cannot be read: {path}. Delete it and trust them again."
             raise BadInputError(said) from error
 
-    def holds(self, path: Path, content: bytes) -> bool:
+    def holds(self, path: Path, text: str) -> bool:
         """Whether exactly this file was accepted. A list that cannot be read accepts none."""
         try:
-            return self.hashes().get(_place(path)) == hashlib.sha256(content).hexdigest()
+            return self.hashes().get(_place(path)) == hashlib.sha256(text.encode()).hexdigest()
         except BadInputError:
             return False
 
-    def add(self, path: Path, content: bytes) -> None:
-        """Accept a file with the content that was read."""
-        self._write({**self.hashes(), _place(path): hashlib.sha256(content).hexdigest()})
+    def add(self, path: Path, text: str) -> None:
+        """Accept a file with the text that was read."""
+        self._write({**self.hashes(), _place(path): hashlib.sha256(text.encode()).hexdigest()})
 
     def remove(self, path: Path) -> bool:
         """Revoke the acceptance of a file; False if it was not accepted."""
@@ -93,14 +68,17 @@ def _place(path: Path) -> str:
     return str(path.parent.resolve() / path.name)
 
 
-def text_of(path: Path) -> str | None:
-    """A file of the user's own, None if it does not exist. Raises BadInputError."""
+def text_of(path: Path, *, of_user: bool = True) -> str | None:
+    """A file of settings, None if it does not exist. Raises BadInputError if it cannot be read; one that is not
+    `of_user` also if it is not a regular file of at most 64 KB, but a link or a device."""
     try:
-        return path.read_bytes().decode()
+        data = path.read_bytes() if of_user else read_regular(path, MAX_FILE_BYTES, follow_links=False)
+        return data.decode()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}.") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadInputError(f"{path} cannot be read: {reason}.") from error
 
 
 def checked(text: str, path: Path) -> dict[str, Any]:
