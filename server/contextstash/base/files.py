@@ -49,8 +49,6 @@ MAX_WHOLE_BYTES = 256 * 1024 * 1024
 """Largest file that is read whole, in bytes: about ten times the largest recording seen so far."""
 
 
-OWNER_ONLY = 0o600
-
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -98,13 +96,13 @@ def open_log(path: Path) -> int:
     """The descriptor of a log, opened for appending and readable only by its owner from its first byte on. Raises
     OSError if it is a link, which another user may have put into a shared folder, or a FIFO, which would block."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    descriptor = os.open(path, flags, OWNER_ONLY)
+    descriptor = os.open(path, flags, PRIVATE)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "the log is not a regular file", path.name)
         if found.st_mode & 0o077 and hasattr(os, "fchmod"):
-            os.fchmod(descriptor, OWNER_ONLY)
+            os.fchmod(descriptor, PRIVATE)
     except BaseException:
         os.close(descriptor)
         raise

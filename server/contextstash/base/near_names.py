@@ -17,14 +17,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     """The message for an unknown argument, prompt, …, with the nearest known name."""
-    known = list(known)
-    near = nearest(name, known)
-    hint = f"Did you mean '{near}'? " if near else ""
-    return f"There is no {what} '{name}'. {hint}Known: {', '.join(known) or 'none'}."
+    return f"There is no {what} '{name}'. {did_you_mean(name, known)}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The question for the name that is probably meant, or else all that are known."""
     known = list(known)
     near = nearest(name, known)
-    return f"Did you mean '{near}'?" if near else f"Known: {', '.join(known)}."
+    return f"Did you mean '{near}'?" if near else f"Known: {', '.join(known) or 'none'}."

@@ -39,7 +39,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
 from contextstash.clients.hooks import hook_stash, note, read_transcripts, session_of
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
@@ -60,7 +59,7 @@ def run_window(client: str, options: Sequence[str] = ()) -> int:
             os.environ["CONTEXTSTASH_DB"] = options[1]
         asked = None
         with suppress(ValueError, RecursionError):
-            asked = lenient_value(sys.stdin.buffer.read(MAX_BYTES))
+            asked = json.loads(sys.stdin.buffer.read(MAX_BYTES))
         if not isinstance(asked, dict):
             raise BadInputError("Expected a JSON object on standard input; see contextstash window --help.")
         asyncio.run(_answer(client, asked))

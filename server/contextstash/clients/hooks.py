@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.files import is_below, read_regular, resolved
-from contextstash.base.json_values import lenient_value
 from contextstash.clients.client import client as client_of
 from contextstash.clients.client import hooks_of
 from contextstash.clients.projects import project_folder, project_of
@@ -74,7 +73,7 @@ def run_hook(name: str, options: Sequence[str] = ()) -> int:
         client, data = client_of(name), sys.stdin.buffer.read()
         if len(data) > MAX_EVENT_BYTES:
             raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays.")
-        event = lenient_value(data)
+        event = json.loads(data)
         if not isinstance(event, dict) or (event.get("hook_event_name") == ENDS and _leaves_a_child()):
             return 0
         response = _response_to(client, event, (int(number), int(of)))

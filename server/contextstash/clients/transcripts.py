@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import read_regular
-from contextstash.base.json_values import LENIENT_DECODER, lenient_value
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 if TYPE_CHECKING:
@@ -167,12 +166,15 @@ _BEGINNING = re.compile(r'\{"(?:timestamp|parentUuid|type)":')
 """How the records of all clients that write JSON lines begin. It finds the next record after a damaged one."""
 
 
+_DECODER = json.JSONDecoder()
+
+
 def _records(raw: bytes) -> Iterator[Line]:
     text = raw.decode("utf-8", "replace").strip().strip("\ufeff\0").strip()
     place = 0
     while place < len(text):
         try:
-            record, end = LENIENT_DECODER.raw_decode(text, place)
+            record, end = _DECODER.raw_decode(text, place)
         except (ValueError, RecursionError):
             _log.warning("skipped a damaged record of %d characters", len(text) - place)
             again = _BEGINNING.search(text, place + 1)
@@ -190,7 +192,7 @@ def _records(raw: bytes) -> Iterator[Line]:
 def parse_document(data: bytes) -> Any:
     """The JSON value of these bytes; None if they are not valid JSON."""
     try:
-        return lenient_value(data)
+        return json.loads(data)
     except (ValueError, RecursionError):
         return None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from contextstash import __version__
-from contextstash.base.json_values import NotJsonError, check_json, lenient_value
+from contextstash.base.json_values import NotJsonError, check_json
 from contextstash.messages.base import Format
 from contextstash.messages.detection import get_format
 from contextstash.queries.sessions import all_sessions
@@ -271,7 +271,7 @@ class _Lines:
             self._number = number
             if line.strip():
                 try:
-                    record = lenient_value(line)
+                    record = json.loads(line)
                     check_json(record, level=-RECORD_LEVELS)
                 except (ValueError, RecursionError) as error:
                     raise (self._wrong(str(error)) if isinstance(error, NotJsonError) else self._wrong()) from error
