@@ -153,7 +153,7 @@ def _of_client(client: Client, machine: Machine) -> Findings:
     from contextstash.clients.install import SERVER, missing_hooks
 
     install = f"contextstash install {client.name}"
-    if client.has_plugin(machine):
+    if client.bundle is not None and client.bundle.is_enabled(machine):
         yield Finding(f"{client.name} (plugin)", "ok", "its server, hooks and mod are there")
     try:
         if (entry := client.entry) is not None:

@@ -6,14 +6,12 @@ versions 2.1.x as they ran. Its transcripts are read in contextstash.clients.cla
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.files import read_regular
 from contextstash.clients.client import (
     ANTHROPIC,
     PLUGINS,
@@ -172,19 +170,6 @@ PLUGIN = f"contextstash@{MARKET}"
 """Our plugin in our marketplace, as `claude plugin install` names it (.claude-plugin/marketplace.json)."""
 
 
-def _settings(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_regular(path))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _has_plugin(machine: Machine) -> bool:
-    enabled = _settings(_SETTINGS(machine)).get("enabledPlugins")
-    return isinstance(enabled, dict) and enabled.get(PLUGIN) is True
-
-
 def _noted_by_client(machine: Machine) -> list[tuple[Path, tuple[str, ...]]]:
     folder = machine.home / ".claude" / "plugins"
     return [(folder / "known_marketplaces.json", (MARKET,)), (folder / "installed_plugins.json", ("plugins", PLUGIN))]
@@ -196,13 +181,13 @@ _SETTINGS = below(".claude", "settings.json")
 CLIENTS = (
     Client(
         "claude-code",
-        has_plugin=_has_plugin,
         bundle=Bundle(
             _SETTINGS,
             {
                 ("extraKnownMarketplaces", MARKET): {"source": {"source": "directory", "path": str(PLUGINS)}},
                 ("enabledPlugins", PLUGIN): True,
             },
+            enabled=("enabledPlugins", PLUGIN),
             database=("env", "CONTEXTSTASH_DB"),
             traces=_noted_by_client,
             does="our plugin: the MCP server, the hooks, and the mod that answers compactions",

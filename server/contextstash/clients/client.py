@@ -198,14 +198,26 @@ PROGRAM = 'const PROGRAM = ["contextstash"]\nconst OPTIONS = []\n'
 @dataclass(frozen=True)
 class Bundle:
     """A plugin with server, hooks and all, which a client loads from a folder of this package. It is installed by
-    `values` at places in `file`, for the user alone; `database` is the place for the database that it uses, `traces`
-    are places in files in which the client then notes it."""
+    `values` at places in `file`, for the user alone; of these `enabled` is true while it is on, also if the client's
+    own command installed it. `database` is the place for the database that it uses, `traces` are places in files in
+    which the client then notes it."""
 
     file: Callable[[Machine], Path]
     values: Mapping[tuple[str, ...], Any]
+    enabled: tuple[str, ...]
     database: tuple[str, ...]
     traces: Callable[[Machine], Sequence[tuple[Path, tuple[str, ...]]]]
     does: str
+
+    def is_enabled(self, machine: Machine) -> bool:
+        """Whether the client loads it, by a file that can be read."""
+        try:
+            found = json.loads(read_regular(self.file(machine)))
+        except (OSError, ValueError):
+            return False
+        for key in self.enabled:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found is True
 
 
 @dataclass(frozen=True)
@@ -291,8 +303,7 @@ class Client:
     `programs` are the names of its program and package. `reader` makes an instance of the reader of its transcripts.
     `used_window` returns the tokens of its model's window that it uses, from the model's name and the tokens that were
     reported, None for all; a client that writes them into its transcript needs none. `no_window` says why the size of
-    its window cannot be set. `continued` is the command that starts it with a first message, `has_plugin` whether our
-    plugin, with the server and the hooks, is enabled there by the client's own command.
+    its window cannot be set. `continued` is the command that starts it with a first message.
     """
 
     name: str
@@ -309,7 +320,6 @@ class Client:
     requests: Requests | None = None
     proxied: Proxied | None = None
     continued: Callable[[str, str], tuple[str, ...]] | None = None
-    has_plugin: Callable[[Machine], bool] = lambda machine: False
 
     def is_on(self, machine: Machine) -> bool:
         """Whether its program is on the path, or its configuration is there."""

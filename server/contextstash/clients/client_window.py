@@ -55,8 +55,9 @@ def run_window(client: str, options: Sequence[str] = ()) -> int:
     """Handle one request of a client's plugin; returns the exit code. The options are `--db DATABASE`."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        if options[:1] == ["--db"]:
-            os.environ["CONTEXTSTASH_DB"] = options[1]
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        if database := given.get("--db"):
+            os.environ["CONTEXTSTASH_DB"] = database
         asked = None
         with suppress(ValueError, RecursionError):
             asked = json.loads(sys.stdin.buffer.read(MAX_BYTES))

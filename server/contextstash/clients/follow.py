@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular
-from contextstash.clients.client import clients, other_clients, own_clients
+from contextstash.clients.client import MODULES, client, clients, other_clients, own_clients
 from contextstash.clients.others import MESSAGES
 from contextstash.clients.projects import project_folder
 from contextstash.clients.transcripts import (
@@ -279,8 +279,9 @@ Find = Callable[[], list[Path]]
 def find_transcripts(follow: str, project: Path | None = None) -> Find:
     """A function that finds the transcripts of a client's latest session in `project` (by default the one that the
     client started this process for). Raises BadInputError if there is no such client."""
-    followed = {each.name: each.files for each in clients() if each.files is not None}
-    files = followed.get(follow)
+    files = client(follow).files if follow in MODULES else None  # a server starts faster without all clients
+    followed = {each.name: each.files for each in clients() if each.files} if files is None else {}
+    files = files or followed.get(follow)
     if files is None:
         raise BadInputError(f"'{follow[:60]}' is not a client that can be followed. Known: {', '.join(followed)}.")
 

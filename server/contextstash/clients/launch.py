@@ -49,7 +49,9 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
 
 def is_configured(client: Client, machine: Machine) -> bool:
     """Whether our server is configured in the client, by its files. True for unknown clients."""
-    return client.entry is None or client.has_plugin(machine) or _names_us(client.entry.file(machine))
+    if client.entry is None or (client.bundle is not None and client.bundle.is_enabled(machine)):
+        return True
+    return _names_us(client.entry.file(machine))
 
 
 def _names_us(path: Path) -> bool:
