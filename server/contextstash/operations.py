@@ -353,7 +353,6 @@ async def record_messages(
     model: Model = None,
     agent: Annotated[str | None, About("Name of the agent")] = None,
     usage: Usage = None,
-    request_id: Annotated[str | None, About("Of get_context; default: newest")] = None,
     system: System = None,
     tools: Tools = None,
 ) -> "RecordResult":

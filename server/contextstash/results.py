@@ -203,8 +203,6 @@ class Receipt(Result):
     dollars_billed: float | None = Field(default=None, description="By list prices, replies and summaries included")
     dollars_without: float | None = Field(default=None, description="Without contextstash, estimated")
     dollars_saved: float | None = Field(default=None, description="The difference; negative if contextstash cost more")
-    shortened_outputs: int | None = Field(default=None, description="Outputs cut when they were new")
-    shortened_tokens: int | None = Field(default=None, description="These outputs' tokens before that")
     method: str
 
 
@@ -318,7 +316,6 @@ class ContextStatus(Result):
     title: str | None = Field(default=None, description="The session's title")
     agent: str | None = Field(default=None, description="Name of the agent")
     estimate: Estimate = Field(description="How full the window is")
-    due: list[str] | None = Field(default=None, description="What the next message triggers")
     messages: int = Field(description="Messages in the history")
     messages_summarized: Summarized
     outputs_archived: int = Field(description="Outputs that left the view")
@@ -360,7 +357,7 @@ class ContextStatus(Result):
         if self.proxy:
             yield from self.proxy.lines()
         yield f"Estimate: {estimate.method}; window {estimate.window:,}."
-        yield f"Auto-compaction is due: {', '.join(self.due)}" if self.due else estimate.next_step
+        yield estimate.next_step
 
     def _own_view(self) -> str | None:
         """The effect of contextstash's last reduction, by its own count; client and provider count differently."""
@@ -381,14 +378,6 @@ class ArchivedOutput(Result):
     tool: Tool
     tokens: Tokens
     digest: str = Field(description="The output in one line")
-
-
-class ThinkingChange(Result):
-    """The effect of an edit on the model's own thinking after it."""
-
-    messages: int = Field(description="Messages whose thinking it invalidates")
-    tokens: int = Field(description="Tokens of that thinking")
-    choice: str = Field(description="strip: it is no longer shown; or wait: for the end of the open tool loop")
 
 
 class ViewChange(Result):
@@ -415,7 +404,6 @@ class PruneResult(ViewChange):
     tokens_after: TokensAfter
     tokens_saved: int = Field(description="Tokens removed from the view")
     reason: Reason
-    thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
     dry_run: bool | None = Field(default=None, description="True if nothing was changed")
 
     def in_words(self) -> str:
@@ -437,8 +425,6 @@ class CompactResult(ViewChange):
     tokens_after: TokensAfter
     tokens_saved: int = Field(description="Tokens removed from the view")
     reason: Reason
-    thinking: ThinkingChange | None = Field(default=None, description="What happens to thinking that this invalidates")
-    cost: float | None = Field(default=None, description="US dollars")
     dry_run: bool | None = Field(default=None, description="True if nothing was changed")
 
     def in_words(self) -> str:
@@ -556,7 +542,7 @@ class ContextResult(Result):
     tokens: Tokens
     budget: int = Field(description="Limit for the messages, in tokens")
     fits: bool = Field(description="Whether the messages fit the budget")
-    request_id: str | None = Field(default=None, description="Pass it with the reply's usage")
+    request_id: str | None = Field(default=None, description="Number of this request in the session")
     left_out: LeftOut | None = Field(default=None, description="Messages that did not fit")
     done: list[str] | None = Field(default=None, description="What was done automatically")
     next_seq: int | None = Field(default=None, description="Position of the next message")

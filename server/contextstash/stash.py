@@ -95,7 +95,6 @@ class Stash(Access):
         model: str | None = None,
         agent: str | None = None,
         usage: Mapping[str, Any] | None = None,
-        request_id: str | None = None,
         system: System | None = None,
         tools: Tools | None = None,
         title: str | None = None,
@@ -109,10 +108,9 @@ class Stash(Access):
         the whole conversation, and messages that are no longer in it leave the view. Without these, all are appended.
 
         `usage` is the usage that the provider reported for the last reply among the messages; it is booked to the
-        request `request_id`, by default the newest one that get_context returned. `system` and `tools` are sent with
-        the messages and counted with them, until others are declared. `seen` is `next_seq` of this writer's previous
-        result: if another one has recorded since, what it recorded is neither continued nor hidden. Raises
-        BadInputError then.
+        newest request that get_context returned. `system` and `tools` are sent with the messages and counted with
+        them, until others are declared. `seen` is `next_seq` of this writer's previous result: if another one has
+        recorded since, what it recorded is neither continued nor hidden. Raises BadInputError then.
         """
         batch = Batch(
             messages,
@@ -128,7 +126,7 @@ class Stash(Access):
             system=system,
             tools=tools,
         )
-        return await self._recorded(await record_messages(self, session_id, batch, usage=usage, request_id=request_id))
+        return await self._recorded(await record_messages(self, session_id, batch, usage=usage))
 
     async def record_transcript(
         self,
@@ -153,7 +151,6 @@ class Stash(Access):
         system: System | None = None,
         tools: Tools | None = None,
         usage: Mapping[str, Any] | None = None,
-        request_id: str | None = None,
         budget: int | None = None,
         format: str | None = None,
         **recording: Any,
@@ -168,17 +165,16 @@ class Stash(Access):
                 check_declared(system, tools)
                 session = await declare(self, await self.read_session(session_id), system=system, tools=tools)
                 if usage is not None:
-                    await book_late(self, session, usage, request_id)
-            return await get_context.get_context(self, session_id, format_name=format, budget=budget)
+                    await book_late(self, session, usage)
+            return await get_context.get_context(self, session_id, budget=budget)
         if messages:
             await check_next_request(self, session_id, messages, format)
-        given = {"usage": usage, "request_id": request_id, "system": system, "tools": tools, **recording}
+        given = {"usage": usage, "system": system, "tools": tools, **recording}
         recorded = await self.record_messages(messages, session_id=session_id, whole=True, format=format, **given)
-        result = await get_context.get_context(
-            self, recorded.session_id, format_name=format, budget=budget, messages=recorded.next_seq
-        )
+        seen = recorded.next_seq
+        result = await get_context.get_context(self, recorded.session_id, budget=budget, messages=seen)
         done = [*recorded.done, *(result.done or ())]
-        return result.model_copy(update={"done": done or None, "next_seq": recorded.next_seq})
+        return result.model_copy(update={"done": done or None, "next_seq": seen})
 
     open_session = session_settings.open_session
     configure_session = pins.configure_session
@@ -194,7 +190,6 @@ class Stash(Access):
     # One output, and everything that was ever recorded.
 
     limit_output = output_archive.limit_output
-    keep_output = output_archive.keep_output
     get_archived_output = retrieval.get_archived_output
     find_output = retrieval.find_output
     search_history = retrieval.search_history

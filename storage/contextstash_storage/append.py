@@ -28,13 +28,13 @@ from contextstash_storage.records import (
     Count,
     Counters,
     Cursor,
+    Edited,
     EditsAfter,
     EditsBefore,
     Message,
     NewMessage,
     Session,
     StoredBatch,
-    WeighedEdits,
 )
 from contextstash_storage.rows import FACTS, stored_content, to_bytes, to_json
 from contextstash_storage.sessions import read_session, store_counters
@@ -176,7 +176,7 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
         _note_batch(tx, row, batch, stored)
     complete = done == len(batch.messages)
     if complete and batch.edits is not None and stored:
-        counters = _with_edits(tx, row, counters, batch.edits(counters, tuple(stored)))
+        counters = _with_edits(tx, row, batch.edits(counters, tuple(stored)))
     if complete and batch.cursor is not None:
         put_cursor(tx, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
@@ -206,14 +206,15 @@ def _with_edits_before(tx: Tx, row: int, counters: Counters, batch: Batch, progr
     if batch.before is None:
         return counters
     if progress.left is None:
-        return _with_edits(tx, row, counters, batch.before(counters))
+        return _with_edits(tx, row, batch.before(counters))
     if (counters.messages, counters.edits) != (progress.left.messages, progress.left.edits):
         raise EditConflictError("The session was changed while messages were appended to it.")
     return counters
 
 
-def _with_edits(tx: Tx, row: int, counters: Counters, change: WeighedEdits) -> Counters:
-    return insert_edits(tx, row, counters, number_edits(change.edits, counters.edits), change.delta, own=False)
+def _with_edits(tx: Tx, row: int, edited: Edited) -> Counters:
+    edits, counters = edited
+    return insert_edits(tx, row, counters, number_edits(edits, counters.edits))
 
 
 def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int, int]:
@@ -328,7 +329,7 @@ def _store_call(tx: Tx, row: int, session: Session, counters: Counters, message:
     assert message.usage is not None
     if reports_again(tx, row, message.group, message.usage):
         return
-    sent = message.request or counters.request
+    sent = counters.request
     if sent is not None:
         book_usage(tx, row, sent.number, message.usage)
     call = Call(

@@ -7,13 +7,12 @@ edit's summary, the kind of an event, the reply of a call, the fingerprint of a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
-    UNCHANGED,
     Call,
     Counters,
     Declared,
@@ -21,14 +20,11 @@ from contextstash_storage.records import (
     Edit,
     EditRecord,
     Event,
-    Part,
     Record,
     Request,
-    RestoreEdit,
     Session,
     SummaryEdit,
     Usage,
-    ViewDelta,
 )
 from contextstash_storage.rows import (
     checksum,
@@ -45,12 +41,9 @@ from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, name_hash,
 
 Logged = TypeVar("Logged", bound=Event | Call | Request | DeclaredVersion)
 
-_RESTORES = "restores"
-"""The key of edits that undo others."""
-
 
 def _edit_key(edit: EditRecord) -> str | None:
-    return edit.summary_id if isinstance(edit, SummaryEdit) else _RESTORES if isinstance(edit, RestoreEdit) else None
+    return edit.summary_id if isinstance(edit, SummaryEdit) else None
 
 
 def _fingerprint(part: DeclaredVersion) -> str:
@@ -180,18 +173,14 @@ def append_edits(
     edits: Sequence[Edit],
     *,
     expected: int,
-    delta: ViewDelta = UNCHANGED,
+    change: Callable[[Counters], Counters] = lambda counters: counters,
     event: Event | None = None,
-    own: bool = True,
 ) -> Session:
-    """Append edits, which change the view by so much, if the session has exactly `expected` of them, else raise
-    EditConflictError.
-
-    What our `own` edits remove from the view is also counted separately: a client that sends its own history has not
-    seen them. Other edits mirror the client's own."""
+    """Append edits if the session has exactly `expected` of them, else raise EditConflictError. `change(counters)`
+    returns the counters after them (pure)."""
     if session.counters.edits != expected:
         raise EditConflictError("The session's view was edited meanwhile; read it again and plan again.")
-    counters = insert_edits(tx, row, session.counters, number_edits(edits, expected), delta, own=own)
+    counters = insert_edits(tx, row, change(session.counters), number_edits(edits, expected))
     return change_counters(tx, row, session, lambda _: counters, event=event)
 
 
@@ -204,55 +193,10 @@ def change_counters(
     return store_counters(tx, row, session, change(session.counters))
 
 
-def insert_edits(
-    tx: Tx, row: int, counters: Counters, edits: Sequence[EditRecord], delta: ViewDelta, *, own: bool
-) -> Counters:
-    """Store numbered edits, which change the view by so much; returns the counters after them. `own` edits count as
-    `unsent`."""
+def insert_edits(tx: Tx, row: int, counters: Counters, edits: Sequence[EditRecord]) -> Counters:
+    """Store numbered edits; returns the counters with their number."""
     _put(tx, row, EditRecord, edits)
-    counters = _counted(counters, edits, delta, own)
-    if any(isinstance(each, RestoreEdit) for each in edits):
-        # The index finds the few that matter: to read 10,000 edits here would keep the lock for 0.3 s.
-        covered = _last_covered(_read(tx, row, EditRecord, "key IS NOT NULL"))
-        counters = counters.model_copy(update={"summary_seq": covered})
-    return counters
-
-
-def _counted(counters: Counters, edits: Sequence[EditRecord], delta: ViewDelta, own: bool) -> Counters:
-    """The counters after edits that change the view by so much."""
-    changed_by_us = _added(counters.own, delta.parts) if own else counters.own
-    if not own and any(isinstance(edit, SummaryEdit) for edit in edits):
-        changed_by_us = {}
-    covered = [edit.last_seq for edit in edits if isinstance(edit, SummaryEdit)]
-    return counters.model_copy(
-        update={
-            "parts": _added(counters.parts, delta.parts),
-            "edits": counters.edits + len(edits),
-            "view_messages": counters.view_messages + delta.messages,
-            "view_results": counters.view_results + delta.results,
-            "unsent": counters.unsent - sum(delta.parts.values()) * own,
-            "own": changed_by_us,
-            "summary_seq": max([counters.summary_seq, *covered]),
-        }
-    )
-
-
-def _added(parts: Mapping[Part, int], change: Mapping[Part, int]) -> dict[Part, int]:
-    """The tokens by part with the changes; parts of none are left out."""
-    added = {part: parts.get(part, 0) + change.get(part, 0) for part in (*parts, *change)}
-    return {part: tokens for part, tokens in added.items() if tokens}
-
-
-def _last_covered(edits: Iterable[EditRecord]) -> int:
-    """The last message that a summary in force covers, given the summaries and restores of a session; -1 for none."""
-    live: dict[int, int] = {}
-    for edit in edits:
-        if isinstance(edit, SummaryEdit):
-            live[edit.edit_id] = edit.last_seq
-        elif isinstance(edit, RestoreEdit):
-            for undone in edit.undoes:
-                live.pop(undone, None)
-    return max(live.values(), default=-1)
+    return counters.model_copy(update={"edits": counters.edits + len(edits)})
 
 
 def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[Edit]:

@@ -6,11 +6,11 @@ import hashlib
 import re
 from base64 import b32encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
 
@@ -141,11 +141,9 @@ class MessageFacts(ShortRecord):
 
 class NewMessage(MessageFacts):
     """A message about to be appended. `key` is the host's own unique id of it, if it has one; `outputs` carry no `seq`
-    yet (it is 0); `texts` are what search finds of it, each after the number of its block. `request` is the request
-    that `usage` reports on, if it is not the newest one."""
+    yet (it is 0); `texts` are what search finds of it, each after the number of its block."""
 
     body: Native
-    request: SentRequest | None = None
     model: str | None = None
     key: str | None = None
     outputs: tuple[Output, ...] = ()
@@ -286,36 +284,15 @@ EDIT: TypeAdapter[Edit] = TypeAdapter(Edit)
 """Reads an edit of any kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class ViewDelta:
-    """By how much edits change a view together: the tokens of each part, how many messages there are, and how many tool
-    results that are shown whole or cut. A session's counters follow it; it is not stored."""
-
-    parts: Mapping[Part, int] = field(default_factory=dict)
-    messages: int = 0
-    results: int = 0
-
-
-UNCHANGED = ViewDelta()
-
-
-class WeighedEdits(NamedTuple):
-    """Edits, and by how much they change the view together."""
-
-    edits: Sequence[Edit]
-    delta: ViewDelta = UNCHANGED
-
-
 Level = Literal["ok", "prune", "compact", "critical", "overflow"]
 """How full a window is; see the settings for where each level begins."""
 
 
 class Declared(Record):
     """The declared parts in force: the versions of system prompt and tool definitions, and their tokens by our count.
-    `replaced_tokens` are those of the recorded system messages that the declared system prompt stands for. `factor` is
-    how many tokens the provider reported for each that we counted of them: tool definitions are not sent as JSON."""
+    `replaced_tokens` are those of the recorded system messages that the declared system prompt stands for."""
 
-    factor: float = 1.0
+    model_config = ConfigDict(extra="ignore")  # what former versions counted too
     system: int | None = None
     tools: int | None = None
     system_tokens: int = 0
@@ -335,16 +312,16 @@ class Counters(Record):
     `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt total that the
     provider reported, plus that call's completion; `reported_view` what the request that it reports on and its
     reply were by count, `reported_declared` the tokens of its declared parts. `reported_group` is that
-    reply's id. `replying` are the tokens of a reply's messages that came before the one with its report. `summary_seq`
-    is the last message that a summary covers, -1 for none. `view_results` are the tool results in the view that are not
-    archived, `system_messages` the system messages recorded. `unsent` is by how many tokens edits of ours have shrunk
-    the view since the last report: a client that sends its own history has not seen them. `own` is by how much edits of
-    ours change each part of the view, since the client's last own compaction. `appended` are the tokens of all messages
-    ever added to the view, `requests` how many requests were handed out, `request` the newest of them if no usage was
-    reported for it yet.
+    reply's id. `summary_seq` is the last message that a summary covers, -1 for none. `view_results` are the tool
+    results in the view that are not archived, `system_messages` the system messages recorded. `unsent` is by how many
+    tokens edits of ours have shrunk the view since the last report: a client that sends its own history has not seen
+    them. `own` is by how much edits of ours change each part of the view, since the client's last own compaction.
+    `appended` are the tokens of all messages ever added to the view, `requests` how many requests were handed out,
+    `request` the newest of them if no usage was reported for it yet.
     `host_window` is the window in tokens that the client last said it uses, None if it does not say.
     """
 
+    model_config = ConfigDict(extra="ignore")  # what former versions counted too
     messages: int = 0
     view_messages: int = 0
     view_results: int = 0
@@ -357,7 +334,6 @@ class Counters(Record):
     reported_declared: int = 0
     reported_seq: int = -1
     reported_group: str | None = None
-    replying: int = 0
     unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)
     appended: int = 0
@@ -642,12 +618,16 @@ Count = Callable[[Counters, NewMessage, int], Counters]
 """`count(counters, message, seq)`: the session's counters with one more message. Pure."""
 
 
-EditsAfter = Callable[[Counters, tuple[Message, ...]], WeighedEdits]
+Edited = tuple[Sequence[Edit], Counters]
+"""Edits to append, and the session's counters after them."""
+
+
+EditsAfter = Callable[[Counters, tuple[Message, ...]], Edited]
 """`edits(counters, messages)`: edits to append together with messages, given the counters after them
 and the messages newly stored; not called if none are. Pure."""
 
 
-EditsBefore = Callable[[Counters], WeighedEdits]
+EditsBefore = Callable[[Counters], Edited]
 """`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
 are not those that the edits were planned for. Pure."""
 

@@ -7,7 +7,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from contextstash.outputs import paging
@@ -74,18 +73,3 @@ async def test_slow_patterns_delay_only_other_patterns(
     assert not any(task.done() for task in by_pattern)
     end.set()
     assert {found.note for found in await asyncio.gather(*by_pattern)} == {"1 of 1 matching lines."}
-
-
-async def test_a_search_that_a_client_cancels_occupies_its_thread_until_it_ends(
-    stash: Stash, slow: tuple[threading.Semaphore, threading.Event]
-) -> None:
-    begun, end = slow
-    await stash.record_messages([user(4), *rounds([400])], session_id=SESSION)
-    [handle] = await all_handles(stash)
-    async with anyio.create_task_group() as group:
-        group.start_soon(lambda: stash.get_archived_output(handle, session_id=SESSION, pattern="0"))
-        await asyncio.to_thread(begun.acquire)
-        group.cancel_scope.cancel()
-        assert stash.pattern_threads.borrowed_tokens == 1
-        end.set()
-    assert stash.pattern_threads.borrowed_tokens == 0

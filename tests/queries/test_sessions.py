@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from contextstash.stash import Stash
-from contextstash_storage.errors import BadInputError
 from tests.support.sized_sessions import user
 from tests.support.stashes import SESSION
 
@@ -17,27 +16,9 @@ async def test_a_preset_changes_every_setting_that_it_names(stash: Stash) -> Non
     assert result.settings["window"] == 180_000
 
 
-async def test_a_session_is_configured_before_its_first_message_which_decides_its_format(stash: Stash) -> None:
-    await stash.configure_session(SESSION, settings={"preset": "rolling", "window": 9_000})
-    assert (await stash.context_status(SESSION)).messages == 0
-    reply = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "ls", "input": {}}]}
-    recorded = await stash.record_messages([user(40), reply], session_id=SESSION)
-    assert recorded.recorded == 2
-    session = await stash.read_session(SESSION)
-    assert session.format == "anthropic"
-    assert (await stash.estimate_context(SESSION)).window == 9_000
-
-
-async def test_settings_that_are_refused_leave_no_session_behind(stash: Stash) -> None:
-    for settings in ({"windw": 1}, {"summarizer_base_url": "https://example.org"}):
-        with pytest.raises(BadInputError):
-            await stash.configure_session(SESSION, settings=settings)
-    assert not (await stash.list_sessions()).sessions
-
-
 async def test_the_sessions_that_archive_outputs_make_no_short_id_ambiguous(stash: Stash) -> None:
     await stash.record_messages([user(40)], session_id=SESSION)
-    await stash.keep_output("much", tool="Bash", session_id=SESSION)
+    await stash.limit_output("much " * 100, session_id=SESSION, limits={"chars": 100})
     assert await stash.complete_session_id(SESSION[:4]) == [SESSION]
 
 

@@ -34,14 +34,6 @@ async def test_the_first_tool_call_decides_between_formats(stash: Stash, format_
     assert await history(stash) == [HELLO, CALLS[format_name]]
 
 
-@pytest.mark.parametrize("format_name", CALLS)
-async def test_a_whole_conversation_that_grows_decides_too(stash: Stash, format_name: str) -> None:
-    for messages in ([HELLO], [HELLO, CALLS[format_name]]):
-        request = await stash.get_context(SESSION, messages=messages)
-    assert request.messages[0] == HELLO
-    assert (await stash.read_session(SESSION)).format == format_name
-
-
 async def test_tools_show_the_format_before_there_is_a_call(stash: Stash) -> None:
     tools = [{"name": "Bash", "input_schema": {"type": "object"}}]
     request = await stash.get_context(SESSION, messages=[HELLO], system="Be brief.", tools=tools)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextstash.clients.follow import ingest
-from contextstash.record import messages as recorded_messages
-from contextstash.record.messages import MAX_BLOCKS, MAX_CHARACTERS
+from contextstash.record.messages import MAX_BLOCKS
+from contextstash.record.output_archive import MAX_CHARACTERS
 from contextstash.session.open_session import MAX_RECENT_CALLS
 from contextstash.stash import Stash
-from contextstash.window import token_counters
 from contextstash_storage.errors import BadInputError, BadMessageError
 from tests.support.stashes import history, stash_at
 
@@ -35,13 +33,6 @@ async def test_a_number_that_json_cannot_represent_is_refused_by_name(stash: Sta
         await stash.record_messages([{"role": "user", "content": "x", "more": [value]}], session_id="session")
     await stash.record_messages(KEPT, session_id="session")
     assert repr(await history(stash)) == repr(KEPT)
-
-
-async def test_lone_surrogates_and_extreme_numbers_survive_export_and_import(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "s.db") as stash, stash_at(tmp_path / "t.db") as other:
-        await stash.record_messages(KEPT, session_id="session")
-        await other.import_session([json.dumps(record) async for record in stash.export_session("session")])
-        assert repr(await history(other)) == repr(KEPT)
 
 
 async def test_a_message_of_a_transcript_with_a_number_that_json_cannot_hold_is_skipped_and_named(
@@ -115,32 +106,6 @@ async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_oth
     report = await ingest(stash, path)
     assert report.session_id is not None
     assert await history(stash, report.session_id) == [messages[0], messages[2]]
-
-
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [{"role": "user", "content": "the first message of a process loads the vocabulary"}],
-        [{"role": "user", "content": [{"type": "text", "text": "x"}] * 1_000}],
-    ],
-    ids=["the first count", "many small blocks"],
-)
-async def test_what_takes_long_to_count_is_counted_in_a_thread(
-    stash: Stash, monkeypatch: pytest.MonkeyPatch, messages: list[dict[str, Any]]
-) -> None:
-    if len(messages[0]["content"]) == 1_000:
-        await stash.record_messages([{"role": "user", "content": "first"}], session_id="before")
-    threads = []
-    real = token_counters.measure
-
-    def measure(*arguments: Any) -> Any:
-        threads.append(threading.current_thread())
-        return real(*arguments)
-
-    monkeypatch.setattr(recorded_messages, "measure", measure)
-    await stash.record_messages(messages, session_id="session")
-    assert threads
-    assert threading.main_thread() not in threads
 
 
 @pytest.mark.parametrize("at_once", [True, False])

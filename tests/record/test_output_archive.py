@@ -3,20 +3,17 @@ their session."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.stash import Stash
 from contextstash_storage import records
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.records import Event
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.sized_sessions import user
-from tests.support.stashes import SESSION, stash_at, whole_output
+from tests.support.stashes import SESSION, whole_output
 
 LIMITS = {"chars": 500, "cut": "head_tail"}
 
@@ -68,26 +65,6 @@ async def test_outputs_with_one_name_are_never_taken_for_each_other(
             assert words in page.text
 
 
-async def test_outputs_are_archived_in_a_child_session_of_their_own(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "stash.db", automatic=True) as stash:
-        await stash.limit_output(text_of("figs"), session_id=SESSION, limits=LIMITS)
-        await stash.limit_output(text_of("figs"), limits=LIMITS)
-        beside = await stash.read_session(f"{SESSION}.outputs")
-        of_none = await stash.read_session("outputs")
-        assert (beside.parent_session_id, of_none.parent_session_id) == (SESSION, None)
-        assert {beside.agent, of_none.agent} == {OUTPUTS_AGENT}
-        assert await stash.store.read_log("outputs", Event) == []
-
-
-async def test_two_concurrent_calls_archive_one_output(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "stash.db") as first, stash_at(tmp_path / "stash.db") as second:
-        answers = await asyncio.gather(
-            *(stash.limit_output(text_of("limes"), session_id=SESSION, limits=LIMITS) for stash in (first, second) * 3)
-        )
-        assert len({answer.handle for answer in answers}) == 1
-        assert await whole_output(first, answers[0].handle or "", f"{SESSION}.outputs") == text_of("limes")
-
-
 async def test_an_archived_output_is_what_recording_its_messages_makes_of_it(stash: Stash) -> None:
     secret = "export TOKEN=ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -132,8 +109,6 @@ async def test_no_conversation_can_have_the_id_of_an_archive(stash: Stash, name:
     said = [{"role": "user", "content": [{"type": "text", "text": "zebrafish"}]}]
     with pytest.raises(BadInputError, match="kept for archived outputs"):
         await stash.record_messages(said, session_id=name, format="anthropic")
-    with pytest.raises(BadInputError, match="kept for archived outputs"):
-        await stash.configure_session(name, settings={"window": 9_000})
     limited = await stash.limit_output(text_of("pears"), session_id=SESSION, limits=LIMITS)
     assert await whole_output(stash, limited.handle or "") == text_of("pears")
 

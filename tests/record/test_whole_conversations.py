@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,6 @@ def looked_up(call_id: str, text: str) -> list[Native]:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call_id, "content": text},
     ]
-
-
-async def test_a_list_that_grows_is_stored_once(stash: Stash) -> None:
-    talk = said("go", "done", "go", "done", "go")
-    for end in range(1, len(talk) + 1):
-        answer = await stash.record_messages(talk[:end], session_id=SESSION, whole=True)
-        assert (answer.recorded, answer.duplicates, answer.next_seq) == (1, end - 1, end)
-    assert await history(stash) == await view(stash) == talk
 
 
 async def test_an_earlier_message_that_differs_is_a_rewind_and_keeps_the_old_branch(stash: Stash) -> None:
@@ -61,16 +52,6 @@ async def test_a_message_that_changed_in_place_is_a_rewind_too(stash: Stash) -> 
     assert len(await history(stash)) == 3 + 2 * 2
 
 
-async def test_a_shorter_list_ends_the_conversation_there(stash: Stash) -> None:
-    talk = said("one", "two", "three", "four")
-    await stash.record_messages(talk, session_id=SESSION, whole=True)
-    answer = await stash.record_messages(talk[:2], session_id=SESSION, whole=True)
-    assert (answer.recorded, answer.duplicates, answer.next_seq) == (0, 2, 4)
-    assert await view(stash) == talk[:2]
-    await stash.record_messages([{"role": "user", "content": "five"}], session_id=SESSION)
-    assert await view(stash) == [*talk[:2], {"role": "user", "content": "five"}]
-
-
 async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> None:
     talk = [message for turn in range(12) for message in (user(4_000 + turn), reply(4_000 + turn))]
     async with stash_at(tmp_path / "w.db", window=20_000) as stash:
@@ -81,19 +62,6 @@ async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> No
         counters = (await stash.read_session(SESSION)).counters
         snapshot = await stash.snapshot(SESSION)
         assert counters.view_tokens == sum(entry.tokens for entry in snapshot.entries)
-
-
-async def test_concurrent_writers_of_different_conversations_end_with_one_of_them(tmp_path: Path) -> None:
-    talks = [said("hello", *(f"{name} {place}" for place in range(9))) for name in ("left", "right")]
-    async with stash_at(tmp_path / "w.db") as one, stash_at(tmp_path / "w.db") as other:
-        await asyncio.gather(
-            *(
-                stash.record_messages(talk, session_id=SESSION, whole=True)
-                for stash, talk in zip((one, other), talks, strict=True)
-            )
-        )
-        assert await view(one) in talks
-        assert len(await history(one)) == 19
 
 
 async def test_a_batch_has_at_most_one_identity(stash: Stash) -> None:
@@ -149,15 +117,6 @@ async def test_a_system_message_that_comes_back_is_shown_again(stash: Stash) -> 
         assert await valid_view(stash, "openai-chat") == [*head, *talk]
         assert answer.next_seq == 3
     assert len(await stash.store.read_declared(SESSION)) == 3
-
-
-async def test_under_another_system_message_a_changed_message_is_a_rewind_all_the_same(stash: Stash) -> None:
-    old, new = said("go", "done", "left"), said("go", "done", "right")
-    await stash.record_messages([{"role": "system", "content": "A"}, *old], session_id=SESSION, whole=True)
-    head: Native = {"role": "system", "content": "B"}
-    answer = await stash.record_messages([head, *new], session_id=SESSION, whole=True)
-    assert (answer.recorded, answer.duplicates) == (1, 3)
-    assert await valid_view(stash, "openai-chat") == [head, *new]
 
 
 CALLS_AND_RESULTS: dict[str, tuple[list[Native], list[Native]]] = {

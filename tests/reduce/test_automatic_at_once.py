@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from contextstash.base.bounded_cache import BoundedCache
 from contextstash.reduce.automatic import STARTED
 from tests.support.gated_store import before, gate_before
 from tests.support.model_provider import Answer, model_provider
@@ -50,24 +49,6 @@ async def test_two_concurrent_recordings_start_one_background_task_and_closing_e
     assert gate.arrivals == 1
 
 
-async def test_no_reduction_starts_after_closing(tmp_path: Path) -> None:
-    with model_provider(Answer(waits_for=threading.Event())) as provider:
-        async with stash_at(tmp_path / "n.db", api_key=KEY, **slow_settings(provider.url)) as stash:
-            with gate_before(stash, "read_log") as gate:
-                recording = asyncio.create_task(stash.record_messages(LONG, session_id=SESSION))
-                await gate.arrived.wait()
-                begun_before = await others()
-                closing = asyncio.create_task(stash.close())
-                await asyncio.sleep(0)  # closing takes its first step
-                assert stash.reducer._closed
-                assert not closing.done()
-            answer = await recording
-            await closing
-            assert await others() - begun_before == set()
-        assert answer.done == []
-        assert provider.requests == []
-
-
 async def test_a_bug_of_ours_is_logged_with_its_line_but_without_its_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -83,12 +64,3 @@ async def test_a_bug_of_ours_is_logged_with_its_line_but_without_its_message(
     assert "broke off: KeyError at session/" in record.getMessage()
     assert " in _carry_out <- session/" in record.getMessage()
     assert "secret" not in caplog.text
-
-
-def test_what_is_remembered_of_sessions_is_bounded() -> None:
-    remembered: BoundedCache[str, int] = BoundedCache(3)
-    for number in range(100):
-        remembered.set(str(number), number)
-    assert [remembered.get(str(number)) for number in (96, 97, 98, 99)] == [None, 97, 98, 99]
-    assert remembered.pop("97") == 97
-    assert "97" not in remembered

@@ -89,16 +89,6 @@ async def test_a_pinned_path_stands_for_the_newest_output_that_shows_the_file(st
     assert RULES not in view
 
 
-async def test_a_pinned_path_stands_for_an_output_of_a_branch_that_was_gone_back_to(stash: Stash) -> None:
-    first = [{"role": "user", "content": "Read the rules."}, *step(0, "/srv/rules.md", RULES), *part(1)]
-    other = [first[0], {"role": "assistant", "content": "Which rules?"}]
-    for talk in (first, other, first):
-        await stash.record_messages(talk, session_id=SESSION, whole=True)
-    await stash.configure_session(SESSION, pin=["rules.md"])
-    await stash.prune_tool_outputs(SESSION, keep_last=0)
-    assert RULES in await shown(stash)
-
-
 @pytest.mark.parametrize("fit_by", ["archive", "leave_out"])
 async def test_a_request_that_is_too_long_keeps_pinned_outputs_as_long_as_anything_else_can_go(
     tmp_path: Path, fit_by: str, preset_with: Callable[..., str]

@@ -126,23 +126,3 @@ async def test_the_summary_that_a_tool_returns_has_the_users_words_which_a_resto
     assert await words(stash)
     await stash.restore_outputs([made.summary_id or ""], session_id=SESSION)
     assert as_bytes(await view(stash)) == as_bytes(await history(stash))
-
-
-async def test_a_rejected_plan_and_the_users_words_are_in_the_view_without_a_flag_for_errors(
-    tmp_path: Path,
-) -> None:
-    """Chat messages mark no result as an error."""
-    refusal = (
-        "The user doesn't want to proceed with this tool use. The tool use was rejected. To tell you how to proceed,"
-        " the user said:\nis this really the best way to do it?\n\nNote: The user's next message may contain a note."
-    )
-    natives: list[Native] = [{"role": "user", "content": TASK}]
-    natives += called(99, "ExitPlanMode", {"plan": "# Split the importer"}, refusal)
-    for number in range(8):
-        natives += step(number)
-    async with stash_at(tmp_path / "s.db", window=8_000, output_reserve=0) as stash:
-        await stash.record_messages(natives, session_id=SESSION)
-        await stash.compact_session(SESSION)
-        [text] = await words(stash)
-    assert "The user refused ExitPlanMode: “is this really the best way to do it?”" in text
-    assert "approved" not in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -93,16 +92,6 @@ async def test_an_interrupted_loop_goes_on(tmp_path: Path) -> None:
             assert "error" in contents[2]["parts"][0]["functionResponse"]["response"]
 
 
-async def test_a_recorded_system_instruction_comes_back_beside_the_contents(tmp_path: Path) -> None:
-    go = {"role": "user", "parts": [{"text": "go"}]}
-    async with stash_at(tmp_path / "s.db", window=WINDOW) as stash:
-        await stash.record_messages(
-            [{"role": "system", "parts": [{"text": "Be brief."}]}, go], session_id=SESSION, format="gemini"
-        )
-        context = await stash.get_context(SESSION)
-    assert (context.system, context.messages) == ("Be brief.", [go])
-
-
 async def test_an_image_is_counted_as_gemini_3_counts_it(tmp_path: Path) -> None:
     """Its size cannot be read here, and does not matter to the provider."""
     image = {"role": "user", "parts": [IMAGE]}
@@ -112,16 +101,3 @@ async def test_an_image_is_counted_as_gemini_3_counts_it(tmp_path: Path) -> None
             await stash.record_messages([image], session_id=SESSION, format="gemini", model=MODEL)
             context = await stash.get_context(SESSION, system=SYSTEM, tools=TOOLS)
     assert abs(context.tokens - provider.sizes[0]) < 0.02 * provider.sizes[0]
-
-
-async def test_contents_come_back_as_they_were_sent(tmp_path: Path) -> None:
-    """Neighbours of one role, and an image beside a response, in the first request and in the next one."""
-    say = {"role": "user", "parts": [{"text": "go"}]}
-    replies = [{"role": "model", "parts": [{"text": text}]} for text in ("I look.", "Now.")]
-    asked = {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]}
-    answered = {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": "x"}}}, IMAGE]}
-    sent: list[dict[str, Any]] = [say, say, *replies, say, asked, answered]
-    async with stash_at(tmp_path / "s.db", window=WINDOW) as stash:
-        for contents in (sent, [*sent, say, say]):
-            context = await stash.get_context(SESSION, messages=contents, format="gemini", model=MODEL)
-            assert as_bytes(context.messages) == as_bytes(contents)

@@ -10,11 +10,8 @@ import pytest
 from contextstash.clients.launch import first_message
 from contextstash.reduce import session_turns
 from contextstash.request.client_window import ClientWindow
-from contextstash.request.handoff import default_tokens
 from contextstash.stash import Stash
-from contextstash_storage.errors import StoreBusyError
 from tests.support.client_transcripts import SESSION, ClientTranscript
-from tests.support.gated_store import before
 from tests.support.sized_sessions import reply, round_of
 from tests.support.stashes import stash_at
 from tests.support.turns import quarter
@@ -54,19 +51,6 @@ async def test_the_end_of_the_newest_request_is_told(stash: Stash, client: Clien
     ended = await stash.hand_off(await client.read()) or ""
     assert "Answered by the agent: (0) at 3." in ended
     assert "In progress" not in ended
-
-
-async def test_what_a_client_writes_in_the_assistants_role_answers_nothing(
-    stash: Stash, client: ClientTranscript
-) -> None:
-    client.write("user", PROMPT)
-    client.say("The build is fixed.")
-    client.write("user", "<command-name>/exit</command-name>")
-    client.say("No response requested.")
-    client.write("user", "And the docs?")
-    text = await stash.hand_off(await client.read()) or ""
-    assert "Answered by the agent: (0) at 1." in text
-    assert "No response requested" not in text
 
 
 async def test_the_task_is_still_handed_off_after_a_second_compaction(stash: Stash, client: ClientTranscript) -> None:
@@ -136,17 +120,6 @@ async def test_only_what_the_person_typed_is_the_task(stash: Stash, client: Clie
         assert added not in text
 
 
-async def test_a_long_task_is_whole_if_there_is_room(stash: Stash, client: ClientTranscript) -> None:
-    steps = [f"| src/part_{number}.py | Add the field to part {number}. |" for number in range(200)]
-    client.write("user", "\n".join([PROMPT, *steps]))
-    client.say("Working on it.")
-    session = await client.read()
-    whole, short = [await stash.hand_off_text(session, tokens) or "" for tokens in (16_000, 5_000)]
-    assert all(step in whole for step in steps)
-    assert PROMPT in short
-    assert "[left out: " in short
-
-
 async def test_the_files_under_edit_are_handed_off_as_they_stand(stash: Stash, client: ClientTranscript) -> None:
     client.write("user", PROMPT)
     text = "".join(f"{number:6}→{line}\n" for number, line in enumerate(["def f():", "    return 1"], 1))
@@ -184,17 +157,6 @@ async def test_a_hand_off_is_at_most_as_long_as_the_setting_says(tmp_path: Path)
         assert quarter(await handed_off(short, client)) < 900
 
 
-@pytest.mark.parametrize(("model", "most"), [("gpt-5.4", 7_200), ("claude-opus-4-8", 11_160)])
-async def test_it_holds_as_much_text_for_each_model_however_that_counts(stash: Stash, model: str, most: int) -> None:
-    await stash.record_messages(
-        [{"role": "user", "content": PROMPT}], session_id="s", format="openai-chat", model=model
-    )
-    await stash.configure_session("s", settings={"window": 1_000_000})
-    snapshot = await stash.snapshot("s")
-    assert default_tokens(snapshot, recorded=200_000) == most
-    assert default_tokens(snapshot, recorded=20_000) == 2_500
-
-
 async def test_what_was_folded_for_one_hand_off_is_known_to_the_next(
     stash: Stash, client: ClientTranscript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,17 +183,6 @@ async def test_a_call_that_ran_at_a_hand_off_has_its_result_in_the_next(stash: S
     text = await stash.hand_off(await client.read()) or ""
     assert "ran `make all`: fatal error: disk full" in text
     assert "no result" not in text
-
-
-async def test_a_hand_off_is_given_although_its_state_cannot_be_kept(stash: Stash, client: ClientTranscript) -> None:
-    async def busy() -> None:
-        raise StoreBusyError("locked by another process")
-
-    client.write("user", PROMPT)
-    client.say("Working on it.")
-    client.compact()
-    before(stash, "put_cached_summary", busy)
-    assert PROMPT in await handed_off(stash, client)
 
 
 TASK = "Move the orchard's reports.\nNever touch its public interface."

@@ -108,23 +108,3 @@ async def test_the_tokens_that_the_provider_reports_override_a_presets_own_count
     assert before.tokens < 22_000
     assert answer.tokens_before == 27_431
     assert "reported usage" in after.method
-
-
-async def test_a_spurious_refusal_without_numbers_does_not_change_the_estimate(tmp_path: Path) -> None:
-    """The provider reported the size of this context a moment ago; its refusal does not say that it grew."""
-    error = "Your input exceeds the context window of this model. Please adjust your input and try again."
-    async with stash_at(tmp_path / "f.db", window=32_000) as stash:
-        natives = [user(400), *rounds([4_000] * 6), reply(40)]
-        await stash.record_messages(natives, session_id=SESSION)
-        before = await stash.get_context(SESSION)
-        usage = {"prompt_tokens": before.tokens, "completion_tokens": 40}
-        await stash.record_messages([reply(40)], session_id=SESSION, usage=usage)
-        await stash.record_messages([user(400)], session_id=SESSION)
-        true = (await stash.estimate_context(SESSION)).tokens
-        assert true < 12_000
-        answer = await stash.recover_context(SESSION, error=error)
-        assert answer.tokens_before == true
-        assert answer.context is not None
-        alone = await stash.estimate_context(messages=answer.context.messages)
-        assert abs(answer.context.tokens - alone.tokens) < 0.1 * alone.tokens
-        assert len(as_bytes(answer.context.messages)) < len(as_bytes(natives))

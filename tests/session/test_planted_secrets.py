@@ -164,15 +164,6 @@ async def test_secrets_that_the_user_wants_dropped_are_in_no_file(tmp_path: Path
         assert not [secret.kind for secret in secrets if readable(secret, stored)]
 
 
-async def test_nothing_is_masked_if_the_user_says_so(tmp_path: Path) -> None:
-    random = Random(8)
-    secrets = planted(random, len(KINDS))
-    async with stash_at(tmp_path / "sessions.db", secrets="off") as stash:
-        await stash.record_messages(with_secrets(made_session(), secrets, random), session_id=SESSION)
-        pages = [(await stash.read_messages(SESSION, limit=200)).model_dump_json()]
-        assert all(any(json.dumps(each.secret, ensure_ascii=False)[1:-1] in page for page in pages) for each in secrets)
-
-
 async def test_a_session_cannot_switch_the_masks_off(stash: Stash) -> None:
     await stash.record_messages(made_session(), session_id=SESSION)
     with pytest.raises(BadInputError, match="no session can set it"):

@@ -7,11 +7,10 @@ import time
 
 import pytest
 
-from contextstash_storage.records import CachedSummary, Event, EventKind, Part, ViewDelta
+from contextstash_storage.records import CachedSummary, Event, EventKind
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
-from tests.support.stored_edits import archiving, summarizing
 from tests.support.stored_sessions import SESSION, conversation, new_session, record
 
 
@@ -85,15 +84,3 @@ async def test_messages_at_some_positions_come_in_order_with_their_bodies(store:
     found = await store.read_messages_at(SESSION, [7, 0, 3, 99])
     assert found == [every[0], every[3], every[7]]
     assert await store.read_messages_at(SESSION, []) == []
-
-
-async def test_our_own_edits_are_tallied_until_the_client_compacts(store: SessionStore) -> None:
-    await new_session(store)
-    await record(store, *conversation(4))
-    pruned = ViewDelta({Part.USER: -5, Part.ARCHIVED: 2}, results=-1)
-    session = await store.append_edits(SESSION, [archiving(0)], expected=0, delta=pruned)
-    assert session.counters.own == {Part.USER: -5, Part.ARCHIVED: 2}
-    assert session.counters.view_results == -1
-    compacted = ViewDelta({Part.SUMMARIES: 1})
-    session = await store.append_edits(SESSION, [summarizing(0, 3)], expected=1, delta=compacted, own=False)
-    assert session.counters.own == {}

@@ -34,8 +34,8 @@ async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     await fill(path)
     async with stash_at(path) as stash:
-        for number in range(5):
-            await stash.keep_output(f"output {number} " + secrets.token_hex(20_000), tool="Bash")
+        for _ in range(5):
+            await stash.limit_output(secrets.token_hex(20_000), limits={"chars": 1_000})
         aged = await stash.retain(NOW + 40 * DAY, days=30, dry_run=True)
     assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.view.session_counters import booked_late, breakdown, count_message, estimate
+from contextstash.view.session_counters import breakdown, count_message, estimate, reported_late
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Role, SentRequest, Usage
 
@@ -58,21 +58,9 @@ def test_a_report_belongs_to_its_request_and_not_to_the_view_in_time_or_late() -
     after = count_message(sent, reply.model_copy(update={"usage": usage}), 3)
     assert estimate(after, SETTINGS, "c")[0] == 2_000 + 20 + (30_000 - 1_917)
     assert after.request is None
-    late = booked_late(count_message(sent, reply, 3), usage, REQUEST, reply.tokens)
+    recorded = count_message(sent, reply, 3)
+    late = reported_late(recorded, usage, 3, reply.tokens, since=recorded.view_tokens - REQUEST.counted - reply.tokens)
     assert estimate(late, SETTINGS, "c")[0] == estimate(after, SETTINGS, "c")[0]
-
-
-def test_the_first_report_measures_the_declared_parts_and_later_ones_are_counted_by_that() -> None:
-    declared = Declared(system=1, tools=2, system_tokens=400, tools_tokens=1_600)
-    counters = fold(turn("user", 100)).model_copy(update={"declared": declared})
-    assert estimate(counters, SETTINGS, "c")[0] == 2_100
-    request = SentRequest(number=1, counted=100, declared=2_000, messages=1, edits=0, appended=100)
-    counters = counters.model_copy(update={"request": request})
-    counters = count_message(counters, turn("assistant", 10, prompt=1_100), 1)
-    assert (counters.declared.factor, counters.declared.tokens) == (0.5, 1_000)
-    assert estimate(counters, SETTINGS, "c")[0] == 1_110
-    more = counters.declared.model_copy(update={"tools_tokens": 1_300})
-    assert estimate(counters.model_copy(update={"declared": more}), SETTINGS, "c")[0] == 1_610
 
 
 def test_what_leaves_the_view_was_larger_or_smaller_than_counted_by_as_much_as_the_whole() -> None:

@@ -46,9 +46,6 @@ def _print_receipt(result: Receipt) -> None:
     click.echo(f"{counted(result.sessions, 'session')}{unchanged}, {counted(result.requests, 'request')}{since}:")
     billed, without = amount(result.tokens_billed), amount(result.tokens_without)
     click.echo(f"{billed} prompt tokens billed, about {without} without contextstash.")
-    if result.shortened_outputs:
-        which = f"{counted(result.shortened_outputs, 'new output')} of {amount(result.shortened_tokens or 0)} tokens"
-        click.echo(f"Hooks or gateways shortened {which}: not in these figures.")
     echo(result.method)
     if result.unpriced_requests:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")

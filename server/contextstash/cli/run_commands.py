@@ -163,14 +163,14 @@ def _is_configured(launched: Client) -> bool:
 
 def _report(opener: StashOpener, started: float) -> None:
     """Print what the proxy sent and saved of the sessions that went through it since then."""
-    from contextstash.queries.receipt import report_of_all
+    from contextstash.queries.receipt import report_of
 
     async def read(stash: Stash) -> Sequence[ProxiedSession]:
         return [state for _, state in await stash.store.recent_proxied(started, MAX_SESSIONS)]
 
     try:
         states = opener.run(read)
-        lines = list(report_of_all(states).lines()) if states else []
+        lines = list(report_of(*states).lines()) if states else []
     except ContextstashError as error:
         lines = [f"No report: {error}"]
     for line in lines:

@@ -96,18 +96,13 @@ def _message(record: Json, state: State, branch: Branch) -> TranscriptMessage | 
 
 
 def _kept(record: Json, branch: Branch) -> dict[str, str]:
-    """The messages that a compaction kept in addition to its summary: usually those after the summarized messages, but
-    those before them if the user had the later part summarized. They stay at their place in the file."""
+    """The messages after the summarized ones that a compaction kept in addition to its summary. They stay at their
+    place in the file. Those before them, if the user had the later part summarized, count as summarized too."""
     listed = part(record, "compactMetadata", "preservedMessages")
     uuids = _texts(listed.get("uuids")) if listed else []
     kept = [uuid for uuid in uuids if uuid in branch.path] or uuids
-    if not kept:
-        return {}
-    return (
-        {"covers_after_key": kept[-1]}
-        if record.get("uuid") == listed.get("anchorUuid")
-        else {"covers_before_key": kept[0]}
-    )
+    is_before = listed is not None and record.get("uuid") == listed.get("anchorUuid")
+    return {"covers_before_key": kept[0]} if kept and not is_before else {}
 
 
 def _spoken(record: Json, state: State, branch: Branch) -> TranscriptMessage | None:

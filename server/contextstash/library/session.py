@@ -62,7 +62,6 @@ class LibrarySession:
         self._facts = facts
         self._is_ready = False
         self._last = CallArguments()
-        self._request_id: str | None = None
         self._known_room: tuple[int, int] | None = None
         self._seen: int | None = None
 
@@ -115,7 +114,6 @@ class LibrarySession:
                 read.messages,
                 session_id=self.session_id,
                 usage=reported,
-                request_id=self._request_id,
                 seen=self._seen,
             )
             self._seen = result.next_seq
@@ -169,7 +167,6 @@ class LibrarySession:
             return f"Error: {error}"
 
     async def _as_request(self, result: ContextResult, done: Sequence[str] | None = None) -> ContextRequest:
-        self._request_id = result.request_id
         window, usable = await self._room()
         return request_of(result, self._last, window - usable, done or result.done or ())
 

@@ -26,17 +26,11 @@ MAX_EXAMINED = 200
 """Messages that are read to find the format of a list; one of another format behind them is refused when it is
 recorded."""
 
-UNDECIDED = "undecided"
-"""The format of a session that was configured before its first message, which decides it. As there is nothing to read
-until then, any format does."""
-
 
 @cache
 def get_format(name: str) -> Format:
     """The format of this name, imported when it is first needed: a client's hook, which must start fast, needs one.
     Raises BadInputError, which suggests the closest name, if there is none."""
-    if name == UNDECIDED:
-        return get_format(FORMATS[0])
     if name not in _CLASSES:
         raise BadInputError(f"There is no message format '{name[:60]}'. {did_you_mean(name[:60], FORMATS)}")
     module = import_module(f"contextstash.messages.{name.replace('-', '_')}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from contextstash.clients.request_identity import announces
 from contextstash.messages.request import RequestText, TextMessage
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools
-from contextstash.view.ladder import PruneOptions, PrunePlan, Step, plan_prune
+from contextstash.view.ladder import PrunePlan, Step, plan_prune
 from contextstash.view.outputs_in_use import MadeCall, protected_calls
 from contextstash.view.pinned_outputs import unpinned_outputs
 from contextstash.view.session_snapshot import SessionSnapshot
@@ -141,7 +141,6 @@ def old_outputs(keep_tokens: int, minimum_tokens: int = 0, *, unread: bool = Fal
             for place, output in unpinned_outputs(snapshot).items()
             if place[0] < end and output.handle not in in_use
         }
-        limits = PruneOptions(protect_tokens=keep_tokens, minimum_tokens=minimum_tokens).limits(snapshot)
-        return plan_prune(snapshot.entries, outputs, limits)
+        return plan_prune(snapshot, outputs, protect_tokens=keep_tokens, minimum_tokens=minimum_tokens)
 
     return step

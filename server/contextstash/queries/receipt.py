@@ -4,7 +4,7 @@ sessions: what was sent, and what was saved net of its cost."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
 from contextstash.configuration.windows_and_prices import price_of
@@ -20,15 +20,9 @@ from contextstash_storage.records import Call, Event, EventKind, ProxiedSession,
 SUMMED = tuple(ProxiedTotals.model_fields)
 
 
-def report_of(state: ProxiedSession) -> ProxyReport:
-    """The totals of one session."""
-    return report_of_all([state])
-
-
-def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
-    """The totals of several sessions together."""
-    listed = list(states)
-    total = ProxiedTotals(**{name: sum(getattr(state, name) for state in listed) for name in SUMMED})
+def report_of(*states: ProxiedSession) -> ProxyReport:
+    """The totals of sessions together."""
+    total = ProxiedTotals(**{name: sum(getattr(state, name) for state in states) for name in SUMMED})
     return ProxyReport.of(
         total,
         tokens_sent=total.sent,
@@ -36,7 +30,7 @@ def report_of_all(states: Iterable[ProxiedSession]) -> ProxyReport:
         dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
         dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
         unread=total.unread or None,
-        left_alone=next((state.left_alone for state in listed if state.left_alone), None),
+        left_alone=next((state.left_alone for state in states if state.left_alone), None),
     )
 
 
@@ -60,13 +54,13 @@ METHOD = (
     "Billed: the usage that the provider reported, at list prices. Without contextstash: the same requests with what"
     " was left out of them, counted from its text, scaled by the reported usage and never above the model's window;"
     " without contextstash's tools and hand-offs, and what its tools fetched. What the model read again by its own"
-    " tools is not deducted. In sessions that do not go through the proxy, hooks and gateways shorten new outputs: that"
-    " is not in the dollars."
+    " tools is not deducted. What hooks and gateways shorten of new outputs is not in the"
+    " dollars."
 )
 
-Figures = Mapping[str, float]
-"""Sums of a session: sessions, unchanged, requests, unpriced, tokens, tokens_without, shortened, shortened_tokens; and
-in US dollars billed and without, with `priced`, if a price is known."""
+Figures = dict[str, float]
+"""Sums of a session: sessions, unchanged, requests, unpriced, tokens, tokens_without; and in US dollars billed and
+without, with `priced`, if a price is known."""
 
 
 async def receipt(access: Access, session_id: str | None = None, since: date | None = None) -> Receipt:
@@ -82,12 +76,7 @@ async def receipt(access: Access, session_id: str | None = None, since: date | N
             figures = await _of_requests(access, session, state_since(proxied, _at(proxied, since)), since)
         for name, figure in figures.items():
             total[name] += figure
-    return _receipt(total, since)
-
-
-def _receipt(total: Figures, since: date | None) -> Receipt:
-    """The receipt of these sums."""
-    priced = bool(total["priced"])
+    dollars = {"billed": total["billed"], "without": total["without"], "saved": total["without"] - total["billed"]}
     return Receipt(
         since=since.isoformat() if since else None,
         sessions=int(total["sessions"]),
@@ -96,12 +85,8 @@ def _receipt(total: Figures, since: date | None) -> Receipt:
         unpriced_requests=int(total["unpriced"]),
         tokens_billed=int(total["tokens"]),
         tokens_without=int(total["tokens_without"]),
-        dollars_billed=round(total["billed"], 4) if priced else None,
-        dollars_without=round(total["without"], 4) if priced else None,
-        dollars_saved=round(total["without"] - total["billed"], 4) if priced else None,
-        shortened_outputs=int(total["shortened"]) or None,
-        shortened_tokens=int(total["shortened_tokens"]) or None,
         method=METHOD,
+        **{f"dollars_{name}": round(sum_, 4) for name, sum_ in dollars.items() if total["priced"]},
     )
 
 
@@ -115,17 +100,14 @@ async def _of_calls(access: Access, session: Session, since: date | None) -> Fig
     spent = 0.0 if session.source is not None else _spent(calls)
     costs = [cost_of_calls(day) for day in days]
     known = [cost for cost in costs if cost is not None]
-    shortened, whole = await kept_outputs(access, session.session_id)
     tokens = sum(day.prompt_tokens for day in days)
-    figures: dict[str, float] = {
+    figures: Figures = {
         "sessions": 1,
-        "unchanged": not (saved or gained or spent or shortened),
+        "unchanged": not (saved or gained or spent or await kept_outputs(access, session.session_id)),
         "requests": sum(day.calls for day in days),
         "unpriced": sum(day.calls for cost, day in zip(costs, days, strict=True) if cost is None),
         "tokens": tokens,
         "tokens_without": tokens + saved,
-        "shortened": shortened,
-        "shortened_tokens": whole,
     }
     if known:
         figures |= {"priced": 1, "billed": sum(known) + spent, "without": sum(known) + gained}
@@ -137,7 +119,7 @@ async def _of_requests(access: Access, session: Session, state: ProxiedSession, 
     if not state.requests and not state.sent:
         return {}
     calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
-    figures: dict[str, float] = {
+    figures: Figures = {
         "sessions": 1,
         "requests": state.requests,
         "unpriced": max(0, state.requests - state.priced),

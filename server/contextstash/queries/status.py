@@ -31,11 +31,10 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
         title=await title_of(access, session),
         agent=session.agent,
         estimate=estimate,
-        due=None if session.source is not None else _due(estimate) or None,  # only the client compacts its window
         messages=session.counters.messages,
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
-        outputs_shortened=cut + (await kept_outputs(access, session.session_id))[0] or None,
+        outputs_shortened=cut + await kept_outputs(access, session.session_id) or None,
         last_summary=SummaryMade.of(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         proxy=None if proxied is None else report_of(proxied),
         changes=[Change.of(event) for event in events],
@@ -54,14 +53,3 @@ async def estimate_context(
         return await asyncio.to_thread(estimate_messages, access, messages, model)
     session = await access.read_session(session_id)
     return await estimate_session(access, session, model)
-
-
-def _due(estimate: Estimate) -> list[str]:
-    """The triggers that fire at the next message; its length is unknown, so the present tokens are compared."""
-    found = []
-    messages, tokens = estimate.messages_trigger, estimate.tokens_trigger
-    if messages is not None and messages.value + 1 >= messages.threshold:
-        found.append(f"messages {messages.value + 1:,} / {messages.threshold:,}")
-    if tokens.value >= tokens.threshold:
-        found.append(f"tokens {tokens.value:,} / {tokens.threshold:,}")
-    return found

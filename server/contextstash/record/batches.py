@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from contextstash.messages.base import Format, Reading
-from contextstash.messages.detection import UNDECIDED, detect_format, get_format, shown_format
+from contextstash.messages.detection import detect_format, get_format, shown_format
 from contextstash.record.declared_parts import MAX_HEAD, System, Tools, check_declared, declare, declared_system
 from contextstash.record.messages import append, check_limits, in_thread_if_large, size_of
 from contextstash.record.output_limits import limit_outputs
-from contextstash.record.usage import book_late, fields_with_usage, with_usage
+from contextstash.record.usage import book_late, with_usage
 from contextstash.session.access import Access
-from contextstash.session.edit import retrying, weighed
+from contextstash.session.edit import entries_after, retrying
 from contextstash.session.ids import check_conversation_id
 from contextstash.session.masks import stored_body
 from contextstash.view.branches import known_path, path_to, rewinding
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
-from contextstash_storage.records import Appended, Counters, Edit, Native, RewindEdit, Session, WeighedEdits
+from contextstash_storage.records import Appended, Counters, Edit, Edited, Native, RewindEdit, Session
 
 MAX_BATCH_ID = 200
 """Characters of a batch_id; the same limit as for a session's id."""
@@ -96,7 +96,6 @@ async def record_messages(
     batch: Batch,
     *,
     usage: Mapping[str, Any] | None = None,
-    request_id: str | None = None,
 ) -> Appended:
     """Store a batch durably, with what a program declares and reports beside it, and cut its outputs to limits."""
     check_declared(batch.system, batch.tools)
@@ -114,7 +113,7 @@ async def record_messages(
     session = await ensure_session(access, session_id, known, batch)
     async with access.lock(session.session_id):
         if usage is not None:
-            batch = replace(batch, extras=await fields_with_usage(access, session, batch.messages, usage, request_id))
+            batch = replace(batch, extras=with_usage(batch.messages, get_format(session.format), usage))
         appended = await store_batch(access, session, batch)
         session = await declare(access, appended.session, system=batch.system, tools=batch.tools)
         session = await limit_outputs(access, session, appended.messages)
@@ -128,31 +127,26 @@ async def record_messages(
 
 async def ensure_session(access: Access, session_id: str | None, known: Session | None, batch: Batch) -> Session:
     """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is not
-    named. Raises BadMessageError, and makes none, if a message is too large."""
+    named. Raises BadMessageError, and makes none, if a message is too large; BadInputError if no conversation can have
+    this id."""
     natives = batch.messages
     await in_thread_if_large(size_of(natives), check_limits, natives)
     if known is not None:
         return await _with_facts(access, known, batch)
-    name = batch.format or shown_format(natives, tools=batch.tools, system=batch.system, model=batch.model)
-    return await create_session(access, session_id, get_format(name).name, batch)
-
-
-async def create_session(access: Access, session_id: str | None, format_name: str, facts: Batch) -> Session:
-    """Store a new session; `format_name` may be UNDECIDED until its first message is there. Raises BadInputError if no
-    conversation can have this id."""
     if session_id is not None:
         check_conversation_id(session_id)
+    name = batch.format or shown_format(natives, tools=batch.tools, system=batch.system, model=batch.model)
     now = datetime.now(UTC)
     return await access.store.create_session(
         Session(
             session_id=session_id or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",  # ids sort by time
-            format=format_name,
-            model=facts.model,
-            agent=facts.agent,
-            title=facts.title,
-            source=facts.source,
-            parent_session_id=facts.parent_session_id,
-            settings=dict(facts.settings),
+            format=get_format(name).name,
+            model=batch.model,
+            agent=batch.agent,
+            title=batch.title,
+            source=batch.source,
+            parent_session_id=batch.parent_session_id,
+            settings=dict(batch.settings),
             created_at=now,
             updated_at=now,
         )
@@ -178,8 +172,6 @@ async def _fitting_format(access: Access, session: Session, wanted: str | None, 
     """The format of these messages and of all stored ones: the session's own, unless the stored ones are plain text
     that fits the wanted one, or else the format that the new ones show."""
     own = session.format
-    if own == UNDECIDED:
-        return wanted or get_format(detect_format(natives)).name
     if session.counters.messages > MAX_PLAIN_MESSAGES or not natives or wanted == own:
         return own
     try:
@@ -231,18 +223,19 @@ async def _store_branch(access: Access, session: Session, batch: Batch, prints: 
     store, name = access.store, session.session_id
     edits, stored = await store.read_edits(name), await store.read_fingerprints(name)
     path = known_path(edits, stored, prints)
-    changes = WeighedEdits(rewinding(edits, len(stored), path.last))
-    batch.check_writer(session, changes.edits)
+    changes = rewinding(edits, len(stored), path.last)
+    batch.check_writer(session, changes)
+    rewound: Callable[[Counters], Counters] = lambda counters: counters  # noqa: E731 - replaced if there are changes
 
-    def unchanged(counters: Counters) -> WeighedEdits:
+    def unchanged(counters: Counters) -> Edited:
         if (counters.messages, counters.edits) != (len(stored), len(edits)):
             raise EditConflictError("The session changed while a whole conversation was compared with it.")
-        return changes
+        return changes, rewound(counters)
 
-    if changes.edits:
+    if changes:
         snapshot = await access.snapshot(name)
         unchanged(snapshot.session.counters)
-        changes = await weighed(access, snapshot, changes.edits)
+        rewound = snapshot.counters_after(await entries_after(access, snapshot, changes), own=False)
     elif path.count == len(batch.messages):
         return Appended(messages=(), duplicates=path.count, session=await store.get_session(name))
     known, new = batch.messages[: path.count], batch.messages[path.count :]

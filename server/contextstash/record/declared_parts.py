@@ -69,7 +69,7 @@ async def declare(
         changes: dict[str, int] = {}
         for part, version in zip(parts, versions, strict=True):
             name = "tools" if part.part == "tools" else "system"
-            changes |= {name: version, f"{name}_tokens": round(part.tokens * declared.factor)}
+            changes |= {name: version, f"{name}_tokens": part.tokens}
             if name == "system":
                 changes["replaced_tokens"] = replaced
         return declared.model_copy(update=changes)
@@ -137,7 +137,7 @@ def with_system(fmt: Format, natives: Sequence[Native], declared: DeclaredVersio
         start += 1
     if declared.part == "head":
         return [*declared.content, *natives[start:]]
-    head = fmt.system_message(_text_of(declared.content))
+    head = fmt.system_message(_joined(fmt, declared))
     return [*([] if head is None else [head]), *natives[start:]]
 
 
@@ -149,13 +149,9 @@ def system_beside(fmt: Format, declared: DeclaredVersion | None, recorded: str) 
     if declared.part == "system" and (apart or fmt.name in SYSTEM_BESIDE_HEAD):
         content: str | list[Native] = declared.content
         return content
-    if declared.part == "head" and apart:
-        texts = [text for native in declared.content for text in fmt.read(native).texts]
-        return "\n\n".join(text for text in texts if text) or None
-    return None
+    return _joined(fmt, declared) or None if declared.part == "head" and apart else None
 
 
-def _text_of(content: str | Sequence[Mapping[str, Any]]) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n\n".join(str(block.get("text", "")) for block in content)
+def _joined(fmt: Format, declared: DeclaredVersion) -> str:
+    """A declared system prompt as one text."""
+    return "\n\n".join(text for text in _texts(fmt, declared.part, declared.content) if text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,6 +12,7 @@ from contextstash.base.json_values import NotJsonError, check_json, value_bytes
 from contextstash.messages.base import Format
 from contextstash.messages.detection import get_format
 from contextstash.outputs.own_tools import is_own_call
+from contextstash.record.output_archive import MAX_CHARACTERS, output_of
 from contextstash.session.access import Access
 from contextstash.session.masks import derived, stored_body
 from contextstash.session.open_session import RECENT_MESSAGES, Calls, remember_calls
@@ -20,7 +20,7 @@ from contextstash.view.session_counters import count_message
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure
 from contextstash_storage.errors import BadMessageError
-from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session, handle_of
+from contextstash_storage.records import Appended, Block, Native, NewMessage, Output, Session
 from contextstash_storage.store import Placement
 
 MAX_BLOCKS = 10_000
@@ -29,11 +29,6 @@ MAX_BLOCKS = 10_000
 real sessions that were examined has 17."""
 
 _LISTS = ("content", "output", "parts", "tool_calls")
-
-MAX_CHARACTERS = 64 * 1024 * 1024
-"""Characters of the strings of one message. It is stored in one transaction, in which no other process can write: about
-3 ms of processor time for each million characters, and the time of the disk. No more fits into a request over MCP, and
-half of it is more than Anthropic accepts in one request."""
 
 IN_THREAD_BYTES = 30_000
 """Values and texts above this size are read and counted in a worker thread, so that the event loop is blocked for at
@@ -176,19 +171,7 @@ class _Reader:
 
     def _output(self, place: int, block: Block, text: str) -> Output:
         tool, argument = self.calls.get(block.call_id or "", (block.tool or "tool", ""))
-        return Output(
-            # A hash of the content, so that the same history always has the same handles
-            handle=handle_of("out", "\0".join((tool, argument, text))),
-            seq=0,
-            block=place,
-            tool=tool,
-            argument=argument,
-            tokens=self.counter.count(text),
-            characters=len(text),
-            lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
-            sha256=sha256_of(text),
-            is_error=block.is_error,
-        )
+        return output_of(tool, argument, text, self.counter.count(text), block=place, is_error=block.is_error)
 
     def _with_reported_reasoning(self, messages: list[NewMessage]) -> list[NewMessage]:
         """The messages; in each reply whose usage names reasoning tokens, its unreadable thinking has as many. They are
@@ -210,11 +193,6 @@ class _Reader:
             if message.role != "assistant" or message.usage:
                 start = end + 1
         return messages
-
-
-def sha256_of(text: str) -> str:
-    """The hash of an output's text, as it is stored."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def search_texts(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> tuple[tuple[int, str], ...]:

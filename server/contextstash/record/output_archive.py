@@ -38,7 +38,9 @@ MAX_COUNTED = 200_000
 would take longer than storing it."""
 
 MAX_CHARACTERS = 64 * 1024 * 1024
-"""The longest output that is archived, as long as the longest message that is recorded."""
+"""Characters of one message, and of one output. It is stored in one transaction, in which no other process can write:
+about 3 ms of processor time for each million characters, and the time of the disk. No more fits into a request over
+MCP, and half of it is more than Anthropic accepts in one request."""
 
 
 def outputs_session_id(session_id: str | None) -> str:
@@ -50,18 +52,38 @@ def outputs_session_id(session_id: str | None) -> str:
     return name
 
 
-async def kept_outputs(access: Access, session_id: str) -> tuple[int, int]:
-    """How many outputs of a session are archived here, because a hook or gateway showed the model a shorter text, and
-    their tokens as a whole."""
+async def kept_outputs(access: Access, session_id: str) -> int:
+    """How many outputs of a session are archived here, because a hook or gateway showed the model a shorter text."""
     with suppress(BadInputError, NotFoundError):
-        found = await access.store.read_outputs(outputs_session_id(session_id))
-        return len(found), sum(output.tokens for output in found)
-    return 0, 0
+        return len(await access.store.read_outputs(outputs_session_id(session_id)))
+    return 0
 
 
 def tokens_of_bytes(text: str) -> int:
     """The tokens of a text by its bytes: no vocabulary is loaded for it."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
+
+
+def sha256_of(text: str) -> str:
+    """The hash of an output's text, as it is stored."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def output_of(tool: str, argument: str, text: str, tokens: int, *, block: int = 0, is_error: bool = False) -> Output:
+    """An output of so many tokens as it is stored. Its handle hashes what it names, so that the same history always has
+    the same handles."""
+    return Output(
+        handle=handle_of("out", "\0".join((tool, argument, text))),
+        seq=0,
+        block=block,
+        tool=tool,
+        argument=argument,
+        tokens=tokens,
+        characters=len(text),
+        lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
+        sha256=sha256_of(text),
+        is_error=is_error,
+    )
 
 
 class LimitedOutput(NamedTuple):
@@ -109,7 +131,7 @@ class OutputArchive(NamedTuple):
     def _messages(self, text: str, tool: str, argument: str) -> list[NewMessage]:
         """The call and its result, as they would be if a client had recorded them."""
         content = "\0".join((tool, argument, text))
-        call_id = f"call_{_sha256(content)}"  # the same output of the same call is recognized
+        call_id = f"call_{sha256_of(content)}"  # the same output of the same call is recognized
         arguments = json.dumps({"command": argument}) if argument else "{}"
         named: dict[str, Any] = {"call_id": call_id, "tool": tool or "tool"}
         function = {"name": named["tool"], "arguments": arguments}
@@ -118,7 +140,7 @@ class OutputArchive(NamedTuple):
         asked = Block(type="tool_call", argument=main_argument({"command": argument}), **named)
         call = self._message("assistant", asked, arguments, body, key=call_id)
         result = {"role": "tool", "tool_call_id": call_id, "content": text}
-        output = self._output(named["tool"], call.blocks[0].argument or "", text)
+        output = output_of(named["tool"], call.blocks[0].argument or "", text, self._tokens(text))
         more = {"key": f"result of {call_id}", "kind": "tool_result", "outputs": (output,)}
         return [call, self._message("tool", Block(type="tool_result", **named), text, result, **more)]
 
@@ -128,19 +150,6 @@ class OutputArchive(NamedTuple):
         found = () if is_own_call(block.tool, block.argument) else ((0, texts[0]),)
         return NewMessage(body=stored_body(self.settings, body), role=role, blocks=blocks, texts=found, **more)
 
-    def _output(self, tool: str, argument: str, text: str) -> Output:
-        return Output(
-            handle=handle_of("out", "\0".join((tool, argument, text))),
-            seq=0,
-            block=0,
-            tool=tool,
-            argument=argument,
-            tokens=self._tokens(text),
-            characters=len(text),
-            lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
-            sha256=_sha256(text),
-        )
-
     def _tokens(self, text: str) -> int:
         return tokens_of_bytes(text) if len(text) > MAX_COUNTED else self.count(text)
 
@@ -148,15 +157,6 @@ class OutputArchive(NamedTuple):
 def _counted(counters: Counters, message: NewMessage, seq: int) -> Counters:
     """The counters of a session that is no conversation and has no window: how many messages it holds."""
     return counters.model_copy(update={"messages": seq + 1})
-
-
-async def keep_output(
-    access: Access, text: str, *, tool: str, argument: str = "", session_id: str | None = None
-) -> str:
-    """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
-    BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
-    archive = _archive(access, await access.find(session_id), session_id)
-    return await archive.keep(text, tool=tool, argument=argument)
 
 
 async def limit_output(
@@ -215,7 +215,3 @@ def _outputs_session(name: str, parent: str | None) -> Session:
         created_at=now,
         updated_at=now,
     )
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 from contextstash.messages.detection import get_format
 from contextstash.outputs.limits import OutputLimits, shared_limit
@@ -29,13 +28,13 @@ Rules = Mapping[int, OutputLimits]
 
 
 async def limit_outputs(
-    access: Access, session: Session, messages: Sequence[Message], limits: Mapping[str, Any] | None = None
+    access: Access, session: Session, messages: Sequence[Message], tokens: int | None = None
 ) -> Session:
-    """Truncate the outputs among new messages that are over the session's limits, and return the changed session.
-    `limits` override the session's for this call."""
+    """Truncate the outputs among new messages that are over the session's limits, or take more than so many `tokens`,
+    and return the changed session."""
     if not any(block.type == "tool_result" for message in messages for block in message.blocks):
         return session
-    rules = _rules(access, session, messages, limits)
+    rules = _rules(access, session, messages, tokens)
     texts = await _over_limits(access, session, messages, rules)
     if not texts:
         return session
@@ -53,12 +52,13 @@ async def limit_outputs(
     return await edit(access, plan)
 
 
-def _rules(access: Access, session: Session, messages: Sequence[Message], limits: Mapping[str, Any] | None) -> Rules:
-    """The session's limits, or those of this call; outputs of one step, such as of parallel calls, share its room."""
+def _rules(access: Access, session: Session, messages: Sequence[Message], tokens: int | None) -> Rules:
+    """The session's limits, or so many tokens for each; outputs of one step, such as of parallel calls, share its
+    room."""
     settings = access.settings(session)
-    own = limits_of(access, settings, session, limits)
+    own = limits_of(access, settings, session, {} if tokens is None else {"tokens": tokens})
     rules = dict.fromkeys([message.seq for message in messages], own)
-    if settings.output_share is None or own.tokens is None or "tokens" in (limits or {}):
+    if settings.output_share is None or own.tokens is None or tokens is not None:
         return rules
     room = access.budget(settings, session.model, session).free // STEP_PART
     for step in _steps(messages):

@@ -1,12 +1,11 @@
-"""A session's own layer of settings: changes it, also before the first message is recorded."""
+"""A session's own layer of settings: changes it, and opens a session with one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from contextstash.messages.detection import UNDECIDED
-from contextstash.record.batches import Batch, create_session, ensure_session
+from contextstash.record.batches import Batch, ensure_session
 from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
@@ -40,13 +39,9 @@ async def open_session(
 
 
 async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
-    """Change a session's own layer of settings; returns the settings then in force. A session that is named and does
-    not exist is created, so that its settings hold from the first message on."""
-    session = await access.find(session_id) if session_id else await access.read_session(None)
-    _check_destination(access, session.agent if session else None, settings)
-    if session is None:
-        resolve_settings(access.layer(None), settings)  # refused settings must not leave an empty session
-        session = await create_session(access, session_id, UNDECIDED, Batch())
+    """Change a session's own layer of settings; returns the settings then in force. Raises SessionNotFoundError."""
+    session = await access.read_session(session_id)
+    _check_destination(access, session.agent, settings)
     unknown = settings.keys() - UserSettings.model_fields.keys()
     layer = {
         name: value

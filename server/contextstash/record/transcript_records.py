@@ -50,8 +50,8 @@ class TranscriptMessage:
     """One message of a transcript. `key` is the client's own unique id of it.
 
     `covers_before`: the client compacted, and this message is its summary of everything before. If the client kept
-    messages in addition to its summary, `covers_before_key` is the first kept message after the summary, and
-    `covers_after_key` the last kept message before it; a key that is not in the store is ignored.
+    messages in addition to its summary, `covers_before_key` is the first of them; a key that is not in the store is
+    ignored.
     `rewind_to_key`: before this message the client abandoned the messages after the one with that key; all messages
     if the key is empty.
     `cleared_call_ids`: tool calls whose results the client removed from its window before this message.
@@ -69,7 +69,6 @@ class TranscriptMessage:
     cleared_call_ids: tuple[str, ...] = ()
     by_host: bool = False
     covers_before_key: str | None = None
-    covers_after_key: str | None = None
 
     @property
     def reports_client_edit(self) -> bool:

@@ -16,7 +16,7 @@ from contextstash.record.messages import append, limit_problem
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key
 from contextstash.record.usage import report_late
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, archive_of, edit, entries_after, retrying, weighed
+from contextstash.session.edit import Planned, archived, edit, entries_after, retrying
 from contextstash.session.estimate import tokens_by_part
 from contextstash.view.branches import HOST, restored, rewinding
 from contextstash.view.edits import summary_id
@@ -28,14 +28,13 @@ from contextstash_storage.records import (
     Counters,
     Cursor,
     Edit,
+    Edited,
     EditsAfter,
     Event,
     Message,
     Part,
     Session,
     SummaryEdit,
-    ViewDelta,
-    WeighedEdits,
 )
 
 logger = logging.getLogger(__name__)
@@ -50,8 +49,7 @@ CLIENT = "client"
 CLIENT_WINDOW = "client_window"
 """The strategy of compactions by contextstash in the client's own window, for the client's plugin."""
 
-OURS = {"strategy": CLIENT_WINDOW, "reason": "contextstash compacted the client's window."}
-"""What an event says of a compaction by contextstash in the client's own window."""
+BY_CLIENT, BY_US = "The client compacted its own window.", "contextstash compacted the client's window."
 
 OF_CLIENTS_WINDOW = (CLIENT, CLIENT_WINDOW)
 """The strategies of events that changed the client's window; all others changed only our view."""
@@ -101,8 +99,13 @@ async def _append_runs(
         if run:
             await mirror_before(access, total.session, run[0])
         part = await retrying(partial(_append_run, access, total.session, run, None if left else cursor))
-        if run and run[-1].covers_before and part.messages:
-            await log_compaction(access, total.session, part)
+        if run and part.messages and part.messages[-1].kind == "summary":
+            # A reader that ends before this has stored the compaction without its event.
+            summary, states = part.messages[-1], (total.session, part.session)
+            before, after = [sum((await tokens_by_part(access, each)).values()) for each in states]
+            facts = {"messages_before": total.session.counters.view_messages, "created_at": summary.created_at}
+            ours = is_window_key(summary.key)
+            await log_compaction(access, part.session, before, after, ours=ours, **facts)
         total = Appended(
             messages=total.messages + part.messages,
             duplicates=total.duplicates + part.duplicates,
@@ -211,7 +214,7 @@ async def _append_run(
     hidden = False
     if run and run[-1].covers_before:
         text = "\n".join(get_format(session.format).read(run[-1].body).texts)
-        if run[-1].covers_before_key is not None or run[-1].covers_after_key is not None:
+        if run[-1].covers_before_key is not None:
             edits = await partial_compaction(access, session, run[-1], text)
         hidden = edits is not None
         edits = edits or whole_compaction(text)
@@ -256,15 +259,13 @@ async def mirror_before(access: Access, session: Session, message: TranscriptMes
 def whole_compaction(text: str) -> EditsAfter:
     """The edit that replaces everything up to the client's own summary, `text`, with that summary."""
 
-    def edits(counters: Counters, stored: tuple[Message, ...]) -> WeighedEdits:
+    def edits(counters: Counters, stored: tuple[Message, ...]) -> Edited:
         last = stored[-1]
         if last.kind != "summary":
-            return WeighedEdits(())
-        tokens = last.tokens
-        parts = {part: -count for part, count in counters.parts.items()}
-        parts[Part.SUMMARIES] = parts.get(Part.SUMMARIES, 0) + tokens
-        edit = _summary(text, 0, last.seq, tokens, at=last.seq).model_copy(update={"created_at": last.created_at})
-        return WeighedEdits([edit], ViewDelta(parts, 1 - counters.view_messages, -counters.view_results))
+            return (), counters
+        edit = _summary(text, 0, last.seq, last.tokens, at=last.seq).model_copy(update={"created_at": last.created_at})
+        alone = {"parts": {Part.SUMMARIES: last.tokens}, "view_messages": 1, "view_results": 0, "own": {}}
+        return [edit], counters.model_copy(update={**alone, "summary_seq": last.seq})
 
     return edits
 
@@ -273,70 +274,53 @@ async def partial_compaction(
     access: Access, session: Session, message: TranscriptMessage, text: str
 ) -> EditsAfter | None:
     """The edits for a compaction that kept some messages: they replace the covered messages with the client's summary,
-    `text`, and leave the kept ones. None if the store has neither of the message's keys, or if nothing is covered.
+    `text`, and leave the kept ones. None if the store has not the message's key, or if nothing is covered.
 
     The edits are stored in the same transaction as the summary's own message, which is hidden at its own position.
     Storing them raises EditConflictError if the session has changed meanwhile.
     """
-    after = await _position(access, session.session_id, message.covers_after_key)
     before = await _position(access, session.session_id, message.covers_before_key)
-    if after is None and before is None:
+    if before is None:
         return None
     snapshot = await access.snapshot(session.session_id)
     own = snapshot.session.counters.messages
-    first, last = 0 if after is None else after + 1, own if before is None else before - 1
-    undone = [edit for edit in snapshot.overlay.summaries if _overlaps(edit, first, last)]
+    # Our own summary is undone if it hides messages that the client kept.
+    undone = [edit for edit in snapshot.overlay.summaries if edit.first_seq < before <= edit.last_seq]
     entries = await entries_after(access, snapshot, restored(undone)) if undone else list(snapshot.entries)
-    first, last = _safe(entries, first, last, own)
-    if first > last:
+    last = _safe_end(entries, before, own) - 1
+    if last < 0:
         return None
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
-    summary = _summary(text, first, last, tokens, at=own).model_copy(update={"created_at": message.created_at})
-    edits = await weighed(access, snapshot, [*restored(undone), summary])
+    summary = _summary(text, 0, last, tokens, at=own).model_copy(update={"created_at": message.created_at})
+    edits: list[Edit] = [*restored(undone), summary]
+    change = snapshot.counters_after(await entries_after(access, snapshot, edits), own=False)
 
-    def unchanged(counters: Counters, stored: tuple[Message, ...]) -> WeighedEdits:
+    def unchanged(counters: Counters, stored: tuple[Message, ...]) -> Edited:
         if (counters.messages - len(stored), counters.edits) != (own, len(snapshot.edits)):
             raise EditConflictError("The session changed while its client's compaction was being recorded.")
-        return edits
+        return edits, change(counters)
 
     return unchanged
 
 
-async def log_compaction(access: Access, session: Session, appended: Appended) -> None:
-    """Log a compaction by the client, or by us in its window, as an event; `session` is as it was before the messages
-    of `appended`, the last of which is the summary. A reader that ends before this has stored the compaction without
-    its event."""
-    summary = appended.messages[-1]
-    if summary.kind != "summary":
-        return
-    now = appended.session
-    before, after = [sum((await tokens_by_part(access, each)).values()) for each in (session, now)]
-    changes: dict[str, Any] = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
-    event = await client_compaction(access, now, before, after)
-    if is_window_key(summary.key):
-        changes |= OURS
-    await access.store.append_log(now.session_id, event.model_copy(update=changes))
-
-
-async def log_own_compaction(access: Access, session_id: str, before: int, after: int) -> None:
-    """Log a compaction by us in the client's window of a session that the proxy records, from so many tokens to so
-    many. The window itself is recorded with its first request."""
-    event = await client_compaction(access, await access.store.get_session(session_id), before, after)
-    await access.store.append_log(session_id, event.model_copy(update=OURS))
-
-
-async def client_compaction(access: Access, session: Session, before: int, after: int) -> Event:
-    """The event that says that the client has compacted its own window, from so many tokens to so many."""
-    return Event(
+async def log_compaction(
+    access: Access, session: Session, before: int, after: int, *, ours: bool, **facts: Any
+) -> None:
+    """Log a compaction of the client's window from so many tokens to so many, by the client or by us, as an event with
+    these further fields."""
+    strategy, reason = (CLIENT_WINDOW, BY_US) if ours else (CLIENT, BY_CLIENT)
+    event = Event(
         kind="compaction",
-        strategy=CLIENT,
+        strategy=strategy,
         tokens_before=before,
         tokens_after=after,
         messages_after=session.counters.view_messages,
-        reason="The client compacted its own window.",
+        reason=reason,
         seq=session.counters.messages,
         parts=await tokens_by_part(access, session),
+        **facts,
     )
+    await access.store.append_log(session.session_id, event)
 
 
 def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> SummaryEdit:
@@ -353,20 +337,10 @@ def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> Summa
     )
 
 
-def _overlaps(cover: SummaryEdit, first: int, last: int) -> bool:
-    """Whether a summary covers some of these messages, and also messages outside them."""
-    start, end = cover.span
-    return start <= last and end >= first and not (first <= start and end <= last)
-
-
-def _safe(entries: Sequence[Entry], first: int, last: int, end: int) -> tuple[int, int]:
-    """Narrow `first` to `last` so that no tool call is separated from its result. `end` is the position after the last
-    message."""
-    starts = [entries[cut].first_seq if cut < len(entries) else end for cut in cuts_of(entries)]
-    first = 0 if first == 0 else min((start for start in starts if start >= first), default=end)
-    if last < end:
-        last = max((start for start in starts if start <= last + 1), default=0) - 1
-    return first, last
+def _safe_end(entries: Sequence[Entry], end: int, messages: int) -> int:
+    """The last position up to `end` before which no tool call is separated from its result."""
+    starts = [entries[cut].first_seq if cut < len(entries) else messages for cut in cuts_of(entries)]
+    return max((start for start in starts if start <= end), default=0)
 
 
 async def _position(access: Access, session_id: str, key: str | None) -> int | None:
@@ -394,7 +368,7 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> P
             output = snapshot.outputs.get((entry.first_seq, index))
             if output is None or block.call_id not in call_ids or index in entry.replaced:
                 continue
-            made = archive_of(snapshot, output, await access.output_text(snapshot.session, output))
+            made = archived(snapshot, output, await access.output_text(snapshot.session, output)).edit
             if made.tokens < block.tokens:
                 edits.append(made)
     return Planned(snapshot, edits, lambda *_: None, own=False) if edits else None

@@ -12,15 +12,14 @@ from contextlib import suppress
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.base.plain_logs import error_trace
-from contextstash.reduce.compact import compact
-from contextstash.reduce.prune import add_prune, prune, prune_oldest, take, with_sizes
-from contextstash.reduce.summary_writers import Asked
+from contextstash.reduce.compact import compact_session
+from contextstash.reduce.prune import add_prune, prune_oldest, prune_tool_outputs, take, with_sizes
 from contextstash.results import Estimate
 from contextstash.session.access import Access
-from contextstash.session.estimate import estimate_session, own_tokens
+from contextstash.session.estimate import estimate_session
 from contextstash.session.thinking_blocks import binds
 from contextstash.view.compaction_plan import mark_step
-from contextstash.view.ladder import PruneOptions
+from contextstash.view.session_counters import own_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import Due, WindowBudget, due, results_due, since_summary, worth_trying
 from contextstash_storage.errors import ContextstashError
@@ -105,7 +104,7 @@ class AutoReducer:
         """Reduce a claimed session and return what was done; None if nothing is due. If the summarizer is slow, a task
         does it, and keeps the claim until it ends."""
         settings, budget = self._access.limits(session)
-        tokens = own_tokens(self._access, session)
+        tokens = own_tokens(session, settings)
         wanted = due(session.counters, tokens, budget, settings)
         if not (wanted.prune or wanted.compact) or not await self._worth_trying(session, tokens, budget, settings):
             return None
@@ -157,7 +156,9 @@ class AutoReducer:
         if not done:
             with suppress(ContextstashError):
                 session = await self._access.read_session(session_id)
-                self._fruitless.set(session_id, (session.counters.messages, own_tokens(self._access, session)))
+                self._fruitless.set(
+                    session_id, (session.counters.messages, own_tokens(session, self._access.settings(session)))
+                )
         return done
 
     async def _descend(self, session_id: str, wanted: Due, done: list[str]) -> None:
@@ -167,13 +168,15 @@ class AutoReducer:
         settings = access.settings(session)
         if wanted.prune and not binds(session.model):
             oldest = results_due(session.counters, settings)
-            add_prune(done, await (prune_oldest(access, session_id) if oldest else prune(access, session_id)))
+            add_prune(
+                done, await (prune_oldest(access, session_id) if oldest else prune_tool_outputs(access, session_id))
+            )
             if settings.prune_keep_last_hard is not None and await self._must_compact(session_id):
-                options = PruneOptions(keep_last=settings.prune_keep_last_hard, minimum_tokens=0)
-                add_prune(done, await prune(access, session_id, options))
+                hard = settings.prune_keep_last_hard
+                add_prune(done, await prune_tool_outputs(access, session_id, keep_last=hard, minimum_tokens=0))
         if not await self._must_compact(session_id):
             return
-        compacted = await compact(access, session_id, Asked(_strategy(session, settings)), always=False)
+        compacted = await compact_session(access, session_id, strategy=_strategy(session, settings), always=False)
         if compacted.compacted:
             done.append(f"{with_sizes(compacted)}, written by {compacted.strategy}.")
             done += [compacted.note] if compacted.note else []
@@ -183,7 +186,7 @@ class AutoReducer:
     async def _must_compact(self, session_id: str) -> bool:
         session = await self._access.read_session(session_id)
         settings, budget = self._access.limits(session)
-        return due(session.counters, own_tokens(self._access, session), budget, settings).compact
+        return due(session.counters, own_tokens(session, settings), budget, settings).compact
 
 
 def _strategy(session: Session, settings: ContextSettings) -> str:

@@ -18,7 +18,7 @@ from contextstash.reduce.lease import only_one
 from contextstash.reduce.pins import pinned_within
 from contextstash.reduce.prune import archive_outputs, compaction_digest_edit, view_change
 from contextstash.reduce.session_turns import HISTORY_MESSAGES, MAX_READ, OPENING, SessionTurns, keep_state, state_at
-from contextstash.reduce.summary_writers import Asked, written
+from contextstash.reduce.summary_writers import Asked, log_calls, written
 from contextstash.reduce.user_words import keeps_words, words_edit, words_with
 from contextstash.results import CompactResult
 from contextstash.safety.sanitize import MARKER, unforged
@@ -48,9 +48,6 @@ WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
 
 RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."
-LOST = (
-    "Nothing done: this compaction lost its lease, another may be running; its summary will be available in a moment."
-)
 
 MIN_FILES_TOKENS = 100
 """With less room no texts of files are shown: it would be fewer than some ten lines of code."""
@@ -79,37 +76,29 @@ async def compact_session(
     instructions: str | None = None,
     strategy: str = "auto",
     dry_run: bool = False,
+    always: bool = True,
 ) -> CompactResult:
-    """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`."""
-    return await compact(access, session_id, Asked(strategy, summary, instructions), dry_run=dry_run)
-
-
-async def compact(
-    access: Access, session_id: str | None, asked: Asked, *, dry_run: bool = False, always: bool = True
-) -> CompactResult:
-    """Summarize all but the recent messages. If that would not make the view smaller, or if another compaction of the
-    session is running, nothing is changed, and `reason` says why. Unless `always`, nothing is summarized as
-    long as placeholders for old outputs are enough."""
+    """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`. If that
+    would not make the view smaller, or if another compaction of the session is running, nothing is changed, and
+    `reason` says why. Unless `always`, nothing is summarized as long as placeholders for old outputs are enough."""
+    asked = Asked(strategy, summary, instructions)
     name = await access.session_id(session_id)
     compaction = _Compaction(access, name, asked, dry_run, always)
-    if dry_run or asked.summary is not None:
+    if dry_run or summary is not None:
         return await compaction.run()
     async with only_one(access, name) as is_only_one:
         return await compaction.run() if is_only_one else _nothing(await access.snapshot(name), RUNNING)
-    return _nothing(await access.snapshot(name), LOST)
 
 
 @dataclass
 class _Compaction:
-    """A compaction and its attempts. What a model wrote before an edit conflict is in the cache, and is not paid for
-    again."""
+    """A compaction and its attempts."""
 
     access: Access
     session_id: str
     asked: Asked
     dry_run: bool
     always: bool
-    cost: float | None = None
     folded: tuple[SessionSnapshot, State] | None = None
 
     async def run(self) -> CompactResult:
@@ -156,11 +145,11 @@ class _Compaction:
             sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
             return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
         done = "Would summarize" if self.dry_run else "Summarized"
-        reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}."
+        reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
 
         def event(entries: Sequence[Entry]) -> Event:
             found = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
-            return found.model_copy(update={"strategy": summary.strategy, "cost": self.cost})
+            return found.model_copy(update={"strategy": summary.strategy})
 
         def result(_: Session, entries: Sequence[Entry]) -> CompactResult:
             change = view_change(snapshot, total_tokens(entries))
@@ -171,12 +160,10 @@ class _Compaction:
                 compacted=not self.dry_run,
                 model=summary.model,
                 reason=reason,
-                cost=self.cost,
                 dry_run=self.dry_run or None,
                 note=notes or None,
             )
-            more = {"messages_summarized": plan.messages, "thinking": stripping.result}
-            return found.model_copy(update=more)
+            return found.model_copy(update={"messages_summarized": plan.messages})
 
         edits = [*await _edits(access, snapshot, plan, made, archived, stripping), *said]
         return Planned(snapshot, edits, result, event=event, dry_run=self.dry_run)
@@ -189,9 +176,8 @@ class _Compaction:
         # Only a model reads the turns; without one, the state has what a summary needs.
         covered = await _covered_turns(turns, plan) if model is not None else ()
         request = _summary_request(snapshot, plan, covered, self.asked.instructions, state, shown, in_use)
-        span = (plan.first_seq, plan.last_seq)
-        summary, cost = await written(self.access, snapshot, self.asked, model, request, span)
-        self.cost = cost if cost is None else cost + (self.cost or 0.0)
+        summary = await written(snapshot, self.asked, model, request)
+        await log_calls(self.access, snapshot, summary.calls, (plan.first_seq, plan.last_seq))
         return summary
 
 

@@ -17,7 +17,7 @@ from contextstash.session.thinking_blocks import binds
 from contextstash.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs, pinned_text
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import session_layer
-from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.errors import HandleNotFoundError
 from contextstash_storage.records import ArchiveEdit, Output
 
 
@@ -47,10 +47,7 @@ async def configure_session(
 
 async def _pins_of(access: Access, session_id: str | None) -> tuple[str, ...]:
     """The pins in force, since a session's own list replaces that of the server's settings."""
-    try:
-        session = await access.read_session(session_id)
-    except SessionNotFoundError:
-        return access.settings().pin
+    session = await access.read_session(session_id)
     return access.settings(session.model_copy(update={"settings": session_layer(session.settings)})).pin
 
 

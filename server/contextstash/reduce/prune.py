@@ -7,7 +7,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from contextstash.outputs.counts import before_and_after
@@ -18,16 +19,16 @@ from contextstash.reduce.summary_writers import log_calls, writer_model
 from contextstash.results import ArchivedOutput, CompactResult, PruneResult
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, edit, entries_after
-from contextstash.session.masks import shown_text
+from contextstash.session.edit import Archived, Planned, archived, edit, entries_after
 from contextstash.session.open_session import WHOLE, WITHIN_REACH
-from contextstash.session.thinking_blocks import Stripping, plan_stripping
-from contextstash.view.edits import archive_edit, digest_edit, last_anchor, placeholder_of
-from contextstash.view.ladder import BY_SETTINGS, Candidate, PruneOptions, Step, count_step, prune_step
+from contextstash.session.thinking_blocks import plan_stripping
+from contextstash.view.edits import digest_edit, last_anchor
+from contextstash.view.ladder import Candidate, Step, count_step, plan_prune
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, total_tokens
 from contextstash.writers.base import WriterFailedError
-from contextstash_storage.records import ArchiveEdit, DigestEdit, Edit, Output
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import DigestEdit, Edit, Output
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +54,6 @@ MAX_WRITTEN = 1_200
 """The length of a digest that a model writes, and of the one message for all that a compaction archives."""
 MAX_EXCERPT = 800
 """The length of a digest without a model."""
-
-Digests = dict[str, str]
-"""Digest messages by the handle of their output."""
 
 Texts = Sequence[tuple[Output, str]]
 """Archived outputs, each with its text."""
@@ -94,23 +92,22 @@ async def prune_tool_outputs(
     protect_tokens: int | None = None,
     minimum_tokens: int | None = None,
     dry_run: bool = False,
-) -> PruneResult:
-    """Move old tool outputs from the view to the archive."""
-    return await prune(access, session_id, PruneOptions(keep_last, protect_tokens, minimum_tokens, dry_run))
-
-
-async def prune(
-    access: Access, session_id: str | None, options: PruneOptions = BY_SETTINGS, *, needed: bool = False
+    needed: bool = False,
 ) -> PruneResult:
     """Archive the tool outputs that are not protected. Those beyond the reach of any request, in a view far larger than
-    the window, are left as they are: no request can show them, and a compaction covers them."""
-    step = prune_step(options)
-    return await take(access, session_id, step, within_reach=True, dry_run=options.dry_run, needed=needed)
+    the window, are left as they are: no request can show them, and a compaction covers them. The numbers replace those
+    of the settings (see plan_prune). Raises BadInputError if one is below 0."""
+    numbers = {"keep_last": keep_last, "protect_tokens": protect_tokens, "minimum_tokens": minimum_tokens}
+    for name, number in numbers.items():
+        if number is not None and number < 0:
+            raise BadInputError(f"{name} must be 0 or more, not {number}.")
+    step = partial(plan_prune, keep_last=keep_last, protect_tokens=protect_tokens, minimum_tokens=minimum_tokens)
+    return await take(access, session_id, step, within_reach=True, dry_run=dry_run, needed=needed)
 
 
 async def prune_oldest(access: Access, session_id: str) -> PruneResult:
     """Archive the oldest tool outputs beyond `prune_at_results`, and add a digest message for each."""
-    return await take(access, session_id, count_step, digests={})
+    return await take(access, session_id, count_step, digested=True)
 
 
 async def take(
@@ -120,34 +117,35 @@ async def take(
     *,
     within_reach: bool = False,
     dry_run: bool = False,
-    digests: Digests | None = None,
+    digested: bool = False,
     needed: bool = False,
 ) -> PruneResult:
-    """Archive the outputs that a step of the ladder chooses. `digests` are the digest messages written so far, of
-    outputs that are archived by count; None if none are wanted. If the step is `needed`, it does not wait for reasoning
-    of an open tool loop that has to be left out for it."""
+    """Archive the outputs that a step of the ladder chooses; if they are to be `digested`, with a digest message for
+    each. If the step is `needed`, it does not wait for reasoning of an open tool loop that has to be left out for
+    it."""
 
     async def planned() -> Planned[PruneResult] | PruneResult:
         started = time.perf_counter()
         snapshot = await access.snapshot(session_id, WITHIN_REACH if within_reach else WHOLE)
         plan = await asyncio.to_thread(step, snapshot)
-        made = await archive_outputs(access, snapshot, plan.chosen, even_if_larger=digests is not None)
+        made = await archive_outputs(access, snapshot, plan.chosen, even_if_larger=digested)
         if not made:
             return _nothing(snapshot, plan.reason or "Nothing done: placeholders would be no smaller.", dry_run)
-        first = min(archived.output.seq for archived in made)
+        first = min(each.output.seq for each in made)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
         if stripping.choice == "wait":
-            return _nothing(snapshot, WAITS.format(stripping.messages), dry_run, stripping)
-        edits: list[Edit] = [archived.edit for archived in made]
+            return _nothing(snapshot, WAITS.format(stripping.messages), dry_run)
+        edits: list[Edit] = [each.edit for each in made]
         after: list[Entry] | None = await entries_after(access, snapshot, edits)
-        if digests is not None and not dry_run and after is not None:
-            edits += await digest_edits(access, snapshot, after, [(each.output, each.text) for each in made], digests)
+        if digested and not dry_run and after is not None:
+            edits += await digest_edits(access, snapshot, after, [(each.output, each.text) for each in made])
             after = after if len(edits) == len(made) else None
-        reason = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
+        done = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
+        reason = f"{done}{stripping.said}"
         return Planned(
             snapshot,
             edits,
-            lambda _, entries: _done(snapshot, made, entries, reason, dry_run, stripping),
+            lambda _, entries: _done(snapshot, made, entries, reason, dry_run),
             stripping,
             event=lambda entries: event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started),
             after=after,
@@ -157,22 +155,11 @@ async def take(
     return await edit(access, planned)
 
 
-@dataclass(frozen=True)
-class Archived:
-    """An output to archive: the edit, the output, its text (empty unless a digest message will need it) and its
-    one-line digest."""
-
-    edit: ArchiveEdit
-    output: Output
-    text: str
-    digest: str
-
-    @property
-    def line(self) -> ArchivedOutput:
-        """The output as a result lists it."""
-        output = self.output
-        tool = one_line(output.tool, MAX_TOOL)
-        return ArchivedOutput(handle=output.handle, tool=tool, tokens=output.tokens, digest=self.digest)
+def _line(archived: Archived) -> ArchivedOutput:
+    """An archived output as a result lists it."""
+    output = archived.output
+    tool = one_line(output.tool, MAX_TOOL)
+    return ArchivedOutput(handle=output.handle, tool=tool, tokens=output.tokens, digest=archived.digest)
 
 
 def _done(
@@ -181,22 +168,19 @@ def _done(
     entries: Sequence[Entry],
     reason: str,
     dry_run: bool,
-    stripping: Stripping,
 ) -> PruneResult:
     saved = total_tokens(snapshot.entries) - total_tokens(entries)
     return PruneResult(
         **view_change(snapshot, snapshot.view_tokens - saved),
-        archived=[archived.line for archived in made[:MAX_LISTED]],
+        archived=[_line(each) for each in made[:MAX_LISTED]],
         more=len(made) - MAX_LISTED if len(made) > MAX_LISTED else None,
         reason=reason,
-        thinking=stripping.result,
         dry_run=dry_run or None,
     )
 
 
-def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool, stripping: Stripping | None = None) -> PruneResult:
-    thinking = stripping.result if stripping else None
-    return PruneResult(**view_change(snapshot), archived=[], reason=reason, thinking=thinking, dry_run=dry_run or None)
+def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool) -> PruneResult:
+    return PruneResult(**view_change(snapshot), archived=[], reason=reason, dry_run=dry_run or None)
 
 
 def with_sizes(result: PruneResult | CompactResult) -> str:
@@ -213,20 +197,16 @@ def add_prune(done: list[str], result: PruneResult) -> None:
 async def archive_outputs(
     access: Access, snapshot: SessionSnapshot, chosen: Sequence[Candidate], *, even_if_larger: bool = False
 ) -> list[Archived]:
-    """The edits that archive the chosen outputs: those whose placeholder takes fewer tokens than the output, or all of
-    them with `even_if_larger`."""
+    """The chosen outputs, archived: those whose placeholder takes fewer tokens than the output, or all of them with
+    `even_if_larger`; then with their texts, which a digest message needs."""
     costs = {(each.output.seq, each.output.block): each.view_tokens for each in chosen}
     made: list[Archived] = []
 
     def add(batch: Sequence[tuple[Output, str]]) -> None:
-        texts = [shown_text(snapshot.settings, text) for _, text in batch]
-        outputs = [output for output, _ in batch]
-        digests = [digest_output(o.tool, o.argument, text, o.is_error) for o, text in zip(outputs, texts, strict=True)]
-        shown = [placeholder_of(snapshot, output, digest) for output, digest in zip(outputs, digests, strict=True)]
-        for output, text, digest, placeholder in zip(outputs, texts, digests, shown, strict=True):
-            archived = archive_edit(snapshot, output, placeholder)
-            if even_if_larger or archived.tokens < costs[output.seq, output.block]:
-                made.append(Archived(archived, output, text if even_if_larger else "", digest))
+        for output, text in batch:
+            each = archived(snapshot, output, text)
+            if even_if_larger or each.edit.tokens < costs[output.seq, output.block]:
+                made.append(each if even_if_larger else replace(each, text=""))
 
     async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen], OUTPUTS_AT_ONCE):
         await asyncio.to_thread(add, batch)
@@ -234,22 +214,17 @@ async def archive_outputs(
 
 
 async def digest_edits(
-    access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts, written: Digests
+    access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts
 ) -> list[DigestEdit]:
     """Edits that add a digest message for each archived output at the last valid place in the view `entries`. None are
-    added if the settings want placeholders only, or if no place is valid.
-
-    Digests in `written` are reused and new ones are added to it, so that after an edit conflict no model is paid twice.
-    """
+    added if the settings want placeholders only, or if no place is valid."""
     anchor = last_anchor(entries)
     if snapshot.settings.tool_digest == "placeholder" or anchor is None:
         return []
-    edits = []
-    for output, text in archived:
-        if output.handle not in written:
-            written[output.handle] = await _text(access, snapshot, output, text)
-        edits.append(digest_edit(snapshot, anchor, written[output.handle], (output.handle,)))
-    return edits
+    return [
+        digest_edit(snapshot, anchor, await _text(access, snapshot, output, text), (output.handle,))
+        for output, text in archived
+    ]
 
 
 def compaction_digest_edit(snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts) -> list[DigestEdit]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +23,7 @@ from contextstash.writers.base import (
     WrittenSummary,
 )
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import CachedSummary, Call, Usage
+from contextstash_storage.records import Call, Usage
 
 HOST, MODEL = "host", "anthropic"
 """Who writes, if it is not the session's state."""
@@ -94,42 +92,26 @@ def writer_model(access: Access, snapshot: SessionSnapshot) -> WriterSettings | 
 
 
 async def written(
-    access: Access,
-    snapshot: SessionSnapshot,
-    asked: Asked,
-    model: WriterSettings | None,
-    request: SummaryRequest,
-    span: tuple[int, int],
-) -> tuple[WrittenSummary, float | None]:
-    """The summary of messages `span`, and its cost in US dollars if that is known. If a model has summarized the same
-    content before, its summary is taken from the cache."""
-    store, session_id, key = access.store, snapshot.session_id, ""
-    if model is not None:
-        key = _content_key(request, model)
-        cached = await store.get_cached_summary(session_id, key)
-        if cached is not None:
-            return WrittenSummary(cached.text, cached.strategy, cached.model), 0.0
-    summary = await _first_written(request, asked, model)
-    summary = replace(summary, text=shown_text(snapshot.settings, summary.text))
-    cost = await log_calls(access, snapshot, summary.calls, span)
-    if summary.strategy == MODEL:
-        kept = CachedSummary(text=summary.text, strategy=summary.strategy, model=summary.model)
-        await store.put_cached_summary(session_id, key, kept)
-    return summary, cost
-
-
-async def _first_written(request: SummaryRequest, asked: Asked, model: WriterSettings | None) -> WrittenSummary:
+    snapshot: SessionSnapshot, asked: Asked, model: WriterSettings | None, request: SummaryRequest
+) -> WrittenSummary:
     """The host's text as it was passed, else the model's, else one made of the state, with a note if the model
-    failed. Raises BadInputError if the host's text is too long to be a summary."""
-    if asked.summary is not None:
-        text = encodable(asked.summary).strip()
-        tokens = request.count(text)
-        if tokens > MAX_HOST_TOKENS:
-            raise BadInputError(
-                f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
-                " to continue."
-            )
-        return WrittenSummary(text, HOST)
+    failed; without secrets. Raises BadInputError if the host's text is too long to be a summary."""
+    summary = _of_host(asked.summary, request) if asked.summary is not None else await _of_model(request, model)
+    return replace(summary, text=shown_text(snapshot.settings, summary.text))
+
+
+def _of_host(summary: str, request: SummaryRequest) -> WrittenSummary:
+    text = encodable(summary).strip()
+    tokens = request.count(text)
+    if tokens > MAX_HOST_TOKENS:
+        raise BadInputError(
+            f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
+            " to continue."
+        )
+    return WrittenSummary(text, HOST)
+
+
+async def _of_model(request: SummaryRequest, model: WriterSettings | None) -> WrittenSummary:
     calls, note = tuple[WriterCall, ...](), None
     if model is not None:
         from contextstash.writers.anthropic import summary_by_model
@@ -142,37 +124,26 @@ async def _first_written(request: SummaryRequest, asked: Asked, model: WriterSet
     return WrittenSummary(await asyncio.to_thread(request.extract), EXTRACTIVE, calls=calls, note=note)
 
 
-def _content_key(request: SummaryRequest, model: WriterSettings) -> str:
-    """A digest of everything that determines a model's summary; recorded messages never change."""
-    asked = [model.model, request.prompt, request.instructions, request.max_tokens, request.previous, request.replaces]
-    return hashlib.sha256(json.dumps([*asked, [turn.seq for turn in request.turns]]).encode()).hexdigest()
-
-
 async def log_calls(
     access: Access,
     snapshot: SessionSnapshot,
     calls: Sequence[WriterCall],
     span: tuple[int, int],
     purpose: Literal["summary", "digest"] = "summary",
-) -> float | None:
-    """Log calls of a model about the messages `span`. Returns their total cost in US dollars; None if a price is
-    unknown or no call was made."""
+) -> None:
+    """Log calls of a model about the messages `span`, with their cost if the price is known."""
     if not calls:
-        return None
+        return
     from contextstash.configuration.windows_and_prices import price_of
 
-    costs = []
     for call in calls:
-        cost = price_of(call.model, call.usage) if call.usage else 0.0
-        costs.append(cost)
         logged = Call(
             purpose=purpose,
             model=call.model,
             request_seq=span[1],
             **(call.usage or NOTHING_USED).model_dump(),
-            cost=cost,
+            cost=price_of(call.model, call.usage) if call.usage else 0.0,
             duration_ms=call.duration_ms,
             error=call.error,
         )
         await access.store.append_log(snapshot.session_id, logged)
-    return None if None in costs else sum(cost for cost in costs if cost is not None)

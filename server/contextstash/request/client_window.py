@@ -19,7 +19,7 @@ from contextstash.outputs.limits import shared_limit
 from contextstash.outputs.placeholders import is_placeholder
 from contextstash.record.output_limits import limit_outputs
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
-from contextstash.record.transcripts import log_own_compaction, mirror_before, record_transcript
+from contextstash.record.transcripts import log_compaction, mirror_before, record_transcript
 from contextstash.request.handoff import INSIDE, hand_off
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
@@ -148,7 +148,8 @@ async def compact_client_window(
     stays = [place for place in range(first, len(messages)) if not is_hand_off(messages[place])]
     window = await _told(session_id, messages, count, [text], stays, replaced)
     if not recorded:
-        await log_own_compaction(access, session_id, window.tokens_before, window.tokens_after)
+        session = await access.store.get_session(session_id)
+        await log_compaction(access, session, window.tokens_before, window.tokens_after, ours=True)
     return window
 
 
@@ -180,7 +181,7 @@ async def _with_newest_cut(access: Access, session_id: str, calls: Collection[st
     if sum(sizes) <= room:
         return compacted
     newest = [message for message, _ in found.values()]
-    await limit_outputs(access, compacted.session, newest, {"tokens": shared_limit(sizes, room)})
+    await limit_outputs(access, compacted.session, newest, shared_limit(sizes, room))
     return await access.snapshot(session_id)
 
 

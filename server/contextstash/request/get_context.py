@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 
 from contextstash.messages.base import Format
-from contextstash.messages.detection import get_format
 from contextstash.messages.repair import render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
 from contextstash.record.declared_parts import declared_system, system_beside, with_system
 from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, archive_of, changed_entries, edit
-from contextstash.session.open_session import Scope, smallest_placeholder
+from contextstash.session.edit import Planned, archived, changed_entries, edit
+from contextstash.session.open_session import Scope
 from contextstash.session.thinking_blocks import plan_stripping, request_fields, strip_left_out
 from contextstash.view.edits import truncate_edit
-from contextstash.view.ladder import Fitted, fit
+from contextstash.view.ladder import Fitted, fit, leading_kept
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text
-from contextstash.view.session_counters import RequestBudget, request_budget
+from contextstash.view.session_counters import request_excess
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, build_view, edits_in_force, total_tokens
 from contextstash_storage.errors import BadInputError
@@ -56,19 +55,20 @@ NOTICE_OVERHEAD = 10
 @dataclass(frozen=True)
 class _Sources:
     """What a message list is made of: the session, the tokens that the request may take, the bodies of the messages,
-    the declared system prompt, the newest request."""
+    the declared system prompt, the newest request, and up to which position it leaves everything out, -1 if nothing."""
 
     snapshot: SessionSnapshot
     tokens: int
     bodies: Mapping[int, Native]
     system: DeclaredVersion | None
     last: Request | None
+    left_out: int
 
-    @cached_property
-    def budget(self) -> RequestBudget:
-        snapshot, counters = self.snapshot, self.snapshot.session.counters
-        added = snapshot.view_tokens - counters.view_tokens + REPAIR_TOKENS * snapshot.unanswered
-        return request_budget(counters, snapshot.settings, snapshot.counter, self.tokens, added)
+    @property
+    def added(self) -> int:
+        """The tokens that the request has in addition to the view as it is counted."""
+        snapshot = self.snapshot
+        return snapshot.view_tokens - snapshot.session.counters.view_tokens + REPAIR_TOKENS * snapshot.unanswered
 
     def text_of(self, output: Output) -> str:
         """The full text of an output."""
@@ -80,7 +80,7 @@ class _Sources:
         if tokens is not None:
             limits = OutputLimits(tokens=tokens, cut=self.snapshot.settings.output_cut)
             return truncate_edit(self.snapshot, output, text, limits)
-        return archive_of(self.snapshot, output, text)
+        return archived(self.snapshot, output, text).edit
 
     def notice(self, span: LeftOutSpan) -> str:
         """The message that stands for those that are left out, with the pinned outputs among them."""
@@ -115,7 +115,7 @@ class _Plan:
 
     @cached_property
     def sent(self) -> tuple[Entry, ...]:
-        return tuple(_parted(self.entries, self.left_out)[1])
+        return tuple(_shown(self.entries, self.left_out))
 
     @cached_property
     def counted(self) -> int:
@@ -144,7 +144,6 @@ async def get_context(
     access: Access,
     session_id: str | None,
     *,
-    format_name: str | None = None,
     budget: int | None = None,
     messages: int | None = None,
 ) -> ContextResult:
@@ -156,7 +155,7 @@ async def get_context(
     _check(budget)
 
     async def plan() -> Planned[tuple[Session, _Plan]] | tuple[Session, _Plan]:
-        composed = await _planned(access, session_id, format_name, budget)
+        composed = await _planned(access, session_id, budget)
         snapshot, event = composed.sources.snapshot, composed.event
         if messages is not None and snapshot.session.counters.messages != messages:
             raise BadInputError(OTHER_WRITER.format(snapshot.session_id))
@@ -172,12 +171,10 @@ async def get_context(
     return composed.result.model_copy(update={"request_id": request_id_of(request)})
 
 
-async def read_context(
-    access: Access, session_id: str | None, *, format_name: str | None = None, budget: int | None = None
-) -> ContextResult:
+async def read_context(access: Access, session_id: str | None, *, budget: int | None = None) -> ContextResult:
     """The message list that a request would hold now; nothing is recorded."""
     _check(budget)
-    return (await _planned(access, session_id, format_name, budget)).result
+    return (await _planned(access, session_id, budget)).result
 
 
 async def _kept_request(access: Access, session: Session, plan: _Plan) -> Request:
@@ -214,13 +211,13 @@ def request_id_of(request: Request) -> str:
     return f"req_{request.number}"
 
 
-async def _planned(access: Access, session_id: str | None, format_name: str | None, budget: int | None) -> _Plan:
+async def _planned(access: Access, session_id: str | None, budget: int | None) -> _Plan:
     """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
     be enough."""
-    sources = await _read(access, session_id, format_name, budget, True)
+    sources = await _read(access, session_id, budget, True)
     plan = None if _lacks_system_text(sources.snapshot) else await asyncio.to_thread(_made, sources)
     if plan is None:
-        plan = await asyncio.to_thread(_made, await _read(access, session_id, format_name, budget, False))
+        plan = await asyncio.to_thread(_made, await _read(access, session_id, budget, False))
     assert plan is not None
     return plan
 
@@ -241,37 +238,26 @@ def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
     return snapshot.session.counters.system_messages > sum(entry.is_system for entry in snapshot.entries)
 
 
-async def _read(
-    access: Access, session_id: str | None, format_name: str | None, budget: int | None, within_reach: bool
-) -> _Sources:
+async def _read(access: Access, session_id: str | None, budget: int | None, within_reach: bool) -> _Sources:
     news = await access.news(session_id)
     session = news.session
     after = await _left_out_before(access, session, news.request) if news.request else -1
     scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
     snapshot = await access.snapshot_of(session, scope, news)
-    if format_name is not None and get_format(format_name).name != snapshot.format.name:
-        raise BadInputError(
-            f"Session {session.session_id} holds {snapshot.format.name} messages; they are sent as they were recorded."
-        )
     limit = budget or snapshot.budget.usable
     snapshot = await _without_large_summaries(access, snapshot, limit)
     bodies = {entry.message.seq: entry.message.body or {} for entry in snapshot.entries if entry.message}
-    return _Sources(snapshot, limit, bodies, await declared_system(access, session), news.request)
+    return _Sources(snapshot, limit, bodies, await declared_system(access, session), news.request, after)
 
 
 async def _left_out_before(access: Access, session: Session, last: Request) -> int:
     """Up to which position the next request leaves out everything, as the last one did; -1 if nothing, as something was
-    restored since: the request must then be the same as if nothing had ever been left out."""
+    restored since: whoever restores wants it back, and the request must be the same as if nothing had been left out."""
     if last.left_out is None:
         return -1
     edited = session.counters.edits > last.edits
-    if edited and _restored(await access.store.read_edits(session.session_id, after=last.edits)):
-        return -1
-    return last.left_out.last_seq
-
-
-def _restored(edits: Iterable[Edit]) -> bool:
-    return any(isinstance(edit, RestoreEdit) for edit in edits)
+    new = await access.store.read_edits(session.session_id, after=last.edits) if edited else ()
+    return -1 if any(isinstance(edit, RestoreEdit) for edit in new) else last.left_out.last_seq
 
 
 async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, budget: int) -> SessionSnapshot:
@@ -293,78 +279,61 @@ async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, bu
 def _plan(sources: _Sources) -> _Plan:
     """What must be shortened and left out, in addition to what the last request left out."""
     snapshot = sources.snapshot
-    known = _still_left_out(snapshot, sources.last)
+    known = _left_out(snapshot, sources.left_out)
     fitted = _fitted(sources, known)
     edits: list[Edit] = list(fitted.edits)
     if edits:
         stripping = plan_stripping(snapshot, min(edit.seq for edit in fitted.edits), needed=True)
         edits += stripping.edits(snapshot, [edit.handle for edit in fitted.edits])
-    left_out = _left_out(snapshot, known, fitted.dropped)
-    if left_out is not None and left_out != known:
-        edits += strip_left_out(snapshot, changed_entries(snapshot, edits), left_out.last_seq)
+    left_out = known
+    if fitted.dropped:
+        last = max(fitted.dropped[-1].last_seq, sources.left_out)
+        left_out = _left_out(snapshot, last)
+        edits += strip_left_out(snapshot, changed_entries(snapshot, edits), last)
     entries = changed_entries(snapshot, edits) if edits else snapshot.entries
     return _Plan(sources, tuple(edits), tuple(entries), left_out, fitted.excess)
 
 
 def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
     snapshot = sources.snapshot
-    _, entries = _parted(snapshot.entries, known)
     # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
     notice = sources.notice_tokens(EVERYTHING)
-    return fit(
-        entries,
-        snapshot.outputs,
-        sources.budget.counted(snapshot.view_tokens) - (notice if known else 0),
-        sources.shortened,
-        whole=snapshot.entries,
-        notice_tokens=0 if known else notice,
-        archive=snapshot.settings.fit_by == "archive",
-        keep_messages=snapshot.settings.fit_keep_messages,
-        pinned=pinned_outputs(snapshot),
-        placeholder=smallest_placeholder(snapshot.settings, snapshot.counter),
+    counters, settings = snapshot.session.counters, snapshot.settings
+    excess = request_excess(counters, settings, snapshot.counter, sources.tokens, sources.added)
+    budget = snapshot.view_tokens - excess - (notice if known else 0)
+    entries = _shown(snapshot.entries, known)
+    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice)
+
+
+def _left_out(snapshot: SessionSnapshot, last: int) -> LeftOutSpan | None:
+    """What a request leaves out that leaves out everything behind the head of the view up to a position; None if that
+    is nothing."""
+    head, beyond = leading_kept(snapshot.entries), snapshot.beyond
+    out = [entry for entry in snapshot.entries[head:] if entry.last_seq <= last and not entry.summary]
+    if beyond is not None and last < beyond.first_seq:
+        beyond = None
+    if not out and beyond is None:
+        return None
+    return LeftOutSpan(
+        first_seq=beyond.first_seq if beyond else out[0].first_seq,
+        last_seq=last,
+        messages=sum(1 for entry in out if entry.message) + (beyond.messages if beyond else 0),
+        tokens=total_tokens(out) + (beyond.tokens if beyond else 0),
     )
 
 
-def _still_left_out(snapshot: SessionSnapshot, last: Request | None) -> LeftOutSpan | None:
-    """What the last request left out, unless something was restored since: whoever restores wants it back."""
-    if last is None or last.left_out is None:
-        return None
-    if _restored(snapshot.edits[last.edits :]):
-        return None
-    span = last.left_out
-    if snapshot.beyond is not None and span.last_seq >= snapshot.beyond.first_seq:
-        return span
-    return span if _parted(snapshot.entries, span)[0] else None
-
-
-def _parted(entries: Sequence[Entry], span: LeftOutSpan | None) -> tuple[list[Entry], Sequence[Entry]]:
-    """The entries of a view that a span leaves out, and the others; no summary is left out."""
-    if span is None:
-        return [], entries
-    first = bisect_left(entries, span.first_seq, key=attrgetter("first_seq"))
-    end = bisect_right(entries, span.last_seq, lo=first, key=attrgetter("last_seq"))
-    inside = entries[first:end]
-    summaries = [entry for entry in inside if entry.summary]
-    return [entry for entry in inside if not entry.summary], [*entries[:first], *summaries, *entries[end:]]
-
-
-def _left_out(snapshot: SessionSnapshot, known: LeftOutSpan | None, dropped: Sequence[Entry]) -> LeftOutSpan | None:
-    """The span of what is left out: what was before, and what is dropped now, which follows it."""
-    if not dropped:
-        return known
-    beyond = snapshot.beyond
-    firsts = [dropped[0].first_seq, *([known.first_seq] if known else ()), *([beyond.first_seq] if beyond else ())]
-    last = max(dropped[-1].last_seq, known.last_seq if known else 0)
-    span = LeftOutSpan(first_seq=min(firsts), last_seq=last, messages=0, tokens=0)
-    out, _ = _parted(snapshot.entries, span)
-    count = sum(1 for entry in out if entry.message) + (beyond.messages if beyond else 0)
-    tokens = total_tokens(out) + (beyond.tokens if beyond else 0)
-    return span.model_copy(update={"messages": count, "tokens": tokens})
+def _shown(entries: Sequence[Entry], left_out: LeftOutSpan | None) -> Sequence[Entry]:
+    """The entries of a view without those that a span leaves out; no summary is left out."""
+    if left_out is None:
+        return entries
+    first = bisect_left(entries, left_out.first_seq, key=attrgetter("first_seq"))
+    end = bisect_right(entries, left_out.last_seq, lo=first, key=attrgetter("last_seq"))
+    return [*entries[:first], *(entry for entry in entries[first:end] if entry.summary), *entries[end:]]
 
 
 def _result(sources: _Sources, plan: _Plan) -> ContextResult:
     snapshot, fmt = sources.snapshot, sources.snapshot.format
-    tokens = sources.budget.after(snapshot.view_tokens, plan.counted)
+    tokens = max(0, snapshot.estimate[0] + sources.added - (snapshot.view_tokens - plan.counted))
     natives = with_system(fmt, _natives(sources, plan), sources.system)
     recorded_system = "" if fmt.system_message("") else _system_text(sources)
     fits = plan.excess == 0 or tokens <= sources.tokens

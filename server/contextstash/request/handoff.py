@@ -49,10 +49,6 @@ SMALLEST, LARGEST = 1_500, 7_200
 model, some 27,000 characters, as the three parts of a client's hooks hold it. A larger one is written two or three
 times until it fits them. With half as much again it cost more than it gave back (bench.windows, at 100,000 tokens)."""
 
-PART_SECONDS, LOOK_SECONDS, END_SECONDS = 10.0, 0.05, 0.25
-"""How long a part waits for the one before it, how often it looks, and how long the process of that one is then
-given to end. If that is not enough, the parts are shown in another order; each says which one it is."""
-
 NEW_WINDOW = "Hand-off to the client's new window."
 PART = " Part {} of {}."
 INSIDE = "Hand-off in a window that was compacted by us."
@@ -217,8 +213,8 @@ async def hand_off_once(
     max_tokens: int | None = None,
     part: Part = WHOLE,
 ) -> str | None:
-    """The hand-off, or a part of it, once for each window. Logged as an event. A further part is returned after the one
-    before it was."""
+    """The hand-off, or a part of it, once for each window. Logged as an event. The client runs the hooks for all parts
+    at once, and shows them in the order in which they end: each says which one it is."""
     reason = _reason(part.number, part.of)
     if await _has_had_it(access, session_id, reason):
         return None
@@ -227,8 +223,6 @@ async def hand_off_once(
         session = await access.read_session(session_id)
         tokens = sum((await tokens_by_part(access, session)).values())
         seq = session.counters.messages
-        if part.number > 1:
-            await _await_part(access, session_id, _reason(part.number - 1, part.of), seq)
         event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=seq)
         await access.store.append_log(session_id, event)
     return text
@@ -236,17 +230,6 @@ async def hand_off_once(
 
 def _reason(number: int, of: int) -> str:
     return NEW_WINDOW + (PART.format(number, of) if of > 1 else "")
-
-
-async def _await_part(access: Access, session_id: str, reason: str, seq: int) -> None:
-    """Wait until the part before was returned: the client runs its hooks at once, and shows what they add in the order
-    in which they end."""
-    for _ in range(int(PART_SECONDS / LOOK_SECONDS)):
-        events = await access.store.read_log(session_id, Event, keys=("handoff",), newest=True, limit=MAX_PARTS)
-        if any(event.reason == reason and event.seq == seq for event in events):
-            await asyncio.sleep(END_SECONDS)
-            return
-        await asyncio.sleep(LOOK_SECONDS)
 
 
 async def _has_had_it(access: Access, session_id: str, reason: str) -> bool:

@@ -8,9 +8,8 @@ from typing import Any
 from contextstash.outputs.counts import before_and_after
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.declared_parts import System, Tools, check_declared, declare
-from contextstash.reduce.compact import compact
-from contextstash.reduce.prune import add_prune, prune, with_sizes
-from contextstash.reduce.summary_writers import Asked
+from contextstash.reduce.compact import compact_session
+from contextstash.reduce.prune import add_prune, prune_tool_outputs, with_sizes
 from contextstash.request.get_context import get_context
 from contextstash.results import ContextResult, Estimate, RecoverResult
 from contextstash.session.access import Access
@@ -18,9 +17,8 @@ from contextstash.session.edit import Planned, edit
 from contextstash.session.estimate import estimate_session
 from contextstash.session.thinking_blocks import plan_stripping
 from contextstash.view.edits import truncate_edit
-from contextstash.view.ladder import PruneOptions, cut_candidates
-from contextstash.view.session_counters import explains, refused
-from contextstash.view.session_snapshot import event_without_edits
+from contextstash.view.ladder import cut_candidates
+from contextstash.view.session_counters import refused
 from contextstash.view.view import Entry, total_tokens
 from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError
@@ -65,17 +63,14 @@ async def recover_context(
     is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
     if last and last[0].seq == session.counters.messages and is_same:
         return await _refused(access, session, overflow, RECOVERED_ALREADY)
-    session, unexplained = await _corrected(access, session, overflow)
+    session = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
-    done = await _shrunk(access, session.session_id, unexplained)
+    done = await _shrunk(access, session.session_id)
     session = await access.read_session(session.session_id)
-    budget = access.limits(session)[1].usable - unexplained
-    context = await get_context(access, session.session_id, budget=budget if unexplained else None)
+    context = await get_context(access, session.session_id)
     after = await estimate_session(access, session)
     reason = _reason(context, before, after)
-    event = event_without_edits(session, "recovery", before.tokens, reason)
-    event = event.model_copy(update={"tokens_after": after.tokens, "parts": after.breakdown})
-    await access.store.append_log(session.session_id, event)
+    await _log(access, session, before, after, reason)
     return RecoverResult.of(
         overflow,
         session_id=session.session_id,
@@ -87,6 +82,21 @@ async def recover_context(
         breakdown=None if context.fits else after.breakdown,
         context=context,
     )
+
+
+async def _log(access: Access, session: Session, before: Estimate, after: Estimate, reason: str) -> None:
+    counters = session.counters
+    event = Event(
+        kind="recovery",
+        tokens_before=before.tokens,
+        tokens_after=after.tokens,
+        messages_before=counters.view_messages,
+        messages_after=counters.view_messages,
+        reason=reason,
+        seq=counters.messages,
+        parts=after.breakdown,
+    )
+    await access.store.append_log(session.session_id, event)
 
 
 def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
@@ -112,12 +122,9 @@ async def _refused(access: Access, session: Session, overflow: ContextOverflow, 
     )
 
 
-async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> tuple[Session, int]:
-    """The session corrected by the error: the true window, and the true number of tokens in the view.
-
-    If the error names no number and what was reported shows that the request cannot have been too long by our count,
-    the estimate stays: the refusal is spurious, or something came that contextstash does not see. The number says by
-    how many tokens the request must have been larger if the provider is right; the view is reduced by as much."""
+async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> Session:
+    """The session corrected by the error: the true window, and the true number of tokens in the view. If the error
+    names none, the request had just too many, until the next report."""
     settings, budget = access.limits(session)
     changes: dict[str, Any] = {}
     if overflow.limit is not None and overflow.limit != budget.window:
@@ -136,34 +143,32 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     estimate = await estimate_session(access, session)
     least = max(budget.usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
-    if overflow.prompt_tokens is None and not explains(session.counters, settings, least):
-        return session, least - estimate.tokens
-    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true)), 0
+    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true))
 
 
-async def _shrunk(access: Access, session_id: str, unexplained: int) -> list[str]:
+async def _shrunk(access: Access, session_id: str) -> list[str]:
     """Prune down to `recovery_keep_last`, truncate the remaining outputs, and compact; a step is skipped once the view
-    is within the target of a recovery, except truncation with `recovery_cut_always`.
-    `unexplained` tokens are taken to be in the request too."""
+    is within the target of a recovery, except truncation with `recovery_cut_always`."""
     done: list[str] = []
     session = await access.read_session(session_id)
     settings = access.settings(session)
-    if await _over(access, session_id, unexplained):
-        options = PruneOptions(keep_last=settings.recovery_keep_last, minimum_tokens=0)
-        add_prune(done, await prune(access, session_id, options, needed=True))
-    if settings.recovery_cut_always or await _over(access, session_id, unexplained):
+    if await _over(access, session_id):
+        keep = settings.recovery_keep_last
+        pruned = await prune_tool_outputs(access, session_id, keep_last=keep, minimum_tokens=0, needed=True)
+        add_prune(done, pruned)
+    if settings.recovery_cut_always or await _over(access, session_id):
         cut = await edit(access, lambda: _outputs_cut(access, session_id))
         done += [cut] if cut else []
-    if settings.compact_automatic and await _over(access, session_id, unexplained):
-        compacted = await compact(access, session_id, Asked())
+    if settings.compact_automatic and await _over(access, session_id):
+        compacted = await compact_session(access, session_id)
         done += [f"{with_sizes(compacted)}."] if compacted.compacted else []
     return done
 
 
-async def _over(access: Access, session_id: str, unexplained: int) -> bool:
+async def _over(access: Access, session_id: str) -> bool:
     session = await access.read_session(session_id)
     _, budget = access.limits(session)
-    return (await estimate_session(access, session)).tokens + unexplained > budget.recovery_tokens
+    return (await estimate_session(access, session)).tokens > budget.recovery_tokens
 
 
 async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] | str | None:

@@ -24,7 +24,7 @@ from contextstash.window.settings import ContextSettings, consenting, resolve_se
 from contextstash.window.thresholds import WindowBudget, budget_of
 from contextstash.window.token_counters import Counter, counter_for
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import ArchiveEdit, Edit, Message, Output, ProxiedSession, Session, SessionNews
+from contextstash_storage.records import ArchiveEdit, Message, Output, ProxiedSession, Session, SessionNews
 from contextstash_storage.store import SessionStore
 
 HostWindow = Callable[[str | None, int], int | None]
@@ -91,7 +91,6 @@ class Access:
         self._resolved: BoundedCache[str, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
             MAX_REMEMBERED_NAMES
         )
-        self._budget: tuple[tuple[object, ...], WindowBudget] | None = None
         self._counters: BoundedCache[tuple[str, str | None], Counter] = BoundedCache(MAX_REMEMBERED_NAMES)
         if not callable(settings):
             resolve_settings(settings)
@@ -175,17 +174,12 @@ class Access:
         return self.may_call_model(agent) and bool(self.api_key or settings.summarizer_base_url)
 
     def budget(self, settings: ContextSettings, model: str | None, session: Session | None = None) -> WindowBudget:
-        """The window and the numbers that follow from it: as set, else as the host says, else by model. Computed once
-        for one state of a session."""
-        asked = (settings, model, session)
-        if self._budget is not None and all(one is other for one, other in zip(self._budget[0], asked, strict=True)):
-            return self._budget[1]
+        """The window and the numbers that follow from it: as set, else as the host says, else by model."""
         fixed = fixed_tokens(session.counters, settings) if session is not None else 0
         window, known = settings.window, True
         if window is None:
             window, known = self._whole_window(model, session)
-        self._budget = (asked, budget_of(settings, window, known=known, fixed=fixed))
-        return self._budget[1]
+        return budget_of(settings, window, known=known, fixed=fixed)
 
     def _whole_window(self, model: str | None, session: Session | None) -> tuple[int, bool]:
         """The window that the host uses of the model's, in tokens, and whether it is known."""
@@ -274,10 +268,6 @@ class Access:
             for message in await self.store.read_messages(session.session_id, first=start, last=end, bodies=False):
                 if message.agent_visible:
                     yield message
-
-    async def edits(self, session: Session) -> tuple[Edit, ...]:
-        """All edits of a session, those that were read before from memory."""
-        return (await self.opened(session.session_id).known(session)).edits
 
     async def shows_whole(self, session: Session) -> Callable[[int], bool]:
         """Whether the view shows a message, by its position, none of its outputs archived."""

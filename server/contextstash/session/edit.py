@@ -26,7 +26,6 @@ from contextstash_storage.records import (
     Replacement,
     RestoreEdit,
     Session,
-    WeighedEdits,
 )
 
 ATTEMPTS = 5
@@ -53,12 +52,23 @@ class Planned(Generic[Result]):
     own: bool = True
 
 
-def archive_of(snapshot: SessionSnapshot, output: Output, text: str) -> ArchiveEdit:
-    """The edit that archives an output of this text, of which its placeholder says in one line what it was. The line is
-    derived text, and so without secrets."""
+@dataclass(frozen=True)
+class Archived:
+    """An output to archive: the edit, the output, its text without secrets, and in one line what it was."""
+
+    edit: ArchiveEdit
+    output: Output
+    text: str
+    digest: str
+
+
+def archived(snapshot: SessionSnapshot, output: Output, text: str) -> Archived:
+    """An output of this text, archived: its placeholder says in one line what it was. The line is derived text, and so
+    without secrets."""
     shown = shown_text(snapshot.settings, text)
     digest = digest_output(output.tool, output.argument, shown, output.is_error)
-    return archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
+    made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
+    return Archived(made, output, shown, digest)
 
 
 async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Result]]) -> Result:
@@ -81,11 +91,11 @@ async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
     if planned.dry_run:
         return await asyncio.to_thread(planned.result, snapshot.session, entries)
     event = None if planned.event is None else await asyncio.to_thread(planned.event, entries)
-    delta = await asyncio.to_thread(snapshot.delta_to, entries)
+    change = await asyncio.to_thread(snapshot.counters_after, entries, own=planned.own)
     await anyio.lowlevel.checkpoint_if_cancelled()
     with anyio.CancelScope(shield=True):  # what is being stored is stored: the result must say so
         session = await access.store.append_edits(
-            snapshot.session_id, edits, expected=len(snapshot.edits), delta=delta, event=event, own=planned.own
+            snapshot.session_id, edits, expected=len(snapshot.edits), change=change, event=event
         )
         result = await asyncio.to_thread(planned.result, session, entries)
     return result  # noqa: RET504 - to the type checker a scope may swallow what is in it
@@ -116,8 +126,3 @@ def changed_entries(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[En
     messages = [entry.message for entry in snapshot.entries if entry.message]
     overlay = snapshot.overlay.with_edits(edits)
     return build_view(messages, overlay, untouched(snapshot.entries, edits))
-
-
-async def weighed(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> WeighedEdits:
-    """The edits, with what they change in the view."""
-    return WeighedEdits(edits, snapshot.delta_to(await entries_after(access, snapshot, edits)))

@@ -46,11 +46,6 @@ async def tokens_by_part(access: Access, session: Session) -> dict[str, int]:
     )
 
 
-def own_tokens(access: Access, session: Session) -> int:
-    """Tokens of contextstash's own view, as thresholds look at it."""
-    return counting.own_tokens(session, access.settings(session))
-
-
 def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
     """The estimate for these messages alone; nothing is recorded."""
     settings = access.settings()

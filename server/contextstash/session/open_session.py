@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from contextstash.view.session_counters import request_budget
+from contextstash.view.session_counters import request_excess
 from contextstash.view.session_snapshot import Beyond, Place
 from contextstash.view.view import (
     Entry,
@@ -23,9 +23,10 @@ from contextstash.view.view import (
     message_entries,
     parts_of,
     results_of,
+    smallest_placeholder,
     smallest_tokens,
 )
-from contextstash.window.settings import DESCRIBED, ContextSettings
+from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Block, Edit, KnownPart, Message, Output, Session, SessionNews
@@ -49,9 +50,6 @@ MAX_RECENT_CALLS = 500
 
 MANY_WINDOWS = 2
 """A view of at most so many times the budget is read whole. That takes about as long as the request itself."""
-
-SHORTEST_PLACEHOLDER = 20
-"""No placeholder of our own wording takes fewer tokens; most take about 50."""
 
 NO_EDITS = edits_in_force(())
 
@@ -238,7 +236,8 @@ class OpenSession:
         counters = known.session.counters
         spans = known.overlay.visible_ranges(counters.messages)
         if scope.within_reach and not settings.pin:
-            limit = request_budget(counters, settings, counter, scope.budget or usable()).counted(counters.view_tokens)
+            excess = request_excess(counters, settings, counter, scope.budget or usable())
+            limit = counters.view_tokens - excess
             if counters.view_tokens > MANY_WINDOWS * max(0, limit):
                 part = await self._within_reach(known, spans, scope, limit, smallest_placeholder(settings, counter))
                 entries = await _entries(known, part[0]) if part else ()
@@ -324,8 +323,3 @@ def _pieces(spans: Sequence[Span]) -> list[Span]:
         starts = range(last - READ_AT_ONCE + 1, first - READ_AT_ONCE, -READ_AT_ONCE)
         pieces += [(max(first, start), start + READ_AT_ONCE - 1) for start in reversed(starts)]
     return pieces
-
-
-def smallest_placeholder(settings: ContextSettings, counter: Counter) -> int:
-    """The fewest tokens that a placeholder takes; one in the user's own words can be empty."""
-    return (SHORTEST_PLACEHOLDER if settings.placeholder == DESCRIBED else 0) + counter.result_overhead

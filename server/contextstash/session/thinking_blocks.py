@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from contextstash.messages.cuts import answers_calls
-from contextstash.results import ThinkingChange
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry, is_user_block, thinking_tokens
 from contextstash.window.reasoning_binding import CLAUDE, reasoning_binding
@@ -36,20 +35,17 @@ beta Messages method. `betas` becomes the header `anthropic-beta`: the API refus
 
 @dataclass(frozen=True, slots=True)
 class Stripping:
-    """What happens to the thinking of later `messages`, with so many `tokens`, that an edit invalidates whose first
-    changed message is `first_seq`."""
+    """What happens to the thinking of so many later `messages` that an edit invalidates whose first changed message is
+    `first_seq`."""
 
     first_seq: int
     choice: Choice
     messages: int = 0
-    tokens: int = 0
 
     @property
-    def result(self) -> ThinkingChange | None:
-        """For the tool's result; None if the edit affects no thinking."""
-        if self.choice == "none":
-            return None
-        return ThinkingChange(messages=self.messages, tokens=self.tokens, choice=self.choice)
+    def said(self) -> str:
+        """What a result says of it, behind what was done; empty if nothing leaves."""
+        return f" The thinking of {self.messages} later messages leaves with them." if self.choice == "strip" else ""
 
     def edits(self, snapshot: SessionSnapshot, handles: Sequence[str]) -> list[StripEdit]:
         """The edit that strips the thinking, for the sake of these outputs and summaries; empty unless that was
@@ -68,8 +64,7 @@ def stripping_of(messages: Sequence[Message], first_seq: int, *, bound: bool, ne
     if not broken:
         return Stripping(first_seq, "none")
     waits = not needed and broken[-1].seq >= _open_loop_start(messages)
-    tokens = sum(map(thinking_tokens, broken))
-    return Stripping(first_seq, "wait" if waits else "strip", len(broken), tokens)
+    return Stripping(first_seq, "wait" if waits else "strip", len(broken))
 
 
 def _open_loop_start(messages: Sequence[Message]) -> int:

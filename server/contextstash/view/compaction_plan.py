@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from contextstash.view.ladder import (
     PLACEHOLDER_TOKENS,
@@ -94,29 +94,22 @@ class KeepLimits:
 
 
 def plan_compaction(
-    entries: Sequence[Entry],
-    keep: KeepLimits,
-    outputs: Mapping[Place, Output] | None = None,
-    known_cuts: dict[int, list[int]] | None = None,
+    entries: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output], cuts_behind: Callable[[int], list[int]]
 ) -> CompactPlan:
     """Splits a view into what is summarized and what is kept.
 
     System messages and the user's words at the head are always kept. Of the rest about `keep.tokens` of the newest are
     kept, at most half unless `keep.either`, and at least `keep.messages` messages. The view is split only where no
-    provider's rule is violated: `known_cuts` are these places behind a head of so many entries, for further plans.
+    provider's rule is violated: `cuts_behind` returns these places behind a head of so many entries.
     """
     head = leading_kept(entries) if keep.levels else leading_fixed(entries)
-    body = entries[head:]
-    known = {} if known_cuts is None else known_cuts
-    if head not in known:
-        known[head] = cuts_of(body)
-    cuts = [cut for cut in known[head] if cut > 0]
+    body, cuts = entries[head:], cuts_behind(head)
     if not cuts:
         return _nothing(entries, "the session cannot be split at any message.")
     messages = 0 if keep.either and keep.tokens else keep.messages
     # At most half, so that a short session gets smaller too.
     budget = keep.tokens if keep.either else min(keep.tokens, sum(entry.tokens for entry in body) // 2)
-    wanted = _wanted_cut(_costs(body, keep, outputs or {}), budget, messages)
+    wanted = _wanted_cut(_costs(body, keep, outputs), budget, messages)
     later = [cut for cut in cuts if wanted <= cut <= len(body) - messages]
     earlier = [cut for cut in cuts if cut <= wanted]
     if not wanted or (not later and not earlier):
@@ -224,7 +217,9 @@ def plan_of(snapshot: SessionSnapshot, asked: bool) -> tuple[CompactPlan, KeepLi
     """The plan of a compaction by the session's settings, and what it keeps. If somebody `asked` for it, messages are
     summarized although placeholders for old outputs would be enough."""
     outputs, keep = unpinned_outputs(snapshot), keep_limits(snapshot)
-    planned = partial(plan_compaction, snapshot.entries, outputs=outputs, known_cuts={})
+    entries = snapshot.entries
+    cuts_behind = cache(lambda head: [cut for cut in cuts_of(entries[head:]) if cut > 0])
+    planned = partial(plan_compaction, entries, outputs=outputs, cuts_behind=cuts_behind)
     plan = planned(keep)
     if not plan.covered and not keep.levels and snapshot.settings.summaries == "levels":
         # There is too little beside the summaries to write one in the place of all.

@@ -2,7 +2,7 @@
 
 A step is pure: it takes the view and says which outputs become placeholders (`archive`), which are cut, which messages
 are left out of one request; compaction_plan.py says which are summarized. A preset is the steps and the numbers that
-its settings name: `prune_step` protects the newest outputs, `count_step` allows a number of them, `mark_step` (of
+its settings name: `plan_prune` protects the newest outputs, `count_step` allows a number of them, `mark_step` (of
 compaction_plan.py) stops at the low-water mark, `fit` makes the view fit one request.
 """
 
@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from contextstash.messages.cuts import safe_cuts
 from contextstash.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash.view.view import Entry, output_tokens, smallest_tokens, total_tokens
-from contextstash_storage.errors import BadInputError
+from contextstash.view.view import Entry, output_tokens, smallest_placeholder, smallest_tokens, total_tokens
 from contextstash_storage.records import ArchiveEdit, Output, Replacement
 
 PLACEHOLDER_TOKENS = 60
@@ -50,53 +49,6 @@ def visible_outputs(entry: Entry, outputs: Mapping[Place, Output]) -> list[Candi
 
 
 @dataclass(frozen=True, slots=True)
-class PruneLimits:
-    """What a prune protects, in numbers that are in force (see ContextSettings). An output below `smallest` tokens is
-    not archived: its placeholder would take about 50 tokens, and it often consists of the one relevant fact."""
-
-    keep_last: int
-    protect_tokens: int
-    protect_turns: int
-    minimum_tokens: int
-    smallest: int = 150
-
-
-@dataclass(frozen=True, slots=True)
-class PruneOptions:
-    """A caller's options for a prune; the session's settings replace those that are None.
-
-    If `keep_last` or `protect_tokens` is given, the settings protect nothing else, and any saving is enough unless
-    `minimum_tokens` is given too. With `dry_run` nothing is changed.
-    """
-
-    keep_last: int | None = None
-    protect_tokens: int | None = None
-    minimum_tokens: int | None = None
-    dry_run: bool = False
-
-    def __post_init__(self) -> None:
-        """Raises BadInputError if a number is below 0."""
-        for name in ("keep_last", "protect_tokens", "minimum_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 0:
-                raise BadInputError(f"{name} must be 0 or more, not {value}.")
-
-    def limits(self, snapshot: SessionSnapshot) -> PruneLimits:
-        """What a prune of this session protects."""
-        settings, budget, minimum = snapshot.settings, snapshot.budget, self.minimum_tokens
-        smallest = settings.prune_smallest_tokens
-        if self.keep_last is None and self.protect_tokens is None:
-            least = budget.prune_minimum_tokens if minimum is None else minimum
-            protected = budget.prune_protect_tokens
-            return PruneLimits(settings.prune_keep_last, protected, settings.prune_protect_turns, least, smallest)
-        return PruneLimits(self.keep_last or 0, self.protect_tokens or 0, 0, minimum or 0, smallest)
-
-
-BY_SETTINGS = PruneOptions()
-"""A prune without options: the session's settings decide."""
-
-
-@dataclass(frozen=True, slots=True)
 class PrunePlan:
     """The outputs to archive, in order of position; if there are none, the reason."""
 
@@ -106,11 +58,6 @@ class PrunePlan:
 
 Step = Callable[[SessionSnapshot], PrunePlan]
 """A step that archives outputs of a view."""
-
-
-def prune_step(options: PruneOptions = BY_SETTINGS) -> Step:
-    """All outputs that are not protected, if they are worth it."""
-    return lambda snapshot: plan_prune(snapshot.entries, unpinned_outputs(snapshot), options.limits(snapshot))
 
 
 def count_step(snapshot: SessionSnapshot) -> PrunePlan:
@@ -138,39 +85,53 @@ def _shown_characters(entry: Entry, output: Output) -> int:
     return output.characters if edit is None else len(edit.text)
 
 
-def plan_prune(entries: Sequence[Entry], outputs: Mapping[Place, Output], limits: PruneLimits) -> PrunePlan:
-    """Goes back from the newest output, skips what is protected, and takes all others as one batch.
+def plan_prune(
+    snapshot: SessionSnapshot,
+    outputs: Mapping[Place, Output] | None = None,
+    *,
+    keep_last: int | None = None,
+    protect_tokens: int | None = None,
+    minimum_tokens: int | None = None,
+) -> PrunePlan:
+    """Goes back from the newest output, skips what is protected, and takes all others as one batch; by default of all
+    outputs that are not pinned.
 
-    An output is protected if fewer than `protect_turns` user turns follow it, if it is among the `keep_last` newest,
-    or if it and all newer outputs add up to at most `protect_tokens`. The batch is taken only if it frees more than
-    `minimum_tokens`: each prune invalidates the provider's prompt cache from its first change on.
+    An output is protected if it is among the `keep_last` newest, or if it and all newer ones add up to at most
+    `protect_tokens`; by the settings, which replace both if neither is given, also if fewer than `prune_protect_turns`
+    user turns follow it. The batch is taken only if it frees more than `minimum_tokens`, by default those of the
+    settings or 0: each prune invalidates the provider's prompt cache from its first change on.
     """
+    settings, budget, protect_turns, minimum = snapshot.settings, snapshot.budget, 0, minimum_tokens or 0
+    if keep_last is None and protect_tokens is None:
+        keep_last, protect_tokens = settings.prune_keep_last, budget.prune_protect_tokens
+        protect_turns = settings.prune_protect_turns
+        minimum = budget.prune_minimum_tokens if minimum_tokens is None else minimum_tokens
+    outputs = unpinned_outputs(snapshot) if outputs is None else outputs
     turns = seen = total = protected = small = 0
     chosen: list[Candidate] = []
-    for entry in reversed(entries):
+    for entry in reversed(snapshot.entries):
         turns += entry.is_user_turn
         for candidate in visible_outputs(entry, outputs):
             tokens = candidate.content_tokens
-            if turns < limits.protect_turns:
+            if turns < protect_turns:
                 protected += 1
                 continue
             seen += 1
             total += tokens
-            if seen <= limits.keep_last or total <= limits.protect_tokens:
+            if seen <= (keep_last or 0) or total <= (protect_tokens or 0):
                 protected += 1
-            elif tokens < limits.smallest:
+            elif tokens < settings.prune_smallest_tokens:
                 small += 1
             else:
                 chosen.append(candidate)
     freed = sum(candidate.content_tokens for candidate in chosen)
     if not chosen:
         return PrunePlan((), _nothing(protected, small))
-    if freed <= limits.minimum_tokens:
+    if freed <= minimum:
         return PrunePlan(
             (),
             f"Nothing done: pruning {len(chosen)} outputs would free about {freed:,} tokens, not more than the minimum"
-            f" of {limits.minimum_tokens:,} that pays for the broken prompt cache."
-            " Pass minimum_tokens=0 to prune anyway.",
+            f" of {minimum:,} that pays for the broken prompt cache. Pass minimum_tokens=0 to prune anyway.",
         )
     return PrunePlan(tuple(reversed(chosen)), "")
 
@@ -258,41 +219,30 @@ Shorten = Callable[[Output, int | None], Replacement]
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A view for one request. `dropped` are the entries left out, which follow the system messages; `kept` are all
-    others, with the `edits` that shorten outputs. `excess` is by how many tokens the view still exceeds the budget, 0
-    if it fits."""
+    """How a view fits one request: `dropped` are the entries left out, which follow the system messages; `edits`
+    shorten outputs of the others. `excess` is by how many tokens the view still exceeds the budget, 0 if it fits."""
 
-    kept: tuple[Entry, ...]
     dropped: tuple[Entry, ...] = ()
     edits: tuple[Replacement, ...] = ()
     excess: int = 0
 
 
 def fit(
-    entries: Sequence[Entry],
-    outputs: Mapping[Place, Output],
-    budget: int,
-    shorten: Shorten,
-    *,
-    whole: Sequence[Entry],
-    notice_tokens: int,
-    archive: bool = True,
-    keep_messages: int = 0,
-    pinned: Collection[Place] = (),
-    placeholder: int = 0,
+    snapshot: SessionSnapshot, entries: Sequence[Entry], budget: int, shorten: Shorten, *, notice_tokens: int
 ) -> Fitted:
-    """Shortens a view to `budget` tokens. If `archive`, tool outputs become placeholders first, the oldest first, and
-    then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up to a
-    position that every pairing rule allows, but never the `keep_messages` newest. Last, outputs in what remains are
-    cut, also those that are cut already, and if that is not enough, they become placeholders too; `pinned` ones only if
-    nothing else is left.
+    """Shortens a view to `budget` tokens. If the settings say so, tool outputs become placeholders first, the oldest
+    first, and then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up
+    to a position that every pairing rule allows, but never the newest `fit_keep_messages`. Last, outputs in what
+    remains are cut, also those that are cut already, and if that is not enough, they become placeholders too; pinned
+    ones only if nothing else is left.
 
-    `whole` is the view with what earlier requests left out, which `entries` lack. The pairing rules are applied to it:
-    of a part they may allow more, and then the second request of a view would leave out more than the first. No
-    placeholder takes fewer than `placeholder` tokens: so it is known of a long view that messages will be left out, and
-    their outputs are not shortened before."""
+    `entries` lack what earlier requests left out. The pairing rules are applied to the whole view: of a part they may
+    allow more, and then the second request of a view would leave out more than the first. A placeholder has a smallest
+    size: so it is known of a long view that messages will be left out, and their outputs are not shortened before."""
     if total_tokens(entries) <= budget:
-        return Fitted(tuple(entries))
+        return Fitted()
+    settings, whole, outputs, pinned = snapshot.settings, snapshot.entries, snapshot.outputs, pinned_outputs(snapshot)
+    archive, keep_messages = settings.fit_by == "archive", settings.fit_keep_messages
     starts = {whole[cut].first_seq for cut in cuts_of(whole) if cut < len(whole)}
     unpinned = {place: output for place, output in outputs.items() if place not in pinned}
     ladder = _Ladder(list(entries), shorten)
@@ -300,6 +250,7 @@ def fit(
     if archive:
         tail = max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
         size = max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)
+        placeholder = smallest_placeholder(settings, snapshot.counter)
         if sum(smallest_tokens(entry, placeholder) for entry in entries) > budget:
             ladder.shorten_kept(unpinned, goal, tail, size, ladder.last_start(keep_messages, starts))
         else:
@@ -314,7 +265,7 @@ def fit(
         ladder.archive(these, room, room)
     kept = {entry.first_seq for entry in ladder.view if entry.message}
     edits = tuple(edit for edit in ladder.made.values() if edit.seq in kept)
-    return Fitted(tuple(ladder.view), dropped, edits, max(0, ladder.tokens - room))
+    return Fitted(dropped, edits, max(0, ladder.tokens - room))
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import (
@@ -14,20 +14,12 @@ from contextstash_storage.records import (
     NewMessage,
     Part,
     Role,
-    SentRequest,
     Session,
     Usage,
 )
 
 if TYPE_CHECKING:
     from contextstash.window.token_counters import Counter
-
-MIN_GROWTH = 200
-"""Fewer tokens say nothing of how the provider counts: what a host adds to prompts unseen would outweigh them."""
-
-MAX_RATIO = 2.0
-"""Largest ratio of a provider's count to ours, and its inverse the smallest: the families' factors are between 1 and
-1.55, so that more comes from something other than the counter."""
 
 MAX_SHRINK_STEP = 0.15
 """What leaves the view is taken to be larger or smaller than counted by at most this share. Whole windows of recorded
@@ -65,9 +57,44 @@ def part_named(role: Role, kind: Kind, block_type: str) -> Part:
     return _PARTS_BY_TYPE.get(block_type) or _PARTS_BY_ROLE[role]
 
 
+class Totals(NamedTuple):
+    """What a view adds up to: its tokens by part, its messages, the tool results that it shows whole or cut, and the
+    last message that a summary covers, -1 for none."""
+
+    parts: Mapping[Part, int]
+    messages: int
+    results: int
+    covered: int
+
+
+def edited(counters: Counters, planned: Counters, after: Totals, *, own: bool) -> Counters:
+    """The counters after edits of a view with the totals `planned` that have made them `after`. What was recorded in
+    between is added. By how much our `own` edits changed the view is also kept apart: a client that sends its own
+    history has not seen that, until it compacts itself."""
+    change = _sums(after.parts, planned.parts, -1)
+    by_us = _sums(counters.own, change) if own else counters.own
+    if not own and after.covered > planned.summary_seq:
+        by_us = {}
+    return counters.model_copy(
+        update={
+            "parts": _sums(counters.parts, change),
+            "view_messages": counters.view_messages + after.messages - planned.view_messages,
+            "view_results": counters.view_results + after.results - planned.view_results,
+            "summary_seq": after.covered,
+            "unsent": counters.unsent - sum(change.values()) * own,
+            "own": by_us,
+        }
+    )
+
+
+def _sums(parts: Mapping[Part, int], others: Mapping[Part, int], sign: int = 1) -> dict[Part, int]:
+    """The sums, or with the sign -1 the differences, of the tokens by part; parts of none are left out."""
+    sums = {part: parts.get(part, 0) + sign * others.get(part, 0) for part in (*parts, *others)}
+    return {part: tokens for part, tokens in sums.items() if tokens}
+
+
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:
     """The counters with one more message."""
-    before = counters.view_tokens
     parts = dict(counters.parts)
     if message.agent_visible:
         for block in message.blocks:
@@ -83,13 +110,10 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
             "appended": counters.appended + (message.tokens if message.agent_visible else 0),
         }
     )
-    if message.usage is None:
-        replying = counters.replying + counted.view_tokens - before if message.role == "assistant" else 0
-        return counted.model_copy(update={"replying": replying})
-    return _anchored(counted, message, message.usage, seq, before)
+    return counted if message.usage is None else _anchored(counted, message, message.usage, seq)
 
 
-def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, before: int) -> Counters:
+def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int) -> Counters:
     """The counters anchored on the usage that the provider reported for this reply.
 
     It belongs to a request, if one was handed out: to what was sent then, not to the view as it is now. If a reply is
@@ -99,34 +123,16 @@ def _anchored(counters: Counters, message: NewMessage, usage: Usage, seq: int, b
         reported = counters.reported + message.tokens
         view = counters.reported_view + message.tokens
         return counters.model_copy(update={"reported": reported, "reported_view": view, "reported_seq": seq})
-    sent = message.request or counters.request
-    asked = before - counters.replying if sent is None else sent.counted
     completion = message.tokens if message.group is not None else max(usage.completion_tokens, message.tokens)
-    measured = _with_factor(counters, usage, asked, sent)
-    beyond = 0 if sent is None else _beyond(counters, sent)
-    return reanchored(measured, usage.prompt_tokens + completion, seq, group=message.group, since=beyond)
+    reported = usage.prompt_tokens + completion
+    return reanchored(counters, reported, seq, group=message.group, since=_beyond(counters))
 
 
-def _beyond(counters: Counters, sent: SentRequest) -> int:
-    """How many counted tokens of the view were in neither the request nor the messages that came after it."""
-    return counters.view_tokens - (sent.counted + counters.appended - sent.appended)
-
-
-def _with_factor(counters: Counters, usage: Usage, asked: int, sent: SentRequest | None) -> Counters:
-    """The counters with the declared parts as large as the first report says; `asked` is the counted prompt without
-    them. Unchanged if there was a report before, or if not all that was sent is known."""
-    declared = counters.declared
-    counted = declared.system_tokens + declared.tools_tokens
-    if counters.reported is not None or sent is None or declared.tools is None or counted < MIN_GROWTH:
-        return counters
-    true = usage.prompt_tokens - asked + declared.replaced_tokens
-    factor = min(MAX_RATIO, max(1 / MAX_RATIO, true / counted))
-    scaled = {
-        "factor": declared.factor * factor,
-        "system_tokens": round(declared.system_tokens * factor),
-        "tools_tokens": round(declared.tools_tokens * factor),
-    }
-    return counters.model_copy(update={"declared": declared.model_copy(update=scaled)})
+def _beyond(counters: Counters) -> int:
+    """How many counted tokens of the view were in neither the newest request, if it has no report yet, nor the messages
+    that came after it."""
+    sent = counters.request
+    return 0 if sent is None else counters.view_tokens - (sent.counted + counters.appended - sent.appended)
 
 
 def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, group: str | None = None) -> Counters:
@@ -140,7 +146,6 @@ def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, g
             "reported_declared": counters.declared.tokens,
             "reported_seq": seq,
             "reported_group": group,
-            "replying": 0,
             "unsent": 0,
             "request": None,
         }
@@ -149,36 +154,15 @@ def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, g
 
 def refused(counters: Counters, true: int) -> Counters:
     """The counters anchored on the size that a provider named when it refused the newest request."""
-    beyond = 0 if counters.request is None else _beyond(counters, counters.request)
-    return reanchored(counters, true, counters.messages - 1, since=beyond)
+    return reanchored(counters, true, counters.messages - 1, since=_beyond(counters))
 
 
-def explains(counters: Counters, settings: ContextSettings, tokens: int) -> bool:
-    """Whether the view may be this large: what no report includes may be larger than counted by MAX_RATIO. True if
-    nothing was reported, because then the request may hold anything."""
-    if counters.reported is None or not settings.anchored:
-        return True
-    estimated, _ = estimate(counters, settings, "")
-    since = max(0, counters.view_tokens - counters.reported_view)
-    return estimated + round(since * (MAX_RATIO - 1)) >= tokens
-
-
-def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, since: int) -> Counters:
+def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, *, since: int) -> Counters:
     """The counters anchored on a report that arrived after its reply was counted: message `seq`, of `tokens`. `since`
-    are the tokens of the messages after it. Unchanged if a later message has a report already."""
+    are the tokens of the view that the report does not include. Unchanged if a later message has a report already."""
     if counters.reported_seq >= seq:
         return counters
-    reported = usage.prompt_tokens + max(usage.completion_tokens, tokens)
-    anchored = reanchored(counters, reported, seq, since=since)
-    # `replying` are the tokens of a later reply, which has no report yet.
-    return anchored.model_copy(update={"replying": counters.replying})
-
-
-def booked_late(counters: Counters, usage: Usage, sent: SentRequest, reply: int) -> Counters:
-    """The counters anchored on a report that arrived after the reply to a request was counted, with `reply` tokens."""
-    reported = usage.prompt_tokens + max(usage.completion_tokens, reply)
-    since = counters.view_tokens - sent.counted - reply
-    return reanchored(_with_factor(counters, usage, sent.counted, sent), reported, sent.messages, since=since)
+    return reanchored(counters, usage.prompt_tokens + max(usage.completion_tokens, tokens), seq, since=since)
 
 
 def shrink_ratio(counters: Counters, settings: ContextSettings) -> float:
@@ -253,28 +237,9 @@ def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dic
     return {part: count for part, count in scaled.items() if count}
 
 
-@dataclass(frozen=True)
-class RequestBudget:
-    """A budget in the provider's tokens, the view's estimate, and by how much that may be too low."""
-
-    tokens: int
-    estimated: int
-    unsure: int
-
-    def counted(self, view: int) -> int:
-        """The number of counted tokens at which the view is within the budget, also if its estimate is too low."""
-        excess = self.estimated + self.unsure - self.tokens
-        return view if excess <= 0 else view - excess
-
-    def after(self, view: int, fitted: int) -> int:
-        """The estimate if the view has `fitted` counted tokens instead of `view`."""
-        return max(0, self.estimated - (view - fitted))
-
-
-def request_budget(
-    counters: Counters, settings: ContextSettings, counter: Counter, tokens: int, added: int = 0
-) -> RequestBudget:
-    """The budget of a request of at most so many `tokens`. `added` are tokens that it has in addition to the view."""
+def request_excess(counters: Counters, settings: ContextSettings, counter: Counter, tokens: int, added: int = 0) -> int:
+    """How many counted tokens must leave the view for a request of at most so many `tokens`, also if its estimate is
+    too low; 0 if none. `added` are tokens that it has in addition to the view."""
     estimated, _ = estimate(counters, settings, counter.name)
     spare = unsure(counters, settings) if counter.is_approximate else 0
-    return RequestBudget(tokens, estimated + added, spare)
+    return max(0, estimated + added + spare - tokens)

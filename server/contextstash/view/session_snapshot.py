@@ -9,11 +9,11 @@ from functools import cached_property
 from contextstash.messages.base import Format
 from contextstash.view import session_counters as counting
 from contextstash.view.branches import rewinds_in_force
-from contextstash.view.view import Entry, Overlay, difference, parts_of, total_tokens
+from contextstash.view.view import Entry, Overlay, parts_of, results_of, total_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import WindowBudget
 from contextstash.window.token_counters import Counter
-from contextstash_storage.records import Edit, Event, EventKind, Message, Output, Part, Session, ViewDelta
+from contextstash_storage.records import Counters, Edit, Event, EventKind, Message, Output, Part, Session
 
 Place = tuple[int, int]
 """The place of an output: the position of its message, and the index of its block."""
@@ -121,13 +121,17 @@ class SessionSnapshot:
                 newest[path] = max(output.seq, newest.get(path, -1))
         return newest
 
-    def delta_to(self, entries: Sequence[Entry]) -> ViewDelta:
-        """By how much the view changes if it has these entries then."""
-        delta, beyond = difference(self.entries, entries), self.beyond
-        if beyond is None or beyond_after(self, entries) is not None:
-            return delta
-        parts = {part: delta.parts.get(part, 0) - beyond.parts.get(part, 0) for part in (*delta.parts, *beyond.parts)}
-        return ViewDelta(parts, delta.messages - beyond.messages, delta.results - beyond.results)
+    def counters_after(self, entries: Sequence[Entry], *, own: bool = True) -> Callable[[Counters], Counters]:
+        """What edits make of the counters after which the view has these entries: what the entries add up to, and what
+        was recorded since the snapshot. `own` edits are ours, others follow the client's."""
+        planned, beyond = self.session.counters, beyond_after(self, entries)
+        after = counting.Totals(
+            counted_parts(entries, beyond),
+            len(entries) + (beyond.messages if beyond else 0),
+            results_of(entries) + (beyond.results if beyond else 0),
+            max((entry.last_seq for entry in entries if entry.summary), default=-1),
+        )
+        return lambda counters: counting.edited(counters, planned, after, own=own)
 
     @cached_property
     def handles(self) -> Mapping[Place, str]:
@@ -172,20 +176,6 @@ def event_of(
     )
 
 
-def event_without_edits(session: Session, kind: EventKind, tokens: int, reason: str) -> Event:
-    """An event that changes nothing of the view, whose estimate is so many tokens."""
-    counters = session.counters
-    return Event(
-        kind=kind,
-        tokens_before=tokens,
-        tokens_after=tokens,
-        messages_before=counters.view_messages,
-        messages_after=counters.view_messages,
-        reason=reason,
-        seq=counters.messages,
-    )
-
-
 def beyond_after(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> Beyond | None:
     """What is beyond the reach of a snapshot and still in the view, which has these entries now."""
     beyond = snapshot.beyond
@@ -202,8 +192,14 @@ def _parts(snapshot: SessionSnapshot, entries: Sequence[Entry], beyond: Beyond |
         snapshot.session.counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed
     )
     parts_now = counting.breakdown(snapshot.session.counters, tokens, followed=snapshot.followed)
+    counted = counted_parts(entries, beyond)
+    parts = {str(part): tokens for part, tokens in sorted(counted.items()) if tokens}
+    return {**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts
+
+
+def counted_parts(entries: Sequence[Entry], beyond: Beyond | None) -> dict[Part, int]:
+    """The tokens of a view by part, also of what is beyond the reach."""
     counted = parts_of(entries)
     for part, tokens in beyond.parts.items() if beyond else ():
         counted[part] = counted.get(part, 0) + tokens
-    parts = {str(part): tokens for part, tokens in sorted(counted.items()) if tokens}
-    return {**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts
+    return counted

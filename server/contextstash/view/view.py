@@ -10,6 +10,8 @@ from types import MappingProxyType
 
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_WHOLE
 from contextstash.view.session_counters import part_named, part_of
+from contextstash.window.settings import DESCRIBED, ContextSettings
+from contextstash.window.token_counters import Counter
 from contextstash_storage.records import (
     ArchiveEdit,
     Block,
@@ -27,11 +29,13 @@ from contextstash_storage.records import (
     StripEdit,
     SummaryEdit,
     TruncateEdit,
-    ViewDelta,
 )
 
 NO_POSITION = 2**63 - 1
 """Above the position of any message: the largest number that a database stores."""
+
+SHORTEST_PLACEHOLDER = 20
+"""No placeholder of our own wording takes fewer tokens; most take about 50."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +376,11 @@ def total_tokens(entries: Iterable[Entry]) -> int:
     return sum([entry.tokens for entry in entries])
 
 
+def smallest_placeholder(settings: ContextSettings, counter: Counter) -> int:
+    """The fewest tokens that a placeholder takes; one in the user's own words can be empty."""
+    return (SHORTEST_PLACEHOLDER if settings.placeholder == DESCRIBED else 0) + counter.result_overhead
+
+
 def smallest_tokens(entry: Entry, placeholder: int) -> int:
     """The fewest tokens that an entry takes once its outputs are placeholders of at least `placeholder` tokens and its
     thinking is stripped."""
@@ -390,18 +399,3 @@ def smallest_tokens(entry: Entry, placeholder: int) -> int:
 def results_of(entries: Iterable[Entry]) -> int:
     """How many tool results a view shows, whole or cut."""
     return sum([entry.visible_results for entry in entries])
-
-
-def difference(before: Iterable[Entry], after: Iterable[Entry]) -> ViewDelta:
-    """What changes from one view to another. Entries that are in both, as the same objects, are not looked at."""
-    old = {id(entry): entry for entry in before}
-    new = {id(entry): entry for entry in after}
-    gone = [entry for key, entry in old.items() if key not in new]
-    come = [entry for key, entry in new.items() if key not in old]
-    less, more = parts_of(gone), parts_of(come)
-    parts = {part: more.get(part, 0) - less.get(part, 0) for part in (*less, *more)}
-    return ViewDelta(
-        {part: tokens for part, tokens in parts.items() if tokens},
-        len(come) - len(gone),
-        results_of(come) - results_of(gone),
-    )

@@ -12,7 +12,6 @@ from contextstash import open_stash_sync
 from tests.cli.conftest import call, result
 from tests.support.command_line import ANSI, CommandLine
 from tests.support.orchard import WINDOW, Orchard
-from tests.support.servers import small_session
 
 
 def test_status_says_how_full_the_session_is(orchard: Orchard) -> None:
@@ -79,15 +78,6 @@ def test_outputs_that_are_cut_are_tool_results_and_placeholders_are_named_as_suc
     shown = contextstash.run("status", "loop").stdout
     assert re.search(r"^placeholders +[\d,]+ ", shown, flags=re.MULTILINE)
     assert "7 tool outputs archived." in shown
-
-
-def test_status_says_that_a_compaction_is_due(contextstash: CommandLine) -> None:
-    with open_stash_sync(contextstash.database) as stash:
-        stash.session("loop").request(small_session())
-    messages = contextstash.json("status", "loop")["messages"]  # the system prompt is one of them, and does not count
-    shown = contextstash.run("status", "loop", "--set", f"messages_at={messages}").stdout
-    assert f"Auto-compaction is due: messages {messages} / {messages}" in shown
-    assert "Auto-compaction" not in contextstash.run("status", "loop", "--set", f"messages_at={messages + 9}").stdout
 
 
 @pytest.mark.usefixtures("session")
