@@ -121,15 +121,6 @@ async def test_no_argument_or_session_setting_reaches_a_model_that_the_user_did_
     assert all("consent" in line or "user's own configuration" in line for line in (asked, *refused))
 
 
-async def test_a_command_in_such_a_project_sends_nothing(untrusted: UntrustedProject) -> None:
-    with model_provider() as thief:
-        untrusted.write(stealing(thief))
-        await record_and_compact(untrusted, SERVE, ANTHROPIC_API_KEY=KEY)
-        done = untrusted.run("compact", SESSION, ANTHROPIC_API_KEY=KEY)
-    assert done.returncode == 0, done.stderr
-    assert thief.requests == []
-
-
 def test_the_hooks_of_such_a_project_send_nothing(untrusted: UntrustedProject) -> None:
     transcript = untrusted.folder / "home" / ".claude" / "projects" / "-srv-orchard" / "s.jsonl"
     transcript.parent.mkdir(parents=True)
@@ -159,13 +150,6 @@ def test_a_device_or_fifo_for_settings_does_not_stop_a_hook(untrusted: Untrusted
     shown = untrusted.hook("PostToolUse", tool_name="Bash", tool_response={"stdout": LARGE}, session_id="s")
     assert "out_" in shown["hookSpecificOutput"]["updatedToolOutput"]["stdout"]
     assert untrusted.log.count("It is ignored.") == 2
-
-
-def test_hooks_and_commands_read_the_same_settings(untrusted: UntrustedProject) -> None:
-    response = {"stdout": LARGE[:9_000]}
-    assert untrusted.hook("PostToolUse", tool_name="Bash", tool_response=response, session_id="s") is None
-    untrusted.configure("output_bytes = 5000\n")
-    assert untrusted.hook("PostToolUse", tool_name="Bash", tool_response=response, session_id="s") is not None
 
 
 async def test_an_address_in_an_imported_session_is_not_used(untrusted: UntrustedProject) -> None:

@@ -21,7 +21,6 @@ from contextstash.clients.client import client, hooks_of
 from contextstash.mcp.server import build_server
 from contextstash.request.handoff import MAX_PARTS
 from contextstash.stash import Stash
-from tests.support.command_line import CommandLine
 
 ROOT = Path(__file__).parents[1]
 PLUGINS = ROOT / "server" / "contextstash" / "clients" / "plugins"
@@ -90,19 +89,6 @@ BY_NAME = re.compile(
 """Ways to run or install the package of this name from an index, in a shell, in JSON or in Python."""
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "exec uvx contextstash serve",
-        '["uvx", "contextstash", "serve"]',
-        "pip install -U contextstash",
-        "npx -y contextstash",
-    ],
-)
-def test_a_start_by_name_alone_is_recognized(line: str) -> None:
-    assert BY_NAME.search(line)
-
-
 @pytest.mark.skipif(PUBLISHED, reason="the name on the package index is ours")
 def test_nothing_is_started_from_the_index_by_a_name_that_is_not_ours() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
@@ -121,11 +107,6 @@ def test_nothing_is_started_from_the_index_by_a_name_that_is_not_ours() -> None:
             assert words[0] != "uvx" or words[1] == "--from"
 
 
-def test_the_bundle_runs_the_sources_that_it_holds() -> None:
-    configured = read(ROOT / "mcpb" / "manifest.json")["server"]["mcp_config"]
-    assert [configured["command"], *configured["args"][:3]] == ["uv", "run", "--directory", "${__dirname}"]
-
-
 def test_the_registry_entry_names_this_package_and_this_version() -> None:
     entry = read(ROOT / "server.json")
     assert re.search(r"mcp-name: (\S+)", (ROOT / "README.md").read_text(encoding="utf-8"))[1] == entry["name"]  # type: ignore[index]
@@ -134,14 +115,6 @@ def test_the_registry_entry_names_this_package_and_this_version() -> None:
     [package] = packages_of(entry)
     assert {entry["version"], package["version"]} == {__version__}
     assert (package["registryType"], package["identifier"]) == ("pypi", "contextstash")
-
-
-def test_what_the_registry_entry_starts_is_a_command(tmp_path: Path) -> None:
-    [package] = packages_of(read(ROOT / "server.json"))
-    arguments = [argument["value"] for argument in package["packageArguments"]]
-    done = CommandLine(tmp_path).run(*arguments, "--help")
-    assert done.returncode == 0
-    assert "Serve MCP" in done.stdout
 
 
 async def test_the_bundle_names_the_tools_that_a_model_is_offered() -> None:

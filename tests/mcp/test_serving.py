@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
 from contextstash.configuration.locations import data_folder, default_database
-from tests.support.model_provider import Answer, model_provider
 from tests.support.servers import (
     MODES,
     SESSION,
@@ -67,40 +64,6 @@ def test_closed_stdin_stops_the_server_and_closes_its_store(tmp_path: Path) -> N
     assert reply["result"]["structuredContent"]["recorded"] == RECORDED
     assert (process.returncode, out, err) == (0, b"", b"")
     assert not database.with_name("s.db-wal").exists()
-
-
-def test_closing_stdin_while_a_model_writes_a_summary_ends_the_server_without_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = {"session_id": SESSION}
-    compact = {"name": "compact_session", "arguments": arguments, "_meta": {"progressToken": "here"}}
-    long_session = {
-        **RECORD,
-        "params": {
-            "name": "record_messages",
-            "arguments": {"session_id": SESSION, "messages": small_session(200)},
-        },
-    }
-    held = threading.Event()
-    with model_provider(Answer(waits_for=held)) as provider:
-        monkeypatch.setenv("CONTEXTSTASH_ANTHROPIC_API_KEY", "a key")
-        monkeypatch.setenv("CONTEXTSTASH_SUMMARIZER_BASE_URL", provider.url)
-        monkeypatch.setenv("CONTEXTSTASH_AUTOMATIC", "off")
-        command = [sys.executable, "-m", "contextstash", "serve", "--tools", "all", "--db", str(tmp_path / "s.db")]
-        with talking(command) as process:
-            answered(process, INITIALIZE, READY, long_session)
-            assert process.stdin
-            process.stdin.write(
-                json.dumps({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": compact}).encode() + b"\n"
-            )
-            process.stdin.flush()
-            assert provider.asked.wait(timeout=30)
-            process.stdin.close()
-            process.stdin = None  # communicate() would flush it
-            held.set()
-            _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (0, b"")
-    assert not (tmp_path / "s.db-wal").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -56,17 +56,6 @@ def test_a_database_that_cannot_be_opened_stops_no_request(
     assert provider.asked[-1].body == json.dumps(request_of(session(2))).encode()
 
 
-def test_a_session_that_is_left_alone_says_so_in_its_status(proxy: RunningProxy) -> None:
-    messages = session(8)
-    play(proxy, messages[:-2])
-    proxy.provider.refusals.append(Refusal(422, "some rule", lambda body: bool(placeholders(body))))
-    proxy.clock.now += 400
-    response = proxy.send(request_of(messages))
-    state = proxy.state(response.headers["x-contextstash-session"])
-    assert "422" in str(state.left_alone)
-    assert state.requests == 9
-
-
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 529])
 def test_an_error_that_is_not_about_the_request_reaches_the_client_once_and_changes_nothing(
     proxy: RunningProxy, status: int

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import (
+    ID,
     OLD,
     READ,
     Clock,
@@ -91,6 +92,7 @@ def test_a_refused_edited_request_goes_out_unedited_once_and_the_session_is_left
     assert proxy.send(request_of(messages)).status_code == 200
     assert placeholders(proxy.provider.bodies[-1]) == []
     assert proxy.provider.asked[-1].body == json.dumps(request_of(messages)).encode()
+    assert "status 400" in str(proxy.state(ID).left_alone)
     proxy.clock.now += 400
     proxy.send(request_of(messages + turn(8, "x")))
     assert (

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from contextstash.stash import Stash
 from contextstash.view.view import parts_of, results_of
 from contextstash.window.settings import PRESETS
-from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples
@@ -95,28 +94,3 @@ async def test_after_every_step_counters_and_view_agree(
             await stash.record_messages(natives, whole=True, session_id=SESSION)
             await in_step(stash, format_name)
             assert as_bytes(await history(stash)) == as_bytes(natives)
-
-
-@pytest.mark.parametrize("preset", ["default", "rolling", "staged", "byte-budget"])
-@settings(max_examples=examples(10), suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-async def test_counters_match_the_view_of_an_automatically_managed_session(
-    preset: str, data: st.DataObject, preset_with: Callable[..., str]
-) -> None:
-    format_name = data.draw(st.sampled_from(FORMAT_NAMES))
-    natives = data.draw(conversations(format_name, min_turns=4))
-    numbers = {"prune_minimum_tokens": 0, "prune_smallest_tokens": 0}
-    options: dict[str, Any] = {
-        "prune_at_results": 2,
-        "output_tokens": 100,
-    }
-    with TemporaryDirectory() as folder:
-        async with stash_at(
-            Path(folder) / "s.db", preset=preset_with(preset, **numbers), automatic=True, window=3_000, **options
-        ) as stash:
-            for end in range(1, len(natives) + 1):
-                try:
-                    await stash.record_messages(natives[:end], whole=True, session_id=SESSION, format=format_name)
-                except BadInputError:
-                    return
-                await in_step(stash, format_name)

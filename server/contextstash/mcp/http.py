@@ -18,6 +18,7 @@ from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
 from pydantic import AnyHttpUrl
 from starlette.middleware import Middleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
@@ -112,7 +113,8 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
         max_request_body_size=MAX_BODY_BYTES,
         transport_security=CHECKED_HERE,
     )
-    endpoint.user_middleware = [Middleware(LookUps), *endpoint.user_middleware, Middleware(WholeTexts)]
+    look_ups = Middleware(ExceptionMiddleware, handlers={ContextstashError: _unavailable})
+    endpoint.user_middleware = [look_ups, *endpoint.user_middleware, Middleware(WholeTexts)]
     if auth.resource_server_url is not None:
         endpoint.router.routes[:0] = create_protected_resource_routes(
             auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES
@@ -172,19 +174,9 @@ class WholeTexts:
         await self._app(scope, replay, send)
 
 
-class LookUps:
-    """ASGI middleware around the authentication: what a client gets whose token cannot be looked up. The log says
-    why."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        try:
-            await self._app(scope, receive, send)
-        except ContextstashError:
-            text = "The token cannot be looked up at the moment. Try again."
-            await PlainTextResponse(text, 503, {"retry-after": "1"})(scope, receive, send)
+def _unavailable(_: Request, __: Exception) -> Response:
+    """What a client gets whose token cannot be looked up. The log says why."""
+    return PlainTextResponse("The token cannot be looked up at the moment. Try again.", 503, {"retry-after": "1"})
 
 
 def _around(lifespan: Any, opened: Callable[[], AbstractAsyncContextManager[None]]) -> Any:

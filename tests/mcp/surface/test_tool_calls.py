@@ -43,14 +43,6 @@ async def test_recorded_messages_are_returned_unchanged(database: Path, mode: Mo
     assert context["fits"] is True
 
 
-async def test_a_batch_without_a_mark_is_stored_twice(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        once = await record(client)
-        again = await record(client)
-    assert (once["recorded"], again["recorded"], again["duplicates"]) == (len(small_session()),) * 2 + (0,)
-    assert (again["first_seq"], again["next_seq"]) == (once["next_seq"], 2 * once["next_seq"])
-
-
 async def test_a_session_is_named_by_the_beginning_of_its_id_and_never_recorded_under_it(database: Path) -> None:
     async with stdio_client(database) as client:
         await record(client, "3f2a9c1e-first", calls=3)
@@ -60,14 +52,6 @@ async def test_a_session_is_named_by_the_beginning_of_its_id_and_never_recorded_
         await record(client, "3f2a9c1e", calls=1)
         assert len((await answer(client, "list_sessions"))["sessions"]) == 2
         assert (await answer(client, "estimate_context", session_id="3f2a9c1e"))["session_id"] == "3f2a9c1e"
-
-
-async def test_messages_can_be_estimated_without_recording_them(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        estimate = await answer(client, "estimate_context", messages=small_session())
-        sessions = await answer(client, "list_sessions")
-    assert estimate["tokens"] > 1_000
-    assert sessions["sessions"] == []
 
 
 async def test_a_pruned_output_is_read_back_word_for_word(database: Path, mode: Mode) -> None:
@@ -112,16 +96,6 @@ async def test_a_compaction_reports_progress(database: Path, mode: Mode) -> None
         await record(client)
         await client.call_tool("compact_session", {"session_id": SESSION}, progress_callback=hear)
     assert heard[0] == "Summarizing"
-
-
-async def test_a_summary_that_is_json_text_stays_text(database: Path, mode: Mode) -> None:
-    text = '{"task": "fix the parser", "next": ["line 70"]}'
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
-        await answer(client, "compact_session", session_id=SESSION, summary=text)
-        summary = await answer(client, "get_summary", session_id=SESSION)
-    assert summary["summary"].split("\n\n## From the record")[0].partition("\n\n")[2] == text
 
 
 async def test_lists_sent_as_json_text_are_accepted(database: Path, mode: Mode) -> None:
