@@ -10,6 +10,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash_storage.sqlite.store import open_sqlite
+from tests.proxy.test_sessions import in_stash
 from tests.support.caching_provider import CachingProvider, tokens
 from tests.support.proxies import Clock, RunningProxy, running_proxy
 
@@ -97,12 +98,20 @@ def test_a_resumed_client_whose_servers_are_still_starting_gets_the_same_placeho
         assert placeholders(provider) == before
 
 
-def test_a_client_without_the_retrieval_tool_gets_the_originals_after_a_while(proxy: RunningProxy) -> None:
+def test_what_was_shown_stays_and_nothing_more_leaves_while_the_retrieval_tool_is_not_offered(
+    proxy: RunningProxy,
+) -> None:
     pruned(proxy)
-    send(proxy, items(8), [SHELL])
-    proxy.clock.now += 121
-    send(proxy, items(8), [SHELL])
-    assert placeholders(proxy.provider) == []
+    before = placeholders(proxy.provider)
+    for turns in (9, 10):
+        proxy.clock.now += COLD
+        send(proxy, items(turns), [SHELL])
+        assert placeholders(proxy.provider) == before
+    in_stash(proxy.database, lambda stash: stash.prune_tool_outputs("main", keep_last=1))
+    send(proxy, items(10), [SHELL])
+    assert placeholders(proxy.provider) == before
+    send(proxy, items(10))
+    assert len(placeholders(proxy.provider)) == 9
 
 
 def test_a_sub_agent_has_a_session_of_its_own_below_its_parent(proxy: RunningProxy) -> None:

@@ -142,8 +142,7 @@ class Conversation:
     `recorded` are the messages of the last recorded request, after which the session had `stored` messages. `followed`
     is the transcript by which the session is recorded, if it is. `edits` are those in force, `shown` those of the last
     request; if there are summaries, `places` are the positions in the session of the messages that the request in hand
-    begins with. `stored_since` is when the session was created; it is `deleted` if that one is gone. `unoffered_since`
-    is when the client stopped to offer the retrieval tool, in seconds since 1970.
+    begins with. `stored_since` is when the session was created; it is `deleted` if that one is gone.
     """
 
     session_id: str
@@ -166,7 +165,6 @@ class Conversation:
     places: tuple[int, ...] = ()
     stored_since: datetime | None = None
     deleted: bool = False
-    unoffered_since: float | None = None
     recording: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def change(self, **fields: Any) -> None:

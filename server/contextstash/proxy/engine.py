@@ -57,11 +57,6 @@ HEAL_SECONDS = 30.0
 """How long a refused request may wait until its messages are recorded, so that they can be pruned. The client
 would compact otherwise, which takes a minute."""
 
-START_SECONDS = 120.0
-"""How long a session's placeholders are shown to a client that does not offer the retrieval tool, though nothing more
-is pruned for it. Clients start their MCP servers late: Codex 0.169 sends several requests of a resumed session before.
-To show the originals, and then the placeholders again, would cost the cache twice. Clients wait up to 30 s."""
-
 
 class Engine:
     """The conversations behind one proxy."""
@@ -130,10 +125,12 @@ class Engine:
         if self._access is None or not self._options.prune:
             return original
         await self._catch_up(conversation, asked.request)
-        offered = offers_retrieval(asked, configured=self._options.configured)
-        if conversation.state.left_alone or not is_understood(asked.request) or not _may_show(original, offered):
+        if conversation.state.left_alone or not is_understood(asked.request):
             return original
-        if offered and original.cold and not asked.summarizes:
+        if not asked.summarizes and not offers_retrieval(asked, configured=self._options.configured):
+            # What was shown stays: the client's servers may still be starting, and later reasoning is bound to it.
+            conversation.edits = conversation.shown
+        elif not asked.summarizes and original.cold:
             step = old_outputs(round(self._options.keep_tokens * COLD_KEEP_SHARE), MIN_TOKENS)
             try:
                 await self._within(LOAD_FACTOR, self._archive(original, step))
@@ -337,16 +334,6 @@ class Engine:
         if as_recorded and session is not None and session.counters.messages == conversation.stored:
             reply = [message_of(native, request.format) for native in said]
             await self._record_line(conversation, (*request.messages, *reply), conversation.usage)
-
-
-def _may_show(original: Prepared, offered: bool) -> bool:
-    """Whether the model can fetch what placeholders stand for, now or as soon as the client's servers run. For the
-    client's summary they are shown always: Codex's offers no tools, and the originals may exceed the window."""
-    conversation, now = original.conversation, original.asked.at
-    since = conversation.unoffered_since if conversation.unoffered_since is not None else now
-    if offered or not original.asked.summarizes:
-        conversation.unoffered_since = None if offered else since
-    return offered or original.asked.summarizes or now - since <= START_SECONDS
 
 
 def _before_summary(conversation: Conversation, asked: AskedRequest) -> Line:
