@@ -14,17 +14,10 @@ import httpx2
 import pytest
 from mcp.types import PARSE_ERROR
 
-from tests.support.servers import http_server, local_token, stdio_command, talking
+from tests.support.servers import INITIALIZE, READY, http_server, local_token, stdio_command, talking
 
 pytestmark = pytest.mark.processes
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
-}
-READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 PING = b'{"jsonrpc":"2.0","id":77,"method":"ping"}'
 SECRET = "correct horse battery staple"
 

@@ -17,6 +17,7 @@ from contextstash.operations import OPERATIONS
 from contextstash.web.access_tokens import SCOPES
 from tests.support.command_line import CommandLine
 from tests.support.servers import (
+    INITIALIZE,
     answer,
     error,
     http_client,
@@ -56,14 +57,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def initialize(address: str, **headers: str) -> httpx2.Response:
     """The response to the first request of a client."""
-    params = {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    }
     given = {"accept": "application/json, text/event-stream", **headers}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
-    return httpx2.post(address, json=body, headers=given, timeout=60)
+    return httpx2.post(address, json=INITIALIZE, headers=given, timeout=60)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 from contextstash.configuration.locations import data_folder, default_database
 from tests.support.servers import (
+    INITIALIZE,
     MODES,
+    READY,
     SESSION,
     Mode,
     answer,
@@ -31,17 +33,6 @@ from tests.support.servers import (
 
 pytestmark = pytest.mark.processes
 
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-11-25",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
-READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 RECORD = {
     "jsonrpc": "2.0",
     "id": 2,

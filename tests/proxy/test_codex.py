@@ -10,9 +10,8 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash_storage.sqlite.store import open_sqlite
-from tests.proxy.test_sessions import in_stash
 from tests.support.caching_provider import CachingProvider, tokens
-from tests.support.proxies import Clock, RunningProxy, running_proxy
+from tests.support.proxies import Clock, RunningProxy, conversation_in, in_stash, running_proxy
 
 SHELL: dict[str, Any] = {"type": "function", "name": "exec_command", "parameters": {"type": "object"}}
 OURS: dict[str, Any] = {
@@ -251,7 +250,7 @@ def test_an_item_of_openais_compaction_goes_on_and_is_recorded_as_it_came(proxy:
     assert ("n0" in placeholders(proxy.provider)) is (model == "gpt-5.4")
     assert sent[:14] == window[:14] or model == "gpt-5.4", "something in front of bound reasoning was changed"
     assert proxy.state("main").requests == 5
-    recorded = proxy.conversation("main")
+    recorded = conversation_in(proxy.database, "main")
     assert recorded == window
     assert {"type": "compaction_trigger"} not in recorded
 

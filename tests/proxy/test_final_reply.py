@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -15,8 +14,7 @@ from anthropic import Anthropic
 from openai import OpenAI
 
 from contextstash.clients.follow import ingest
-from tests.proxy.test_identity import recorded, rewinds
-from tests.proxy.test_sessions import in_stash, transcript_of
+from tests.proxy.test_sessions import transcript_of
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
     ID,
@@ -24,8 +22,11 @@ from tests.support.proxies import (
     RunningProxy,
     conversation_in,
     header_of,
+    in_stash,
     play,
+    recorded,
     request_of,
+    rewinds,
     running_proxy,
     session,
 )
@@ -85,7 +86,7 @@ def test_what_another_process_has_recorded_meanwhile_is_not_hidden(run: Run, dat
         play(first, messages[:5])
         with run() as second:
             play(second, messages, first=len(messages))
-    assert asyncio.run(conversation_in(database, ID)) == [*messages, REPLY]
+    assert conversation_in(database, ID) == [*messages, REPLY]
     assert rewinds(database, ID) == 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import re
@@ -19,11 +18,22 @@ from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine
 from contextstash.proxy.plan import ProxyOptions
 from contextstash.stash import Stash
-from contextstash_storage.records import RewindEdit
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.caching_provider import CachingProvider
 from tests.support.effort import examples
-from tests.support.proxies import ID, Clock, RunningProxy, placeholders, request_of, running_proxy, session, turn
+from tests.support.proxies import (
+    ID,
+    Clock,
+    RunningProxy,
+    messages_in,
+    placeholders,
+    recorded,
+    request_of,
+    rewinds,
+    running_proxy,
+    session,
+    turn,
+)
 
 Message = dict[str, Any]
 
@@ -40,34 +50,6 @@ def say(proxy: RunningProxy, messages: list[Message], key: str = "a", header: st
     response = proxy.send(request_of(messages, **{"metadata": {}, **fields}), {header: key})
     assert response.status_code == 200
     return str(response.headers["x-contextstash-session"])
-
-
-async def read_all(database: Path) -> dict[str, list[Message]]:
-    store = await open_sqlite(database)
-    try:
-        found = {}
-        for each in await store.list_sessions(limit=1_000):
-            messages = await store.read_messages(each.session_id)
-            found[each.session_id] = [message.body for message in messages if message.body is not None]
-        return found
-    finally:
-        await store.close()
-
-
-def recorded(database: Path) -> dict[str, list[Message]]:
-    """All messages of each session, of left branches too."""
-    return asyncio.run(read_all(database))
-
-
-def rewinds(database: Path, session_id: str) -> int:
-    async def read() -> int:
-        store = await open_sqlite(database)
-        try:
-            return sum(isinstance(edit, RewindEdit) for edit in await store.read_edits(session_id))
-        finally:
-            await store.close()
-
-    return asyncio.run(read())
 
 
 def marks(messages: list[Message]) -> set[str]:
@@ -280,7 +262,7 @@ async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of
         await ended(bobs)
     finally:
         await stash.close()
-    found = [marks(messages) for messages in (await read_all(tmp_path / "stash.db")).values()]
+    found = [marks(messages) for messages in (await messages_in(tmp_path / "stash.db")).values()]
     assert sorted(map(sorted, found)) == [["chat-1-of-ann"], ["chat-2-of-bob"]]
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from contextstash_storage.sqlite.store import open_sqlite
-from tests.proxy.test_identity import recorded
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
     ID,
@@ -18,8 +16,10 @@ from tests.support.proxies import (
     READ,
     Clock,
     RunningProxy,
+    in_stash,
     placeholders,
     prune_cold,
+    recorded,
     request_of,
     running_proxy,
     session,
@@ -28,12 +28,7 @@ from tests.support.proxies import (
 
 
 def delete(database: Path, session_id: str = ID) -> None:
-    async def run() -> None:
-        store = await open_sqlite(database)
-        await store.delete_session(session_id)
-        await store.close()
-
-    asyncio.run(run())
+    in_stash(database, lambda stash: stash.delete_session(session_id))
 
 
 def test_the_edits_of_a_deleted_session_end_with_it_and_it_is_not_recorded_again(proxy: RunningProxy) -> None:

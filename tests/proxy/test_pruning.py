@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from contextstash.stash import Stash
 from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import (
     ID,
@@ -16,6 +17,7 @@ from tests.support.proxies import (
     READ,
     Clock,
     RunningProxy,
+    in_stash,
     placeholders,
     play,
     prune_cold,
@@ -150,3 +152,21 @@ def test_results_that_no_reply_follows_leave_if_the_request_would_be_refused_oth
     proxy.provider.window = 20_000
     assert proxy.send(request_of(messages)).status_code == 200
     assert "toolu_50" in placeholders(proxy.provider.bodies[-1])
+
+
+def test_pinned_outputs_and_files_are_never_pruned(proxy: RunningProxy) -> None:
+    messages = session(8)
+    play(proxy, messages[:-2])
+
+    async def pin(stash: Stash) -> None:
+        outputs = await stash.store.read_outputs(ID)
+        await stash.configure_session(ID, pin=["/a/1", outputs[3].handle])
+
+    in_stash(proxy.database, pin)
+    proxy.clock.now += 400
+    proxy.send(request_of(messages))
+    stay = {"toolu_1", "toolu_3"}
+    assert placeholders(proxy.provider.bodies[-1]) == [name for name in OLD if name not in stay]
+    proxy.provider.window = 5_000
+    proxy.send(request_of(messages))
+    assert not stay & set(placeholders(proxy.provider.bodies[-1]))

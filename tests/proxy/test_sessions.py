@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
 from itertools import pairwise
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +15,22 @@ import pytest
 from contextstash.clients.follow import ingest
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
-from tests.proxy.test_identity import recorded
 from tests.support.proxies import (
     ID,
     OLD,
     READ,
     RETRIEVAL,
     RunningProxy,
+    in_stash,
     placeholders,
     play,
     prune_cold,
+    recorded,
     request_of,
     session,
     turn,
 )
 from tests.support.stashes import history
-
-
-def in_stash(path: Path, work: Any) -> Any:
-    """What `work` returns for a stash on this database."""
-
-    async def run() -> Any:
-        stash = Stash(await open_sqlite(path))
-        try:
-            return await work(stash)
-        finally:
-            await stash.close()
-
-    return asyncio.run(run())
 
 
 def stored(proxy: RunningProxy) -> dict[str, int]:
@@ -151,7 +138,7 @@ def test_a_compaction_by_our_plugin_shortens_the_window_and_keeps_the_session(pr
         events = in_stash(proxy.database, lambda stash: stash.read_events(ID))
         assert [event.kind for event in events].count("compaction") == number
         for handle in set(re.findall(r"handle (out_\w+)", sent)):
-            found = in_stash(proxy.database, lambda stash, name=handle: stash.get_archived_output(name))
+            found = in_stash(proxy.database, methodcaller("get_archived_output", handle))
             assert "line " in found.content
         for more in range(8):
             messages = [*messages, *turn(number * 20 + more, f"line {number}-{more}: words\n" * 300)]

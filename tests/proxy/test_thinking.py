@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.test_sessions import in_stash
 from tests.support.caching_provider import CachingProvider, Refusal
-from tests.support.proxies import ID, OLD, RunningProxy, placeholders, request_of, session, turn
+from tests.support.proxies import ID, OLD, RunningProxy, in_stash, placeholders, request_of, session, turn
 
 MODEL = "claude-opus-5-5"
 

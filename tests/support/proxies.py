@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from contextstash.proxy.serve import UVICORN, ServedProxy, proxy_app
 from contextstash.stash import Stash
 from contextstash.view.branches import path_to
 from contextstash.web.loopback import serving
-from contextstash_storage.records import ProxiedSession
+from contextstash_storage.records import ProxiedSession, RewindEdit
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.caching_provider import CachingProvider
 
@@ -72,10 +72,6 @@ class RunningProxy:
         assert found is not None
         return found
 
-    def conversation(self, session_id: str) -> list[Any]:
-        """The messages of a session as it goes on now, without those of branches that were left."""
-        return asyncio.run(conversation_in(self.database, session_id))
-
     def send(self, body: dict[str, Any] | bytes, headers: dict[str, str] | None = None) -> httpx2.Response:
         """Send a request of an agent, and wait until it is recorded."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -86,15 +82,41 @@ class RunningProxy:
         return response
 
 
-async def conversation_in(database: Path, session_id: str) -> list[Any]:
-    """The same without a proxy."""
-    store = await open_sqlite(database)
-    try:
-        messages = await store.read_messages(session_id)
-        path = path_to(await store.read_edits(session_id), len(messages) - 1)
-        return [message.body for message in messages if message.seq in path]
-    finally:
-        await store.close()
+def in_stash(path: Path, work: Callable[[Stash], Awaitable[Any]]) -> Any:
+    """What `work` returns for a stash on this database, as another process opens it."""
+
+    async def run() -> Any:
+        async with Stash(await open_sqlite(path)) as stash:
+            return await work(stash)
+
+    return asyncio.run(run())
+
+
+async def messages_in(database: Path) -> dict[str, list[Any]]:
+    """All messages of each session, of left branches too."""
+    async with Stash(await open_sqlite(database)) as stash:
+        return {
+            each.session_id: [message.body for message in await stash.store.read_messages(each.session_id)]
+            for each in await stash.store.list_sessions(limit=1_000)
+        }
+
+
+def recorded(database: Path) -> dict[str, list[Any]]:
+    """The same outside of an event loop."""
+    return asyncio.run(messages_in(database))
+
+
+def rewinds(database: Path, session_id: str) -> int:
+    """How many edits hide a branch of a session."""
+    edits = in_stash(database, lambda stash: stash.store.read_edits(session_id))
+    return sum(isinstance(edit, RewindEdit) for edit in edits)
+
+
+def conversation_in(database: Path, session_id: str) -> list[Any]:
+    """The messages of a session as it goes on now, without those of branches that were left."""
+    edits = in_stash(database, lambda stash: stash.store.read_edits(session_id))
+    messages = recorded(database)[session_id]
+    return [messages[seq] for seq in range(len(messages)) if seq in path_to(edits, len(messages) - 1)]
 
 
 @contextmanager

@@ -30,6 +30,15 @@ MODES: tuple[Mode, ...] = ("auto", "legacy") if THOROUGH else ("auto",)
 
 SESSION = "parser-fix"
 
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
+READY = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+"""What a client begins with."""
+
 
 def stdio_command(database: Path, tools: str = "all") -> list[str]:
     """The command that serves this database over stdio."""
@@ -197,11 +206,11 @@ def talking(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def answered(process: subprocess.Popen[bytes], *messages: dict[str, Any], before: bytes = b"") -> dict[str, Any]:
-    """Send `before` and the messages, and wait for the answer to the last of them."""
+def answered(process: subprocess.Popen[bytes], *messages: dict[str, Any]) -> dict[str, Any]:
+    """Send the messages, and wait for the answer to the last of them."""
     assert process.stdin
     assert process.stdout
-    process.stdin.write(before + b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+    process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
     process.stdin.flush()
     for line in process.stdout:
         reply: dict[str, Any] = json.loads(line)
