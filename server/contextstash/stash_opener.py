@@ -45,8 +45,7 @@ class StashOpener:
     async def __call__(self) -> Stash:
         """The open stash, to be closed by the caller. Raises StoreError if the database cannot be used, BadInputError
         if no transcripts can be followed."""
-        from contextstash.clients.client import used_windows
-        from contextstash.clients.projects import project_of
+        from contextstash.clients.client import project_of, used_windows
         from contextstash.configuration.api_key import api_key_from
         from contextstash.configuration.database import open_database
         from contextstash.stash import Stash

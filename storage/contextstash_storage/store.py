@@ -24,10 +24,9 @@ from contextstash_storage.records import (
     EditsBefore,
     Native,
     NewMessage,
+    SearchHit,
     Session,
 )
-from contextstash_storage.search import Weigh as Weigh
-from contextstash_storage.search import search
 from contextstash_storage.sessions import insert_session, read_session, row_of
 from contextstash_storage.transaction import Database, Result, Tx
 
@@ -87,6 +86,13 @@ def _changing(
         return await store.change(session_id, lambda tx, *found: change(tx, *found, *arguments, **named))
 
     return method
+
+
+def _search(tx: Tx, owner: str, *arguments: Any, **named: Any) -> list[SearchHit]:
+    """See `contextstash_storage.search.search`: a hook that stores an output does not load it."""
+    from contextstash_storage.search import search
+
+    return search(tx, owner, *arguments, **named)
 
 
 class SessionStore:
@@ -248,7 +254,7 @@ class SessionStore:
     find_output = of_owner(messages.find_output)
     find_handles = of_owner(messages.find_handles)
 
-    search = of_owner(search)
+    search = of_owner(_search)
 
     append_log = of_session(log.append_log, writes=True)
     read_log = of_session(log.read_log)

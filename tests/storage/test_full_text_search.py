@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from contextstash_storage import search
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.search import SearchFilter
-from contextstash_storage.store import SessionStore, Weigh
+from contextstash_storage.search import SearchFilter, Weigh
+from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
 

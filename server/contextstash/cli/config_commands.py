@@ -14,7 +14,7 @@ import click
 from contextstash.base.files import replace_file
 from contextstash.cli.console import echo, echo_json, print_table
 from contextstash.cli.options import JSON, settings_from
-from contextstash.clients.projects import project_folder
+from contextstash.clients.client import project_folder
 from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import Layer, read_pairs, shown
 from contextstash.configuration.settings_files import (

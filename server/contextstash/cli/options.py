@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from contextstash.cli.console import print_json, tell
-from contextstash.clients.projects import project_folder
+from contextstash.clients.client import project_folder
 from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
 from contextstash.session_names import named_by
 from contextstash.stash_opener import StashOpener

@@ -20,7 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from contextstash.base.files import read_regular
+from contextstash.base.files import open_regular, read_regular
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -401,3 +401,35 @@ def found_clients(machine: Machine) -> list[Client]:
 def used_windows() -> Mapping[str, Callable[[str | None, int], int | None]]:
     """By the agent that sessions are recorded under, the share of its model's window that a client uses."""
     return {each.name: each.used_window for each in clients() if each.used_window is not None}
+
+
+MAX_HEAD_BYTES = 200_000
+"""Bytes at the start of a transcript in which its folder is searched for. Claude Code and Codex name it in
+their first records."""
+
+
+def project_of(source: str | None) -> str | None:
+    """The folder in which the client ran, None if the transcript is gone or does not name one."""
+    if source is None or not source.endswith(".jsonl"):
+        return None
+    from contextstash.clients.transcripts import split_lines  # loads pydantic-core, which most commands need not
+
+    try:
+        with open_regular(Path(source)) as file:
+            lines, _ = split_lines(file.read(MAX_HEAD_BYTES), at_end=True)
+    except OSError:
+        return None
+    return next((found for line in lines if (found := _folder(line.record))), None)
+
+
+def _folder(record: Mapping[str, Any]) -> str | None:
+    payload = record.get("payload")
+    found = record.get("cwd") or (payload.get("cwd") if isinstance(payload, dict) else None)
+    return found if isinstance(found, str) and found.strip() else None
+
+
+def project_folder(environment: Mapping[str, str], client: str | None = None) -> Path:
+    """The project that this client, or any if none is given, names to the programs that it starts, else the current
+    folder. Only Claude Code names one, and one that was started in its shell inherits the name."""
+    named = environment.get("CLAUDE_PROJECT_DIR") if client in ("claude-code", None) else None
+    return Path(named) if named else Path.cwd()

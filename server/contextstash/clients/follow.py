@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular
-from contextstash.clients.client import MODULES, client, clients, other_clients, own_clients
+from contextstash.clients.client import MODULES, client, clients, other_clients, own_clients, project_folder
 from contextstash.clients.others import MESSAGES
-from contextstash.clients.projects import project_folder
 from contextstash.clients.transcripts import (
     Batch,
     Head,

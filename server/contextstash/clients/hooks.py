@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.files import is_below, read_regular, resolved
 from contextstash.clients.client import client as client_of
-from contextstash.clients.client import hooks_of
-from contextstash.clients.projects import project_folder, project_of
+from contextstash.clients.client import hooks_of, project_folder, project_of
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

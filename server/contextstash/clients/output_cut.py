@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextstash.clients.client import Client, hooks_of
-from contextstash.clients.projects import project_folder
+from contextstash.clients.client import Client, hooks_of, project_folder
 from contextstash.configuration.database import open_briefly
 from contextstash.configuration.locations import has_settings
 from contextstash.messages.main_argument import main_argument

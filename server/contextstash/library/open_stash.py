@@ -119,7 +119,7 @@ class LibraryStash:
         )
 
     async def _open(self) -> Stash:
-        from contextstash.clients.projects import project_folder
+        from contextstash.clients.client import project_folder
         from contextstash.configuration.setting_layers import Layer, configuration
         from contextstash.stash_opener import StashOpener
         from contextstash.window.settings import resolve_settings

@@ -21,8 +21,7 @@ from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Output, SearchHit
-from contextstash_storage.search import STOP_WORDS, SearchFilter
-from contextstash_storage.store import Weigh
+from contextstash_storage.search import STOP_WORDS, SearchFilter, Weigh
 
 DEFAULT_PAGE_TOKENS = 4_000
 MAX_PAGE_TOKENS = 8_000
