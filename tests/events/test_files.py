@@ -102,10 +102,6 @@ def lines_of(*commands: str) -> list[str]:
     return lines_in(script)
 
 
-def test_a_copy_under_another_name_is_a_file_of_its_own() -> None:
-    assert "`src/b.py`: created (copy of src/a.py)" in lines_of("cp src/a.py src/b.py")
-
-
 SCRIPT = "cat > fix.py <<'EOF'\npath = 'src/a.py'\ntext = open(path).read()\nwith open(path, 'w') as file:\n  ...\nEOF"
 
 
@@ -150,7 +146,7 @@ def test_a_relative_path_is_below_the_folder_that_its_command_goes_to() -> None:
     assert lines_in(script) == [
         "`/srv/app/lib/sql/one.py`: edited",
         "`/srv/other/run.py`: edited",
-        "`/srv/app/b.py`: created (copy of /srv/app/a.py)",
+        "`/srv/app/b.py`: created",
         "`/srv/app/note.py`: created",
     ]
 
@@ -228,12 +224,6 @@ def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not
     assert file.chunks[0].lines == ["+x = 1", " EOF", "cat fix.patch"]
     ended = Script().call("bash", {"command": "cat > a.py <<-EOF\n\tx = 1\n\tEOF\npython a.py"}, "")
     assert lines_in(ended) == ["`a.py`: created, run"]
-
-
-def test_a_copy_that_was_changed_is_told_as_changed() -> None:
-    back = "cp src/a.py.orig src/a.py"
-    assert lines_of("sed -i s/x/y/ src/a.py", back)[0] == "`src/a.py`: edited (copy of src/a.py.orig)"
-    assert lines_of("sed -i s/x/y/ src/a.py", back, "sed -i s/z/y/ src/a.py")[0] == "`src/a.py`: edited"
 
 
 def test_a_list_of_files_that_is_not_complete_says_so() -> None:

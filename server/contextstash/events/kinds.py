@@ -38,7 +38,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class FileUse:
-    """One use of one file. `was` is the path that a renamed file had, or of which a created one is a copy.
+    """One use of one file. `was` is the path that a renamed file had.
 
     Of a change, as far as the call shows it: the `text` that was written, as the whole file or with `appended` at its
     end, or what was `replaced`. `shown` is what a read of this file alone printed."""

@@ -106,21 +106,6 @@ def client_rules(text: str) -> Iterator[tuple[str, str]]:
                 yield name, rules
 
 
-_NOTES = re.compile(
-    r"\n *Analysis:\n.*?\n *Summary:(?=\n)"
-    r"|\n\s*If you need specific details from before compaction \([^\n]*"
-    r"|\n\s*Please continue the conversation from where we left it off [^\n]*",
-    re.DOTALL,
-)
-"""What Claude Code's summary has before and behind the summary: the model's notes on how it reads the session, and
-where the client keeps it."""
-
-
-def without_notes(summary: str) -> str:
-    """A client's summary without the parts that do not sum up the session."""
-    return _NOTES.sub("", summary)
-
-
 def words_handed_over(text: str) -> str:
     """The user's words and pinned rules in a hand-off with which another session begins (`contextstash continue`);
     empty if the message is none. They are the words of the user of this session too."""
@@ -151,7 +136,7 @@ def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list
         if turn.kind == "summary":
             asked, texts = _of_another_session(turn, texts)
             requests += asked
-            carried += [Told(turn.seq, without_notes(text)) for text in texts if text.strip()]
+            carried += [Told(turn.seq, text) for text in texts if text.strip()]
             continue
         for whole in texts:
             stops = turn.seq if is_interruption(whole) else None
@@ -159,7 +144,7 @@ def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list
             text = words_handed_over(whole) or _skill_text(whole, command) or without_host_text(whole)
             given = command_of(whole)
             if _CARRIED_OVER.match(text):
-                carried.append(Told(turn.seq, without_notes(text)))
+                carried.append(Told(turn.seq, text))
             elif text:
                 if command and not given and requests and requests[-1].command == command:
                     requests.pop()

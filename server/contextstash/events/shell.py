@@ -124,8 +124,10 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
         return
     program, rest = words[0].rsplit("/", 1)[-1], words[1:]
     files = [word for word in rest if _FILE_LIKE.match(word)]
-    if program in ("mv", "cp") and len(files) == 2:
-        yield FileUse(files[1], "renamed" if program == "mv" else "created", was=files[0])
+    if program == "mv" and len(files) == 2:
+        yield FileUse(files[1], "renamed", was=files[0])
+    elif program == "cp" and len(files) == 2:
+        yield FileUse(files[1], "created")
     elif program in ("rm", "touch"):
         yield from (FileUse(path, "deleted" if program == "rm" else "created") for path in files)
     elif program == "tee":

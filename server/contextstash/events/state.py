@@ -86,7 +86,7 @@ does not read as complete if it is not."""
 
 @dataclass(slots=True)
 class FileState:
-    """What was done to a file but reading it, the path that it was renamed or copied from, the newest lines that were
+    """What was done to a file but reading it, the path that it was renamed from, the newest lines that were
     put in, the message in which the user refused it as a plan, and that of its last use."""
 
     verbs: list[str] = field(default_factory=list)
@@ -128,10 +128,7 @@ class FileState:
         self.lines = [] if use.text is not None else [line for line in self.lines if line not in replaced]
         if use.text is None and (line := change_line(use)):
             self.lines = [*(each for each in self.lines if each != line), line][-MAX_CHANGES:]
-        if use.was:
-            self.was = f"{'was' if use.verb == 'renamed' else 'copy of'} {one_line(use.was, 200)}"
-        elif use.changes and self.was.startswith("copy of"):  # it is one no more
-            self.was = ""
+        self.was = f"was {one_line(use.was, 200)}" if use.was else self.was
 
 
 @dataclass(slots=True)
@@ -394,7 +391,7 @@ class _Fold:
         # A file named "**User:**", which a command may write, would be told as a line in which the user speaks.
         if not PLAIN_PATH.fullmatch(use.path) and is_speaker_line(use.path):
             return
-        if use.verb == "renamed" and use.was:
+        if use.was:
             state.files.pop(self._paths.of(use.was), None)
         path = self._paths.of(use.path)
         file = state.files.pop(path, FileState())
@@ -479,15 +476,6 @@ def _is_wording(text: str) -> bool:
     return text == text.strip() and " " in text and text[:1].isalnum() and not _CODE_SIGNS.search(text)
 
 
-_OF_USER = re.compile(
-    r"\b(?:user|human)(?:['’]s)?\b[^.;]{0,30}\b(?:agree|approv|confirm|decid|decision|request|allow|answer|permission)"
-    r"|\byou(?:r|['’]ve| have)?\b[^.;]{0,30}\b(?:told|agreed|approved|confirmed|decided|allowed|instruct|permission)"
-    r"|\bdecided with the user\b|用户",
-    re.IGNORECASE,
-)
-"""What the agent says of the user's decisions. Those stand in the user's own words, and nothing else is one."""
-
-
 _ANNOUNCES = re.compile(
     r"\W*(?:(?:now|next|then|first|good|great|ok(?:ay)?|perfect)\b[,.:;!— ]*)*"
     r"(?:let(?: me|['’]s)|i(?:['’]ll| will| need to| should|(?:['’]m| am) \w+ing)|now)\b",
@@ -503,21 +491,17 @@ def _announces(text: str) -> bool:
 
 def _note(text: str) -> str:
     """What the agent said between its calls, without what only says what comes next."""
-    told = [each for each in _statements(text) if len(each) >= MIN_NOTE and each[-1] != ":"]
+    told = [each for each in own_sentences(text) if len(each) >= MIN_NOTE and each[-1] != ":"]
     return _as_text(each for each in told if not _ANNOUNCES.match(each))
 
 
 def conclusion(text: str) -> str:
     """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
-    return _as_text(each for each in _statements(text) if len(each.split()) > 3 or each[-1] in _ENDS)
+    return _as_text(each for each in own_sentences(text) if len(each.split()) > 3 or each[-1] in _ENDS)
 
 
 _ENDS = ".!?:。！？"
 """What a sentence ends with; a heading and an item of a list mostly end with nothing."""
-
-
-def _statements(text: str) -> list[str]:
-    return [each for each in own_sentences(text) if not _OF_USER.search(each)]
 
 
 def _as_text(told: Iterable[str]) -> str:

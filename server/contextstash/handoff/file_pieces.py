@@ -248,7 +248,7 @@ def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, call: C
         files.pop(path, None)
         return
     if was:
-        old = files.get(was) if use.verb == "created" else files.pop(was, None)
+        old = files.pop(was, None)
         files[path] = KnownFile(path, [*old.chunks], {**old.edited}, old.whole) if old else KnownFile(path)
     file = files.setdefault(path, KnownFile(path))
     if use.shown is not None:

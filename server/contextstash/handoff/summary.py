@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from contextstash.events.kinds import Said, Told
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.pasted_text import first_lines
-from contextstash.events.requests import without_notes
 from contextstash.events.state import MAX_SINCE, PRINTED, FileState, Run, State
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, write_item
@@ -191,7 +190,7 @@ class _Writer:
         """What others wrote of the session: a client's summary of the window before, or a model's."""
         carried = self._state.earlier
         texts = [self._earlier, carried.text if carried and carried.seq >= self._since else ""]
-        found = [text for text in (without_notes(text).strip() for text in texts) if text]
+        found = [text.strip() for text in texts if text.strip()]
         return [cut for text in found if (cut := cut_middle(text, room // len(found) - 1, self._item))]
 
     def done(self, room: int) -> list[str]:
