@@ -104,13 +104,33 @@ def lines_of(*commands: str) -> list[str]:
 
 SCRIPT = "cat > fix.py <<'EOF'\npath = 'src/a.py'\ntext = open(path).read()\nwith open(path, 'w') as file:\n  ...\nEOF"
 
+EDIT = "sed -i s/x/y/ /srv/a.py"
+OWN = [f"cat > {name}.py <<'EOF'\nprint()\nEOF\npython {name}.py" for name in ("one", "two", "three")]
 
-def test_a_file_that_a_script_changes_is_changed_when_the_script_runs() -> None:
-    assert lines_of(SCRIPT) == ["`fix.py`: created"]
-    assert "`src/a.py`: edited" in lines_of(SCRIPT, "python fix.py")
-    assert "`/w/src/a.py`: edited" in lines_of(SCRIPT, "cd /w && python fix.py")
-    assert "`src/a.py`: edited" in lines_of("python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF")
-    assert "`src/a.py`: edited" in lines_of("python -c \"open('src/a.py', 'w').write('x')\"")
+
+@pytest.mark.parametrize(
+    ("commands", "told"),
+    [
+        ([SCRIPT], ["`fix.py`: created"]),
+        ([SCRIPT, "python fix.py"], ["`src/a.py`: edited", "`fix.py`: created, run"]),
+        ([SCRIPT, "cd /w && python fix.py"], ["`/w/src/a.py`: edited", "`fix.py`: created"]),
+        (["python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF"], ["`src/a.py`: edited"]),
+        (["cd /srv && python -c \"open('lib/one.py', 'w')\""], ["`/srv/lib/one.py`: edited"]),
+        ([EDIT, "rm /srv/a.py"], ["Deleted: `/srv/a.py`"]),
+        ([EDIT, *OWN], ["`/srv/a.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]),
+        (["cd /srv && sed -i '' 's/new(/new(a | b; c/g' client.go types.go; ls"],
+         ["`/srv/types.go`: edited", "`/srv/client.go`: edited"]),
+        (["cd /srv && sed -i -e s/a/b/ -e 's/c/d/' main.go && git mv bridge internal/b"],
+         ["`/srv/internal/b`: renamed (was /srv/bridge)", "`/srv/main.go`: edited"]),
+        (["cd /srv/app && cp a.py b.py"], ["`/srv/app/b.py`: created"]),
+        ([EDIT, "cd /srv && git checkout -- a.py && git checkout release/1.2; git restore --staged c.py"],
+         ["`/srv/a.py`: restored"]),
+        ([EDIT, "cd /srv && git stash show -p -- a.py; git restore -S a.py"], ["`/srv/a.py`: edited"]),
+        ([EDIT, "cd /srv && git checkout -b release.next; git checkout feature -- a.py"], ["`/srv/a.py`: edited"]),
+    ],
+)  # fmt: skip
+def test_the_files_that_commands_changed_are_told_as_they_stand(commands: list[str], told: list[str]) -> None:
+    assert lines_of(*commands) == told
 
 
 def test_the_line_of_a_file_tells_what_was_put_in_last_definitions_first() -> None:
@@ -124,11 +144,6 @@ def test_the_line_of_a_file_tells_what_was_put_in_last_definitions_first() -> No
     assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + def fine(loan):; + return 2"]
 
 
-def test_a_deleted_file_is_only_deleted() -> None:
-    script = Script().call("Edit", {"file_path": "a.py"}, "ok").call("Bash", {"command": "rm a.py"}, "")
-    assert lines_in(script) == ["Deleted: `a.py`"]
-
-
 def test_every_changed_file_is_listed_the_older_ones_by_path() -> None:
     script = Script()
     for number in range(30):
@@ -137,18 +152,6 @@ def test_every_changed_file_is_listed_the_older_ones_by_path() -> None:
     assert lines[0] == "`src/part_29.py`: edited"
     assert [number for number in range(30) if f"`src/part_{number}.py`" not in "\n".join(lines)] == []
     assert sum(line.startswith("Also changed: ") for line in lines) == 4
-
-
-def test_a_relative_path_is_below_the_folder_that_its_command_goes_to() -> None:
-    script = Script().call("bash", {"command": "cd /srv/app && cp a.py b.py && cat > note.py <<'EOF'\nx = 1\nEOF"}, "")
-    script.call("exec_command", {"cmd": "sed -i s/x/y/ run.py", "workdir": "/srv/other"}, "")
-    script.call("bash", {"command": "cd /srv/app && python -c \"open('lib/sql/one.py', 'w')\""}, "")
-    assert lines_in(script) == [
-        "`/srv/app/lib/sql/one.py`: edited",
-        "`/srv/other/run.py`: edited",
-        "`/srv/app/b.py`: created",
-        "`/srv/app/note.py`: created",
-    ]
 
 
 def patch(name: str, old: str, new: str) -> str:
@@ -163,48 +166,6 @@ def test_a_patch_of_a_name_alone_is_of_the_file_in_the_folder_of_the_last_comman
     script.call("apply_patch", patch("loans.py", "loan = 1", "loan = 2"), "Done")
     shown = {file.path: [line for chunk in file.chunks for line in chunk.lines] for file in known_files(script.turns)}
     assert shown == {"/src/fines.py": ["fine = 2"], "/src/loans.py": ["loan = 1"], "loans.py": ["loan = 2"]}
-
-
-def test_every_file_that_sed_edits_is_named_and_nothing_of_its_script() -> None:
-    script = Script()
-    script.call("Bash", {"command": "cd /srv && sed -i '' 's/new(/new(a | b; c/g' client.go types.go; ls"}, "")
-    script.call("Bash", {"command": "cd /srv && sed -i -e s/a/b/ -e 's/c/d/' main.go && git mv bridge internal/b"}, "")
-    assert lines_in(script) == [
-        "`/srv/internal/b`: renamed (was /srv/bridge)",
-        "`/srv/main.go`: edited",
-        "`/srv/types.go`: edited",
-        "`/srv/client.go`: edited",
-    ]
-
-
-def test_the_agents_own_scripts_are_one_line_behind_the_files_of_the_work() -> None:
-    script = Script().call("Edit", {"file_path": "/srv/dates.py", "old_string": "a", "new_string": "b"}, "updated")
-    for name in ("one.py", "two.py", "three.py"):
-        script.call("bash", {"command": f"cat > {name} <<'EOF'\nprint()\nEOF\npython {name}"}, "")
-    assert lines_in(script) == ["`/srv/dates.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]
-
-
-def test_a_file_that_git_puts_back_is_told_as_restored() -> None:
-    script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "x", "new_string": "y"}, "ok")
-    script.call("Bash", {"command": "cd /srv && git checkout -- a.py && git checkout release/1.2"}, "")
-    script.call("Bash", {"command": "cd /srv && git restore --staged c.py; git checkout topic/b"}, "")
-    assert lines_in(script)[0] == "`/srv/a.py`: restored"
-    assert known_files(script.turns) == []
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "git stash show -p -- a.py",
-        "git restore -S a.py",
-        "git checkout -b release.next",
-        "git checkout feature -- a.py",
-    ],
-)
-def test_what_git_does_not_put_back_is_not_told_as_restored(command: str) -> None:
-    script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "x", "new_string": "y"}, "ok")
-    script.call("Bash", {"command": f"cd /srv && {command}"}, "")
-    assert lines_in(script)[0] == "`/srv/a.py`: edited"
 
 
 def test_a_file_whose_changes_git_stashes_is_told_as_stashed_until_they_are_back() -> None:

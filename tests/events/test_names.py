@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,9 +43,11 @@ def test_names_that_the_agent_only_saw_come_last() -> None:
     assert "charge_fine" not in " ".join(name_lines(script.turns, [], 20))
 
 
-def test_colours_hashes_and_lines_of_a_search_are_no_names() -> None:
-    script = Script().assistant("See `ff6b6b`, `deadbe1` and `hooks.go-275`: app/hooks.go-275- in `install_hook`.")
-    assert name_lines(script.turns, [], 200) == ["Files: app/hooks.go", "Names: install_hook"]
+@pytest.mark.parametrize("change", [{"role": "system"}, {"kind": "host"}])
+def test_what_the_client_wrote_lends_no_names_and_the_keys_of_arguments_are_none(change: dict[str, Any]) -> None:
+    turns = [replace(turn, **change) for turn in Script().user("tool_policy prefix_rule").turns]
+    listed = " ".join(name_lines([*turns, *changes(Script()).turns], [], 200))
+    assert not {"prefix_rule", "old_string", "file_path"} & set(listed.replace(",", "").split())
 
 
 def test_literals_that_the_agent_uses_again_are_listed() -> None:
@@ -62,17 +65,13 @@ def test_names_that_stay_in_the_view_are_not_repeated() -> None:
     assert "dailyRate" in " ".join(lines)
 
 
-def test_the_keys_of_arguments_and_words_with_slashes_are_no_names() -> None:
-    script = Script().call("Edit", {"file_path": "/srv/a.py", "old_string": "read/write", "new_string": "x"}, "done")
-    assert not {"old_string", "new_string", "file_path", "read/write"} & set(
-        " ".join(name_lines(script.turns, [], 200)).replace(",", "").split()
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "names"),
     [
         ("see read/write, ./run and app/main.py", ["app/main.py"]),
+        ("See `ff6b6b`, `deadbe1` and `hooks.go-275`: app/hooks.go-275- in `install_hook`.",
+         ["app/hooks.go", "install_hook"]),
+        ("charge_fine is in out_k5baog36fdo6xvjz", ["charge_fine"]),
         ("cat $(go env X)/github.com/go-git/common.go; ls src/**/django/db.py; git diff origin/main...HEAD", []),
         (r"{\"text\": \"\tchargeFine(loanDays)\n\\treturn_loan\"}", ["chargeFine", "loanDays", "return_loan"]),
         ("diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n",
@@ -81,30 +80,6 @@ def test_the_keys_of_arguments_and_words_with_slashes_are_no_names() -> None:
 )  # fmt: skip
 def test_a_text_has_these_names(text: str, names: list[str]) -> None:
     assert list(names_of(text)) == names
-
-
-def test_the_system_prompt_lends_no_names() -> None:
-    system = [replace(turn, role="system") for turn in Script().user("tool_policy prefix_rule").turns]
-    assert "prefix_rule" not in " ".join(name_lines([*system, *reads(Script()).turns], [], 200))
-
-
-def test_what_the_client_wrote_in_the_users_role_lends_no_names() -> None:
-    script = Script().user("<environment_context><current_date>2026-11-22</current_date></environment_context>")
-    turns = [*(replace(turn, kind="host") for turn in script.turns), *reads(Script()).turns]
-    assert "current_date" not in " ".join(name_lines(turns, [], 200))
-
-
-def test_the_names_take_at_most_their_share_of_the_summary() -> None:
-    script = Script().user("Count the loans.")
-    for number in range(40):
-        reads(
-            script, f"/srv/app/file_{number}.py", "\n".join(f"def some_function_{number}_{n}(): ..." for n in range(40))
-        )
-    text = extract_summary(script.turns, max_tokens=800, count=quarter)
-    names = read_summary(text)[Section.NAMES]
-    assert quarter(text) <= 800
-    assert quarter("\n".join(names)) <= 500
-    assert Section.TASK in read_summary(text)
 
 
 def test_names_stand_beside_the_file_in_whose_text_they_were_seen_until_an_edit_takes_them_out() -> None:
@@ -120,7 +95,3 @@ def test_names_stand_beside_the_file_in_whose_text_they_were_seen_until_an_edit_
     assert files[0] == "`/srv/holds.py`: edited (seen in it: end_hold, place_hold): + end_hold = 1"
     rest = read_summary(extract_summary(script.turns, max_tokens=600, max_names=100, count=quarter))
     assert rest[Section.FILES] == ["`/srv/holds.py`: edited: + end_hold = 1", "Deleted: `/srv/loans.py`"]
-
-
-def test_the_handle_of_an_output_is_no_name() -> None:
-    assert [*names_of("charge_fine is in out_k5baog36fdo6xvjz")] == ["charge_fine"]

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contextstash.events.requests import user_rules
 from contextstash.events.state import State, fold
 from tests.support.summaries import Section, extract_summary, read_summary
 from tests.support.turns import Script, laws, quarter
@@ -43,11 +42,6 @@ def test_an_attachment_of_the_host_is_no_request(text: str) -> None:
     sections = sections_of(Script().user("Fix the dates.").user(text).call("Bash", {"command": "ls"}, "a.py"))
     assert sections[Section.TASK] == ["(0) Fix the dates."]
     assert sections[Section.OPEN] == ["In progress: Fix the dates."]
-
-
-def test_a_line_in_the_middle_of_a_sentence_of_a_pasted_text_is_no_rule() -> None:
-    pasted = "Guidelines follow here.\n" * 120 + "You must check new code\nand never call the helper.\nNever push."
-    assert user_rules(pasted) == ["You must check new code", "Never push."]
 
 
 def test_a_file_that_was_there_before_is_edited_not_created() -> None:
@@ -125,12 +119,6 @@ def test_tests_that_others_ran_are_not_told_as_passed() -> None:
     assert fold(run(Script(), "./run_all.sh", GO_PASSED).turns).passed is not None
 
 
-def test_a_run_that_passed_first_and_then_failed_is_told_as_failed_alone() -> None:
-    sections = sections_of(run(run(Script(), "go test ./sync", GO_PASSED), "go test ./sync", GO_FAILED, failed=True))
-    assert "Tests passed" not in "\n".join(sections[Section.STATE])
-    assert sections[Section.FAILED][0].startswith("(3) ran `go test ./sync`: 1 failed")
-
-
 def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> None:
     script = run(Script().user("Test it."), "go test ./...", GO_FAILED, failed=True)
     script.assistant("Let me look at the failing test. The failure of TestPrune is unrelated to my change.")
@@ -182,20 +170,6 @@ def test_the_file_with_a_plan_that_the_user_refused_says_so_until_it_is_changed(
     assert sections_of(script)[Section.FILES] == [f"`{path}`: created"]
 
 
-def test_a_task_is_updated_by_its_number_and_leaves_when_it_is_done() -> None:
-    script = Script().user("Go.").call("TaskCreate", {"subject": "Port it"}, "Task #7 created successfully: Port it")
-    script.call("TaskCreate", {"subject": "Test it"}, "Task #8 created successfully: Test it")
-    script.call("TaskUpdate", {"taskId": "7", "status": "completed"}, "Updated task #7 status")
-    assert sections_of(script)[Section.OPEN][:2] == ["[ ] #8: Test it", "[x] done: #7: Port it"]
-
-
-def test_a_pushed_commit_is_told_as_pushed() -> None:
-    script = run(
-        Script().user("Push it."), "git commit -qm 'Read once' && git push", "  1a2b3c4..5d6e7f8  main -> main"
-    )
-    assert sections_of(script)[Section.DONE] == ["(2) committed: Read once", "(2) pushed main to main"]
-
-
 def test_a_quotation_is_not_told_as_what_the_agent_said() -> None:
     said = "The file says:\n> Always run setup.sh before the tests.\n\nIt is the only rule in this file, and old."
     script = Script().user("What does it say?").assistant(said).user("Thanks.").assistant("Welcome.")
@@ -233,12 +207,6 @@ def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tu
     first = adapter.validate_json(adapter.dump_json(fold(script.turns[:cut])))
     parts = fold(script.turns[cut:], first)
     assert parts == whole
-
-
-def test_the_end_of_a_turn_is_not_told_by_an_announcement_alone() -> None:
-    long = "The warning is shown once for each session, and the prompt that it blocked has to be sent again by hand."
-    script = Script().user("How?").assistant(f"Here is how it works:\n\n{long * 2}").user("Thanks.").assistant("Good.")
-    assert "The warning is shown once" in sections_of(script)[Section.DONE][0]
 
 
 def test_the_last_run_that_passed_is_told_beside_another_one_that_failed() -> None:

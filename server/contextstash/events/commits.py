@@ -88,7 +88,7 @@ def work_tree_of(call: Call) -> str:
     if call.output is None or call.refused or call.failed or not _STATUS.search(call.command or ""):
         return ""
     text = call.output.text[:MAX_COMMAND]
-    tracks = [found.group().removeprefix("## ") for found in _TRACKS.finditer(text)][:1]
+    tracks = [found.group().removeprefix("## ").rstrip(",.") for found in _TRACKS.finditer(text)][:1]
     changed = [each["path"] for each in _ENTRY.finditer(text) if each["sign"] != "??"]
     untracked = [each["path"] for each in _ENTRY.finditer(text) if each["sign"] == "??"]
     untracked += [
