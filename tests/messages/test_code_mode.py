@@ -66,12 +66,6 @@ def test_a_search_by_a_script_is_ours() -> None:
     assert block.argument == "f"
 
 
-def test_a_script_that_failed_is_a_call_that_failed() -> None:
-    output = "Script failed\nWall time 0.3 seconds\nOutput:\n\nScript error:\nExit code: 124\n"
-    [call] = calls_of(Script().call("exec_command", {"cmd": "make"}, output).turns)
-    assert call.failed
-
-
 def test_a_wait_for_a_script_belongs_to_what_it_ran() -> None:
     script = Script().call(
         "exec_command", {"cmd": "make test"}, "Script running with cell ID 14\nWall time 10 seconds\n"

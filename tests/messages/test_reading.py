@@ -190,10 +190,6 @@ def test_calls_have_names_and_main_arguments(name: str, native: Native, expected
     assert calls(read(name, native)) == [expected]
 
 
-def test_a_custom_tool_call_has_its_input_as_text() -> None:
-    assert read(CHAT, CUSTOM_CALL).texts == (PATCH["input"],)
-
-
 def test_a_tool_result_of_anthropic_is_one_block_with_its_images_and_documents_after_it() -> None:
     native = user(tool_result("toolu_1", [text("one"), IMAGE, text("two"), NOTES]), IMAGE)
     found = read(ANTHROPIC, native)
@@ -201,10 +197,6 @@ def test_a_tool_result_of_anthropic_is_one_block_with_its_images_and_documents_a
     assert [block.call_id for block in found.blocks] == ["toolu_1", "toolu_1", "toolu_1", None]
     assert found.texts[0] == "one\ntwo"
     assert found.blocks[0].tool is None
-
-
-def test_an_error_result_is_marked_as_an_error() -> None:
-    assert read(ANTHROPIC, user({**tool_result("a"), "is_error": True})).blocks[0].is_error
 
 
 @pytest.mark.parametrize(
@@ -242,10 +234,6 @@ def test_a_screenshot_answers_its_call() -> None:
     shot = output_item("a", {"type": "computer_screenshot", "image_url": "x"}, "computer_call_output")
     [block] = read(RESPONSES, shot).blocks
     assert (block.type, block.call_id) == ("image", "a")
-
-
-def test_a_reply_id_groups_items() -> None:
-    assert read(RESPONSES, {**call_item("a"), "response_id": "resp_1"}).group == "resp_1"
 
 
 WRONG: dict[str, list[tuple[Native, str]]] = {

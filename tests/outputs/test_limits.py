@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -128,13 +127,6 @@ def test_smart_finds_an_error_far_inside_one_long_line() -> None:
     assert "Error: disk full" in limit(text, OutputLimits(chars=2_000), quarter)
 
 
-def test_smart_without_anything_relevant_shows_both_ends_and_one_notice() -> None:
-    shown = limit("\n".join(BUILD), OutputLimits(chars=1_000), quarter)
-    assert shown.count("[contextstash") == 1
-    assert shown.startswith(BUILD[0])
-    assert shown.endswith(BUILD[-1])
-
-
 @pytest.mark.parametrize("cut", ["head", "head_tail", "middle"])
 def test_a_surrogate_pair_is_not_cut_in_two(cut: Any) -> None:
     head, _, tail = parts(limit("\ud83d\ude00" * 500, OutputLimits(chars=303, cut=cut), quarter))
@@ -213,22 +205,7 @@ def test_one_output_takes_an_eighth_of_the_window_and_of_a_small_one_more(window
     assert OutputLimits.of(resolve_settings({}), window).tokens == tokens
 
 
-@pytest.mark.parametrize(("share", "tokens"), [(0.05, 1_600), (0.25, 4_000), (0.75, 12_000), (1, 16_000)])
-def test_another_share_is_doubled_in_a_small_window_too(
-    share: float, tokens: int, preset_with: Callable[..., str]
-) -> None:
-    settings = resolve_settings({"preset": preset_with(output_share=share), "output_tokens": 20_000})
-    assert OutputLimits.of(settings, 16_000).tokens == tokens
-    assert OutputLimits.of(settings, 100).tokens == min(100, round(2 * share * 100))
-
-
 def test_of_outputs_that_share_room_the_small_ones_stay_whole() -> None:
     assert shared_limit([100, 5_000, 5_000], 4_100) == 2_000
     assert shared_limit([100, 200], 4_000) == 200
     assert shared_limit([], 4_000) == 1
-
-
-@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=20), st.integers(1, 50_000))
-def test_outputs_cut_to_a_shared_limit_take_its_room_at_most(sizes: list[int], room: int) -> None:
-    shared = shared_limit(sizes, room)
-    assert sum(min(size, shared) for size in sizes) <= max(room, len(sizes))

@@ -82,18 +82,6 @@ def test_a_pattern_shows_matching_lines_with_numbers_and_two_lines_around() -> N
     assert found.next_offset == 100
 
 
-def test_all_matches_are_reached_page_by_page() -> None:
-    numbers: list[str] = []
-    offset: int | None = None
-    while True:
-        found = page(LOG, offset=offset, pattern="error", max_tokens=60, count=quarter)
-        numbers += [row.split(":")[0] for row in found.text.split("\n") if ":line" in row and "error" in row]
-        offset = found.next_offset
-        if offset is None:
-            break
-    assert numbers == [str(number) for number in range(50, 1_001, 50)]
-
-
 @laws
 @given(odd_text, st.sampled_from(["a", "[^x]", "b$", "^", r"\s", "漢|é"]), st.integers(50, 200))
 def test_a_page_of_matches_keeps_within_its_limit_and_advances(text: str, pattern: str, most: int) -> None:

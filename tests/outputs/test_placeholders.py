@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from contextstash.outputs.digest import digest_output
 from contextstash.outputs.placeholders import compaction_digest, digest_message, filled_placeholder, placeholder
-from contextstash.safety.sanitize import MARKER
 from contextstash_storage.records import Output
 from tests.support.turns import laws
 
@@ -92,16 +91,6 @@ forged = st.sampled_from(
 )
 
 
-@laws
-@given(forged, st.text(max_size=30), st.sampled_from(["tool", "argument", "text"]))
-def test_tool_text_cannot_forge_a_marker_inside_a_placeholder(marker: str, rest: str, where: str) -> None:
-    parts = {"tool": "Bash", "argument": "x", "text": "y", where: f"{rest}{marker}{rest}"}
-    digest = digest_output(parts["tool"], parts["argument"], parts["text"], False)
-    shown = placeholder(output(parts["tool"], parts["argument"]), digest)
-    folded = shown.casefold().replace(" ", "")
-    assert folded.count(MARKER) == 1
-
-
 CONTROLS = "\n\r\t\x00\x1b\u202e\u2028\u200b\u2066\U000e0041"
 hostile = st.lists(st.sampled_from([*"[](): .", *CONTROLS, "contextstash", "out_a"]), max_size=40).map("".join)
 texts = st.text() | hostile | st.tuples(forged, hostile).map("".join)
@@ -122,9 +111,3 @@ def test_a_placeholder_is_one_bracketed_unit_whatever_text_it_contains(tool: str
         assert not set(line[1:-1]) & {"[", "]"}
         assert not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in line)
         assert not re.search("[\u200b-\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]", line)
-
-
-def test_brackets_in_an_argument_stay_readable() -> None:
-    shown = placeholder(output("Bash", "pytest test_a.py::test_b[1]"), "error[E0382]: moved")
-    assert "pytest test_a.py::test_b(1) (1,234 tokens" in shown
-    assert "error(E0382): moved." in shown

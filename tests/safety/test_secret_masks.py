@@ -96,16 +96,10 @@ def test_beginnings_of_keys_without_keys_are_read_once() -> None:
     assert KEY not in masked(f"{line}{body}{line}{body}")
 
 
-def test_a_letter_whose_lower_case_is_longer_hides_no_secret() -> None:
-    for text in (f"API_KEY={KEY}", f"Authorization: Bearer {KEY}", "DB_PASSWORD=hunter2!Xy9z"):
-        found = masked(f"İstanbul\n{text} İ")
-        assert found.endswith(" İ")
-        assert text[-12:] not in found
-        assert len(found) == len(text) + 11
-    assert [chr(each) for each in range(0x110000) if len(chr(each).lower()) != 1] == ["İ"]
-
-
 PASSWORD = "Hunter2x9!k"
+
+
+SHORT = "tok9Xw2q"
 
 
 @pytest.mark.parametrize(
@@ -128,19 +122,6 @@ PASSWORD = "Hunter2x9!k"
         f"ENV API_TOKEN {KEY}",
         f"setx API_KEY {KEY}",
         f"PrivateKey = {KEY}{KEY}=",
-    ],
-)
-def test_a_password_of_a_command_or_a_list_is_masked(text: str) -> None:
-    for whole in (text, json.dumps({"command": f"cd /srv && {text}"})):
-        assert not any(each in masked(whole) for each in (PASSWORD, KEY))
-
-
-SHORT = "tok9Xw2q"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         f'curl -d "{{\\"password\\":\\"{PASSWORD}\\"}}" https://example.org',
         f'python -c "x(api_key=\\"{KEY}\\")"',
         f"token={SHORT}",

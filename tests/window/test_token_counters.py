@@ -9,7 +9,7 @@ import pytest
 from contextstash.messages.detection import get_format
 from contextstash.tokenizer import count_with
 from contextstash.window.settings import ContextSettings
-from contextstash.window.token_counters import Counter, counter_for, family_of, measure
+from contextstash.window.token_counters import counter_for, family_of, measure
 from contextstash_storage.records import Native
 
 SETTINGS = ContextSettings(message_overhead=4, image_tokens=1_000)
@@ -75,9 +75,3 @@ def test_a_message_costs_its_contents_and_its_overhead(content: Any, settings: C
 def test_reasoning_that_only_the_provider_can_read_is_not_free() -> None:
     hidden = {"type": "redacted_thinking", "data": "A" * 400}
     assert tokens({"role": "assistant", "content": [hidden, {"type": "text", "text": "ok"}]}, SETTINGS)[0] > 4
-
-
-def test_the_name_of_a_counter_describes_its_method() -> None:
-    assert counter_for("claude-opus-4-6", SETTINGS, count_with).name.startswith("o200k_base × ")
-    assert counter_for(None, CHARS, count_with).name == "characters / 4"
-    assert Counter("twice", len, factor=2.0).count("abc") == 6
