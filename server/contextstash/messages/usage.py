@@ -11,61 +11,41 @@ from contextstash_storage.records import Usage
 _MAX_COUNT = 2**53
 """Larger numbers are not token counts, and not all JSON parsers represent them exactly (IEEE 754 doubles)."""
 
-_CHAT = {
-    "prompt_tokens": "prompt_tokens",
-    "completion_tokens": "completion_tokens",
-    "reasoning_tokens": "completion_tokens_details.reasoning_tokens reasoning_tokens",
-    "cached_tokens": "prompt_tokens_details.cached_tokens prompt_cache_hit_tokens cached_tokens",
-    "cache_write_tokens": "prompt_tokens_details.cache_write_tokens cache_write_tokens",
-    "cache_write_1h_tokens": "cache_write_1h_tokens",
+_FIELDS = {
+    "prompt_tokens": "promptTokenCount prompt_token_count prompt_tokens input_tokens",
+    "completion_tokens": "candidatesTokenCount candidates_token_count completion_tokens output_tokens",
+    "reasoning_tokens": (
+        "completion_tokens_details.reasoning_tokens output_tokens_details.reasoning_tokens reasoning_output_tokens"
+        " reasoning_tokens"
+    ),
+    "cached_tokens": (
+        "prompt_tokens_details.cached_tokens input_tokens_details.cached_tokens cached_input_tokens"
+        " prompt_cache_hit_tokens cachedContentTokenCount cached_content_token_count cache_read_input_tokens"
+        " cached_tokens"
+    ),
+    "cache_write_tokens": (
+        "prompt_tokens_details.cache_write_tokens input_tokens_details.cache_write_tokens cache_creation_input_tokens"
+        " cache_write_tokens"
+    ),
+    "cache_write_1h_tokens": "cache_creation.ephemeral_1h_input_tokens cache_write_1h_tokens",
 }
-"""By field of a Usage, the fields of OpenAI Chat Completions, of DeepSeek and of contextstash itself: the first one
-counts that is not 0."""
-
-_RESPONSES = {
-    "prompt_tokens": "input_tokens",
-    "completion_tokens": "output_tokens",
-    "reasoning_tokens": "output_tokens_details.reasoning_tokens reasoning_output_tokens",
-    "cached_tokens": "input_tokens_details.cached_tokens cached_input_tokens",
-    "cache_write_tokens": "input_tokens_details.cache_write_tokens",
-}
-"""Those of OpenAI Responses and of Codex."""
-
-_ANTHROPIC = {
-    "prompt_tokens": "input_tokens",
-    "completion_tokens": "output_tokens",
-    "cached_tokens": "cache_read_input_tokens",
-    "cache_write_tokens": "cache_creation_input_tokens",
-    "cache_write_1h_tokens": "cache_creation.ephemeral_1h_input_tokens",
-}
-
-_GEMINI = {
-    "prompt_tokens": "promptTokenCount prompt_token_count",
-    "completion_tokens": "candidatesTokenCount candidates_token_count",
-    "cached_tokens": "cachedContentTokenCount cached_content_token_count",
-}
-"""Those of the REST API and of Google's Python SDK. Left out is `toolUsePromptTokenCount`: what the provider's own
-tools added for this one request is not in the contents of the next."""
+"""By field of a Usage, those of Gemini (as the REST API and the SDK spell them), Chat Completions (with DeepSeek's),
+Responses, Codex, Anthropic and contextstash itself: the first one counts that is not 0. Left out is Gemini's
+`toolUsePromptTokenCount`: what the provider's own tools added for this one request is not in the contents of the next.
+"""
 
 
 def read_usage(data: Mapping[str, Any]) -> Usage | None:
-    """The usage in the form of Anthropic Messages, OpenAI Chat Completions (including DeepSeek's cache fields), OpenAI
-    Responses, Gemini, Codex or contextstash itself; None if it has none of these forms.
+    """The usage in the form of any provider; None if it has none.
 
     Anthropic does not include cached tokens in `input_tokens`; all others do. Gemini counts the thoughts of a reply
     apart from it. A prompt of 0 tokens is not a report: Claude Code writes it on replies that it generates without a
     model.
     """
-    if _count(data, _GEMINI["prompt_tokens"]):
-        counts = _counts(data, _GEMINI)
-        counts["completion_tokens"] += _count(data, "thoughtsTokenCount thoughts_token_count")
-    elif "prompt_tokens" in data:
-        counts = _counts(data, _CHAT)
-    elif "cache_read_input_tokens" in data or "cache_creation_input_tokens" in data:
-        counts = _counts(data, _ANTHROPIC)
+    counts = {name: _count(data, places) for name, places in _FIELDS.items()}
+    if "prompt_tokens" not in data and ("cache_read_input_tokens" in data or "cache_creation_input_tokens" in data):
         counts["prompt_tokens"] += counts["cached_tokens"] + counts["cache_write_tokens"]
-    else:
-        counts = _counts(data, _RESPONSES)
+    counts["completion_tokens"] += _count(data, "thoughtsTokenCount thoughts_token_count")
     return Usage(**counts) if counts["prompt_tokens"] > 0 else None
 
 
@@ -87,10 +67,6 @@ def reported_usage(data: Mapping[str, Any]) -> Usage:
             " {'prompt_tokens': …, 'completion_tokens': …} or {'promptTokenCount': …, 'candidatesTokenCount': …}."
         )
     return usage
-
-
-def _counts(data: Mapping[str, Any], fields: Mapping[str, str]) -> dict[str, int]:
-    return {name: _count(data, places) for name, places in fields.items()}
 
 
 def _count(data: Mapping[str, Any], places: str) -> int:

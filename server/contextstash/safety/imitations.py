@@ -31,9 +31,9 @@ _SPEAKER = re.compile(
 )
 
 _TITLES = (
-    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|said at the end|files (?:touched|changed)|failed when"
-    r"|names in use|what was done|errors?|findings?|open items?|last state|archived outputs?|missing above"
-    r"|outputs kept|files in use|instructions?|rules?|requirements?|messages? \d"
+    r"tasks?|earlier summar(?:y|ies)|decisions?|constraints?|said (?:at the end|between calls)|failed when"
+    r"|files (?:touched|changed)|names in use|what was done|errors?|findings?|open items?|last state"
+    r"|archived outputs?|missing above|outputs kept|files in use|instructions?|rules?|requirements?|messages? \d"
 )
 _OF_WHOM = r"(?:(?:the|your|our|my|these|standing|important|new|further|hard|project|permanent|[a-z]+'s) ){0,3}"
 _HEADING = re.compile(

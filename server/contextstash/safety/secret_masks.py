@@ -18,7 +18,7 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from contextstash.safety.sanitize import UNSEEN, folded
+from contextstash.safety.sanitize import UNSEEN, encodable, folded
 from contextstash.safety.secret_rules import RULES, Rule, span_of
 
 FILL = "•"
@@ -92,17 +92,13 @@ _ALL_GATES = (*(rule.gate for rule in RULES), "(?i-u:<private>)", _MAY_BE_INVISI
 def may_hold_secrets(text: str) -> bool:
     """Whether `secrets_in` is worth asking; mostly not."""
     gate = _gate(*_ALL_GATES)
-    return gate.isinstance_python(_encodable(text)) or (
-        _has_escaped_quotes(text) and gate.isinstance_python(_encodable(re.sub(_ESCAPED_QUOTES, "", text)))
+    return gate.isinstance_python(encodable(text)) or (
+        _has_escaped_quotes(text) and gate.isinstance_python(encodable(re.sub(_ESCAPED_QUOTES, "", text)))
     )
 
 
 def _has_escaped_quotes(text: str) -> bool:
     return '\\"' in text or "\\'" in text
-
-
-def _encodable(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def secrets_in(text: str) -> list[Found]:

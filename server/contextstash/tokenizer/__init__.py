@@ -31,22 +31,9 @@ def count_with(name: str) -> Callable[[str], int]:
         if not text:
             return 0
         encoding = _loaded(name)
-        return sum(len(encoding.encode_ordinary(piece)) for piece in pieces(encodable(text)))
+        return sum(len(encoding.encode_ordinary(piece)) for piece in pieces(text))
 
     return count
-
-
-def encodable(text: str) -> str:
-    """The text with lone surrogates, which no encoder takes, replaced."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _has_surrogate(text) else text
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def pieces(text: str) -> Iterator[str]:
