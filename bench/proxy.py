@@ -20,6 +20,7 @@ from typing import Any
 from bench.fidelity.facts import facts_of
 from bench.recorded_requests import PROMPT, Recorded, cache_price_ratios, facts_in, recorded, texts
 from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS
+from contextstash.queries.receipt import report_of
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
     AutomaticCache,
@@ -28,7 +29,7 @@ from tests.support.caching_provider import (
     caching_provider,
     items_of,
 )
-from tests.support.proxies import READ, RETRIEVAL, Clock, request_of, running_proxy
+from tests.support.proxies import READ, RETRIEVAL, Clock, in_stash, request_of, running_proxy
 
 FIRST_CALLS = 10
 """Requests of a session before its cost is compared within it: one large prompt decides the share until then."""
@@ -223,11 +224,12 @@ def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
             tokens += sent(usage)
             within = max(within, paid / direct_paid) if number >= FIRST_CALLS else within
             provider.asked.clear()
-        state = proxy.state(path.stem)
+        states = [state for _, state in in_stash(proxy.database, lambda stash: stash.store.recent_proxied(0.0, 100))]
+    report, cost_ratio = report_of(*states), paid / direct_paid
+    said = (report.dollars_paid or 0.0) / ((report.dollars_paid or 0.0) + (report.dollars_saved or 0.0) or 1.0)
     return Outcome(
-        path.stem, len(calls), paid / direct_paid, tokens / direct_tokens, direct_paid, direct_tokens,
-        state.edited, within, state.direct / direct_tokens - 1,
-        state.dollars_paid / state.dollars_direct / (paid / direct_paid) - 1 if state.dollars_direct else 0.0,
+        path.stem, len(calls), cost_ratio, tokens / direct_tokens, direct_paid, direct_tokens,
+        report.edited, within, report.tokens_unedited / direct_tokens - 1, said / cost_ratio - 1,
         (paid + losses.cost) / direct_paid, losses.lossy, losses.replies,
     )  # fmt: skip
 
