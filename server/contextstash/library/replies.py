@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from contextstash.base.json_values import MAX_LEVELS, NotJsonError, check_json
@@ -19,11 +18,6 @@ from contextstash_storage.records import Native
 
 REPLY_ONLY_KEYS = frozenset({"parsed", "parsed_arguments", "parsed_output"})
 """Keys that the SDKs' own parsing adds to replies; no provider knows them."""
-
-KEY_ORDER = ("type", "role", "id", "call_id", "name", "content", "text", "thinking", "signature", "input", "arguments")
-"""First keys of what the model said; the others follow by name."""
-
-_PLACES = {key: place for place, key in enumerate(KEY_ORDER)}
 
 LIST_HINT = " session.reply returns a list: messages += await session.reply(reply)."
 
@@ -175,19 +169,11 @@ def _text_alone(content: Sequence[object]) -> str | None:
 
 
 def _in_order(values: dict[str, Any]) -> dict[str, Any]:
-    """Without nulls and empty annotations of a message, which some SDKs add and others leave out, and in one order."""
-    keys = tuple(values)
-    order = _order_of(keys)
-    empty = "annotations" if "type" not in values and values.get("annotations") == [] else None
-    if order == keys and empty is None and None not in values.values():
-        return values
-    return {key: values[key] for key in order if values[key] is not None and key != empty}
-
-
-@lru_cache(maxsize=256)
-def _order_of(keys: tuple[str, ...]) -> tuple[str, ...]:
-    kept = (key for key in keys if key not in REPLY_ONLY_KEYS)
-    return tuple(sorted(kept, key=lambda key: (_PLACES.get(key, len(_PLACES)), key)))
+    """In the order of the names, without nulls and empty annotations of a message, which some SDKs add and others leave
+    out; itself if it is so."""
+    left_out = {*REPLY_ONLY_KEYS, *({"annotations"} if "type" not in values and not values.get("annotations") else ())}
+    kept = {key: values[key] for key in sorted(values) if values[key] is not None and key not in left_out}
+    return values if list(kept) == list(values) else kept
 
 
 def as_json(value: object, level: int = 0) -> Any:
