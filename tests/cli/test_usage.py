@@ -36,7 +36,7 @@ def test_a_misspelt_setting_is_named_with_its_place_and_the_nearest_one(contexts
     done = contextstash.run("sessions", "--preset", "token-budgte")
     assert "There is no preset 'token-budgte'. Did you mean 'token-budget'?" in failure_of(done)
     done = contextstash.run("sessions", environment={"CONTEXTSTASH_PRUNEAT": "0.5"})
-    assert "Did you mean 'CONTEXTSTASH_PRUNE_AT'?" in failure_of(done)
+    assert "Did you mean 'prune_at'?" in failure_of(done)
     file = contextstash.folder / "contextstash" / "contextstash.toml"  # the user's: a project's own is only ignored
     file.parent.mkdir()
     file.write_text("compcat_at = 0.8\n")

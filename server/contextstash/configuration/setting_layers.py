@@ -178,7 +178,7 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         name: value for name, value in environment.items() if name.startswith(PREFIX) and name not in OTHER_VARIABLES
     }
     settings = {name.removeprefix(PREFIX).lower(): _read_value(value) for name, value in ours.items()}
-    check_names(settings, "the environment", _variable, OTHER_VARIABLES)
+    check_names(settings, f"the environment, behind {PREFIX}")
     return settings
 
 
@@ -200,7 +200,3 @@ def _read_value(text: str) -> str | None:
     if re.fullmatch(r"[0-9_]+k", text, re.IGNORECASE):
         return f"{text[:-1]}000"
     return None if text.lower() in ("", "none") else text
-
-
-def _variable(name: str) -> str:
-    return PREFIX + name.upper()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,14 +111,12 @@ def _agents_file(text: str, place: str) -> dict[str, Any]:
     return settings or {}
 
 
-def check_names(
-    settings: Mapping[Any, Any], place: str, spelling: Callable[[str], str] = str, others: tuple[str, ...] = ()
-) -> None:
-    """Raises BadInputError if a name is not a setting; `others` are names that are valid too."""
-    if not settings:
+def check_names(settings: Collection[Any], place: str) -> None:
+    """Raises BadInputError if a name is not a setting."""
+    if not settings:  # most have none, and the import takes time
         return
     from contextstash.window.settings import UserSettings, unknown_setting
 
     for name in settings:
         if name not in UserSettings.model_fields:
-            raise BadInputError(unknown_setting(str(name), place, spelling, others))
+            raise BadInputError(unknown_setting(str(name), place))

@@ -58,26 +58,22 @@ _RANKS = ((_COUNTS, COUNT), (_NO_ERROR, None), (_ERROR, ERROR), (_WARNING, WARNI
 """A line has the rank of the first pattern that finds something in it; without one it is not salient."""
 
 _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
-_GUTTER = re.compile(r"\s{0,8}\d{1,7}(?:→|\t|: )")
-"""A line number that the tool itself wrote before a line, as tools that read files do."""
 
 
 @dataclass(frozen=True, slots=True)
 class SalientLine:
-    """A line worth showing, or the part of a long one around a word. `number` counts from 1, and stands in `label`
-    unless the tool itself wrote one; `start` and `end` are its place in the output; `times` is how many lines differ
-    from it in numbers only."""
+    """A line worth showing, or the part of a long one around a word. `number` counts from 1; `start` and `end` are its
+    place in the output; `times` is how many lines differ from it in numbers only."""
 
     rank: int
     number: int
     start: int
     end: int
-    label: str
     text: str
     times: int = 1
 
     def __str__(self) -> str:
-        return f"{self.label}{self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
+        return f"{self.number}: {self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
 
 
 def salient_lines(text: str) -> list[SalientLine]:
@@ -115,8 +111,7 @@ def _ranked_lines(text: str) -> Iterator[SalientLine]:
             number, counted = number + text.count("\n", counted, start), start
             rank = next((rank for pattern, rank in _RANKS if pattern.search(shown)), None)
             if rank is not None:
-                label = "" if _GUTTER.match(text, start) else f"{number}: "
-                yield SalientLine(rank, number, start, stop, label, shown)
+                yield SalientLine(rank, number, start, stop, shown)
             begin = max(stop, found.end())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pkgutil import get_data
 from typing import Any, Literal
 
@@ -253,15 +253,12 @@ def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in USERS_ALONE}
 
 
-def unknown_setting(
-    name: str, place: str = "", spelling: Callable[[str], str] = str, others: Sequence[str] = ()
-) -> str:
-    """A sentence about an unknown setting, with the nearest right name, spelled as in the place that it is from;
-    `others` are further names that are valid there."""
-    sentence = f"There is no setting '{spelling(name)}'{place and f' (in {place})'}."
+def unknown_setting(name: str, place: str = "") -> str:
+    """A sentence about an unknown setting in a place, with the nearest right name."""
+    sentence = f"There is no setting '{name}'{place and f' (in {place})'}."
     if name in ContextSettings.model_fields:
-        return f"{sentence} Only a preset sets this number: contextstash config presets."
+        return f"{sentence} Only a preset sets this number: choose one by preset=…"
     from contextstash.base.near_names import nearest
 
-    near = nearest(spelling(name), [*map(spelling, UserSettings.model_fields), *others])
+    near = nearest(name, UserSettings.model_fields)
     return f"{sentence} " + (f"Did you mean '{near}'?" if near else "contextstash config show lists the settings.")
