@@ -21,7 +21,7 @@ from contextstash_storage.messages import (
     store_lines,
     store_outputs,
 )
-from contextstash_storage.notes import get_batch, put_batch, put_cursor
+from contextstash_storage.notes import get_note, put_cursor, put_note
 from contextstash_storage.records import (
     Appended,
     Call,
@@ -224,7 +224,7 @@ def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int,
         return _known_at(tx, row, length, batch, batch.first_seq, done), batch.first_seq
     if batch.batch_id is None:
         return done, length
-    known = get_batch(tx, row, batch.batch_id)
+    known = get_note(tx, row, StoredBatch, batch.batch_id)
     if known is None:
         return 0, length
     if known.fingerprint != batch.fingerprint:
@@ -355,9 +355,9 @@ def _reply_start(tx: Tx, row: int, session: Session, group: str | None, seq: int
 def _note_batch(tx: Tx, row: int, batch: Batch, stored: Sequence[Message]) -> None:
     """Remember that these messages of a batch are stored."""
     assert batch.batch_id is not None
-    known = get_batch(tx, row, batch.batch_id)
+    known = get_note(tx, row, StoredBatch, batch.batch_id)
     first, count = (stored[0].seq, 0) if known is None else (known.first_seq, known.count)
     noted = StoredBatch(
         batch_id=batch.batch_id, first_seq=first, count=count + len(stored), fingerprint=batch.fingerprint
     )
-    put_batch(tx, row, noted)
+    put_note(tx, row, noted, batch.batch_id)

@@ -6,155 +6,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
+from typing import TypeVar
 
-from contextstash_storage.errors import DamagedError
 from contextstash_storage.records import CachedSummary, Cursor, ProxiedSession, Record, StoredBatch
 from contextstash_storage.rows import from_json, to_json
 from contextstash_storage.transaction import Tx, name_hash, only
 
-_PUT = (
-    "INSERT INTO notes (session, kind, key, owner, record, begins, ends) VALUES (?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (kind, key, session) DO UPDATE"
-    " SET owner = excluded.owner, record = excluded.record, begins = excluded.begins, ends = excluded.ends"
-)
 
+class Lease(Record):
+    """Who does alone what a lease is for."""
 
-def put(
-    tx: Tx,
-    row: int,
-    kind: str,
-    key: str,
-    record: str,
-    *,
-    owner: str | None = None,
-    begins: float | None = None,
-    ends: float | None = None,
-) -> None:
-    """Store a note in place of the one of this kind and key."""
-    tx.execute(_PUT, (row, kind, name_hash(key), owner, record, begins, ends))
-
-
-def get(tx: Tx, row: int, kind: str, key: str = "") -> str | None:
-    """The record of a note; None if there is none."""
-    text = "SELECT record FROM notes WHERE session = ? AND kind = ? AND key = ?"
-    found: str | None = only(tx.rows(text, (row, kind, name_hash(key))))
-    return found
-
-
-def get_cursor(tx: Tx, owner: str, source: str) -> Cursor | None:
-    """How far a source has been read; None if it has not been."""
-    text = "SELECT record FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?"
-    found = only(tx.rows(text, (name_hash(source), owner)))
-    return None if found is None else from_json(Cursor, found)
-
-
-def put_cursor(tx: Tx, owner: str, row: int, cursor: Cursor) -> None:
-    """Store how far a source has been read: in this session, no longer in another."""
-    tx.execute("DELETE FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?", (name_hash(cursor.source), owner))
-    put(tx, row, "cursor", cursor.source, to_json(cursor), owner=owner)
-
-
-def get_batch(tx: Tx, row: int, batch_id: str) -> StoredBatch | None:
-    """What is stored of a batch; None if nothing is."""
-    found = get(tx, row, "batch", batch_id)
-    return None if found is None else from_json(StoredBatch, found)
-
-
-def put_batch(tx: Tx, row: int, batch: StoredBatch) -> None:
-    """Remember what is stored of a batch."""
-    put(tx, row, "batch", batch.batch_id, to_json(batch))
-
-
-def get_cached_summary(tx: Tx, row: int, content: str) -> CachedSummary | None:
-    """A summary written before for the same content, of which this is a hash. A damaged one is written again."""
-    found = get(tx, row, "summary", content)
-    with suppress(DamagedError):
-        return None if found is None else from_json(CachedSummary, found)
-    return None
-
-
-def put_cached_summary(tx: Tx, row: int, content: str, summary: CachedSummary) -> None:
-    """Store a summary for a content for as long as its session exists, in place of an earlier one."""
-    put(tx, row, "summary", content, to_json(summary))
-
-
-# Leases
-
-
-def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
-    """Take or renew a lease; False if another holder's is in force. One that seems to be taken in the future is not: it
-    was taken before the machine was started again, and its holder is gone."""
-    now = tx.clock()
-    text = "SELECT record, begins, ends FROM notes WHERE session = ? AND kind = 'lease' AND key = ?"
-    for known, begins, ends in tx.rows(text, (row, name_hash(purpose))):
-        if json.loads(known) != holder and begins <= now < ends:
-            return False
-    put(tx, row, "lease", purpose, json.dumps(holder), begins=now, ends=now + seconds)
-    return True
-
-
-def renew_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
-    """Renew a lease, also one that has ended; False if nobody or another has it."""
-    text = "UPDATE notes SET begins = ?, ends = ? WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
-    return tx.execute(text, (now := tx.clock(), now + seconds, row, name_hash(purpose), json.dumps(holder))) == 1
-
-
-def release_lease(tx: Tx, row: int, purpose: str, holder: str) -> None:
-    """Release a lease, if this holder still has it."""
-    text = "DELETE FROM notes WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
-    tx.execute(text, (row, name_hash(purpose), json.dumps(holder)))
-
-
-# What the proxy knows
-
-
-def get_proxied(tx: Tx, row: int) -> ProxiedSession | None:
-    """What the proxy knows of a session; None if none of its requests went through the proxy."""
-    found = get(tx, row, "proxied")
-    return None if found is None else from_json(ProxiedSession, found)
-
-
-def put_proxied(tx: Tx, row: int, proxied: ProxiedSession) -> None:
-    """Store this in place of what was known before."""
-    put(tx, row, "proxied", "", to_json(proxied), begins=proxied.last_at)
-
-
-def recent_proxied(tx: Tx, owner: str, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
-    """The sessions with requests since a time, by their ids, the newest first."""
-    rows = tx.rows(
-        "SELECT session_id, record FROM notes JOIN sessions USING (session) WHERE kind = 'proxied'"
-        " AND sessions.owner = ? AND begins >= ? ORDER BY begins DESC LIMIT ?",
-        (owner, since, limit),
-    )
-    return [(session_id, from_json(ProxiedSession, record)) for session_id, record in rows]
-
-
-_RECORDS: Mapping[str, type[Record]] = {
-    "cursor": Cursor,
-    "batch": StoredBatch,
-    "summary": CachedSummary,
-    "proxied": ProxiedSession,
-}
-
-
-def check(tx: Tx, row: int) -> None:
-    """Read all that a session has beside its history. Raises DamagedError if something of it is damaged."""
-    for kind, record in tx.rows("SELECT kind, record FROM notes WHERE session = ?", (row,)):
-        if kind in _RECORDS:
-            from_json(_RECORDS[kind], record)
-
-
-# Deleted sessions
-
-KEPT_DAYS = 30
-"""After so many days a client that goes on with a deleted session is recorded again. By default Claude Code
-deletes its own transcripts after 30 days, so that they cannot be continued."""
+    holder: str
 
 
 class DeletedSession(Record):
@@ -175,6 +41,126 @@ class DeletedSession(Record):
         return 0 < self.length <= len(marks) and self.mark == _hash(self.key, marks[self.length - 1])
 
 
+class Token(Record):
+    """What a token allows: to work with one owner's sessions, within its scopes, until it expires."""
+
+    name: str
+    owner: str
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None = None
+
+
+_KINDS: Mapping[type[Record], str] = {
+    Cursor: "cursor",
+    StoredBatch: "batch",
+    CachedSummary: "summary",
+    ProxiedSession: "proxied",
+    Lease: "lease",
+    DeletedSession: "deleted",
+    Token: "token",
+}
+
+Noted = TypeVar("Noted", bound=Record)
+
+_PUT = (
+    "INSERT INTO notes (session, kind, key, owner, record, begins, ends) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    " ON CONFLICT (kind, key, session) DO UPDATE"
+    " SET owner = excluded.owner, record = excluded.record, begins = excluded.begins, ends = excluded.ends"
+)
+
+
+def put_note(
+    tx: Tx,
+    row: int,
+    record: Record,
+    key: str = "",
+    *,
+    owner: str | None = None,
+    begins: float | None = None,
+    ends: float | None = None,
+) -> None:
+    """Store a note in place of the one of its kind and of this key."""
+    if isinstance(record, ProxiedSession):
+        begins = record.last_at
+    tx.execute(_PUT, (row, _KINDS[type(record)], name_hash(key), owner, to_json(record), begins, ends))
+
+
+def get_note(tx: Tx, row: int, kind: type[Noted], key: str = "") -> Noted | None:
+    """The note of this kind and key; None if there is none. Raises DamagedError."""
+    text = "SELECT record FROM notes WHERE session = ? AND kind = ? AND key = ?"
+    found = only(tx.rows(text, (row, _KINDS[kind], name_hash(key))))
+    return None if found is None else from_json(kind, found)
+
+
+def check(tx: Tx, row: int) -> None:
+    """Read all that a session has beside its history. Raises DamagedError if something of it is damaged."""
+    records = {name: kind for kind, name in _KINDS.items()}
+    for kind, record in tx.rows("SELECT kind, record FROM notes WHERE session = ?", (row,)):
+        if kind in records:
+            from_json(records[kind], record)
+
+
+def get_cursor(tx: Tx, owner: str, source: str) -> Cursor | None:
+    """How far a source has been read; None if it has not been."""
+    text = "SELECT record FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?"
+    found = only(tx.rows(text, (name_hash(source), owner)))
+    return None if found is None else from_json(Cursor, found)
+
+
+def put_cursor(tx: Tx, owner: str, row: int, cursor: Cursor) -> None:
+    """Store how far a source has been read: in this session, no longer in another."""
+    tx.execute("DELETE FROM notes WHERE kind = 'cursor' AND key = ? AND owner = ?", (name_hash(cursor.source), owner))
+    put_note(tx, row, cursor, cursor.source, owner=owner)
+
+
+def recent_proxied(tx: Tx, owner: str, since: float, limit: int) -> list[tuple[str, ProxiedSession]]:
+    """The sessions with requests through the proxy since a time, by their ids, the newest first."""
+    rows = tx.rows(
+        "SELECT session_id, record FROM notes JOIN sessions USING (session) WHERE kind = 'proxied'"
+        " AND sessions.owner = ? AND begins >= ? ORDER BY begins DESC LIMIT ?",
+        (owner, since, limit),
+    )
+    return [(session_id, from_json(ProxiedSession, record)) for session_id, record in rows]
+
+
+# Leases
+
+
+def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
+    """Take or renew a lease; False if another holder's is in force. One that seems to be taken in the future is not: it
+    was taken before the machine was started again, and its holder is gone."""
+    now = tx.clock()
+    text = "SELECT record, begins, ends FROM notes WHERE session = ? AND kind = 'lease' AND key = ?"
+    for known, begins, ends in tx.rows(text, (row, name_hash(purpose))):
+        if from_json(Lease, known).holder != holder and begins <= now < ends:
+            return False
+    put_note(tx, row, Lease(holder=holder), purpose, begins=now, ends=now + seconds)
+    return True
+
+
+def renew_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
+    """Renew a lease, also one that has ended; False if nobody or another has it."""
+    text = "UPDATE notes SET begins = ?, ends = ? WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
+    return (
+        tx.execute(text, (now := tx.clock(), now + seconds, row, name_hash(purpose), to_json(Lease(holder=holder))))
+        == 1
+    )
+
+
+def release_lease(tx: Tx, row: int, purpose: str, holder: str) -> None:
+    """Release a lease, if this holder still has it."""
+    text = "DELETE FROM notes WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
+    tx.execute(text, (row, name_hash(purpose), to_json(Lease(holder=holder))))
+
+
+# Deleted sessions
+
+KEPT_DAYS = 30
+"""After so many days a client that goes on with a deleted session is recorded again. By default Claude Code
+deletes its own transcripts after 30 days, so that they cannot be continued."""
+
+
 def _hash(key: str, value: str) -> str:
     return hmac.new(bytes.fromhex(key), value.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
@@ -182,7 +168,7 @@ def _hash(key: str, value: str) -> str:
 def note_deleted(tx: Tx, owner: str, session_id: str, row: int) -> None:
     """Store how a session is recognized that is being deleted."""
     tx.execute("DELETE FROM notes WHERE kind = 'deleted' AND begins < ?", (_oldest_deletion(),))
-    key, proxied = secrets.token_hex(16), get_proxied(tx, row) or ProxiedSession()
+    key, proxied = secrets.token_hex(16), get_note(tx, row, ProxiedSession) or ProxiedSession()
     mark, length = (_hash(key, proxied.mark), proxied.length) if proxied.mark else ("", 0)
     session = _hash(key, session_id)
     _put_deleted(tx, owner, DeletedSession(key=key, session=session, length=length, mark=mark, at=time.time()))
@@ -204,7 +190,7 @@ def copy_deleted(tx: Tx, owner: str, sessions: Sequence[DeletedSession]) -> None
 
 def _put_deleted(tx: Tx, owner: str, session: DeletedSession) -> None:
     """Store how a session is recognized, for KEPT_DAYS from its deletion on, whatever its client does."""
-    put(tx, 0, "deleted", session.key, to_json(session), owner=owner, begins=session.at)
+    put_note(tx, 0, session, session.key, owner=owner, begins=session.at)
 
 
 def _oldest_deletion() -> float:
@@ -212,16 +198,6 @@ def _oldest_deletion() -> float:
 
 
 # Tokens of a server's clients, of all owners: each a note under the SHA-256 of its secret
-
-
-class Token(Record):
-    """What a token allows: to work with one owner's sessions, within its scopes, until it expires."""
-
-    name: str
-    owner: str
-    scopes: tuple[str, ...]
-    created_at: datetime
-    expires_at: datetime | None = None
 
 
 def _tokens(tx: Tx) -> dict[str, tuple[str, Token]]:
@@ -236,7 +212,7 @@ def add_token(tx: Tx, _: str, token: Token, sha256: bytes) -> bool:
     """Store a token; False, and nothing is done, if there is one of that name."""
     if token.name in _tokens(tx):
         return False
-    put(tx, 0, "token", sha256.hex(), to_json(token))
+    put_note(tx, 0, token, sha256.hex())
     return True
 
 
@@ -247,8 +223,7 @@ def read_tokens(tx: Tx, _: str) -> list[Token]:
 
 def find_token(tx: Tx, _: str, sha256: bytes) -> Token | None:
     """The token with this hash, also one that has expired; None if there is none."""
-    found = get(tx, 0, "token", sha256.hex())
-    return None if found is None else from_json(Token, found)
+    return get_note(tx, 0, Token, sha256.hex())
 
 
 def remove_token(tx: Tx, _: str, name: str) -> bool:

@@ -247,8 +247,8 @@ class SessionStore:
         with suppress(SessionNotFoundError):
             await self.change(session_id, lambda tx, row, _: notes.release_lease(tx, row, purpose, holder))
 
-    get_cached_summary = of_session(notes.get_cached_summary)
-    put_cached_summary = of_session(notes.put_cached_summary, writes=True)
+    get_note = of_session(notes.get_note)
+    put_note = of_session(notes.put_note, writes=True)
     get_cursor = of_owner(notes.get_cursor)
 
     find_output = of_owner(messages.find_output)
@@ -267,8 +267,6 @@ class SessionStore:
 
     book_late_usage = _changing(log.book_late_usage)
 
-    get_proxied = of_session(notes.get_proxied)
-    put_proxied = of_session(notes.put_proxied, writes=True)
     recent_proxied = of_owner(notes.recent_proxied)
 
     deleted_sessions = of_owner(notes.deleted_sessions)

@@ -131,7 +131,7 @@ async def test_the_receipt_counts_what_a_proxied_session_saved_once(tmp_path: Pa
     pruned = await stash.prune_tool_outputs("s", keep_last=2)
     await stash.record_messages(turn(9, "x"), session_id="s", usage={"input_tokens": 5_000, "output_tokens": 1})
     assert (await stash.receipt()).tokens_without > 5_000
-    await stash.store.put_proxied(
+    await stash.store.put_note(
         "s", ProxiedSession(requests=9, sent=1_000, direct=1_000 + pruned.tokens_saved, priced=9, dollars_direct=2.0)
     )
     found = await stash.receipt()

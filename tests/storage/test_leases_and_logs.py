@@ -67,14 +67,14 @@ async def test_the_newest_events_of_some_kinds_come_newest_first(store: SessionS
 async def test_a_cached_summary_is_kept_as_long_as_its_session(store: SessionStore) -> None:
     await new_session(store)
     summary = CachedSummary(text="All is done.", strategy="anthropic", model="m")
-    await store.put_cached_summary(SESSION, "key", summary)
-    assert await store.get_cached_summary(SESSION, "key") == summary
-    assert await store.get_cached_summary(SESSION, "other") is None
-    await store.put_cached_summary(SESSION, "key", summary.model_copy(update={"text": "Newer."}))
-    assert (await store.get_cached_summary(SESSION, "key") or summary).text == "Newer."
+    await store.put_note(SESSION, summary, "key")
+    assert await store.get_note(SESSION, CachedSummary, "key") == summary
+    assert await store.get_note(SESSION, CachedSummary, "other") is None
+    await store.put_note(SESSION, summary.model_copy(update={"text": "Newer."}), "key")
+    assert (await store.get_note(SESSION, CachedSummary, "key") or summary).text == "Newer."
     await store.delete_session(SESSION)
     await new_session(store)
-    assert await store.get_cached_summary(SESSION, "key") is None
+    assert await store.get_note(SESSION, CachedSummary, "key") is None
 
 
 async def test_messages_at_some_positions_come_in_order_with_their_bodies(store: SessionStore) -> None:

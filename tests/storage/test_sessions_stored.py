@@ -88,7 +88,7 @@ async def test_a_deleted_session_leaves_nothing_behind(store: SessionStore) -> N
 
 
 async def test_a_deleted_session_is_recognized_by_hashes(store: SessionStore) -> None:
-    await store.put_proxied(SESSION, ProxiedSession(mark="ab", length=2))
+    await store.put_note(SESSION, ProxiedSession(mark="ab", length=2))
     await new_session(store, "two")
     await store.delete_session("two")
     await store.delete_session(SESSION)

@@ -68,7 +68,7 @@ class RunningProxy:
 
     async def _state(self, session_id: str) -> ProxiedSession:
         assert self.engine._access is not None
-        found = await self.engine._access.store.get_proxied(session_id)
+        found = await self.engine._access.store.get_note(session_id, ProxiedSession)
         assert found is not None
         return found
 

@@ -69,7 +69,7 @@ async def receipt(access: Access, session_id: str | None = None, since: date | N
     total: dict[str, float] = defaultdict(float)
     found = _all(access, since) if session_id is None else _family(access, await access.read_session(session_id))
     async for session in found:
-        proxied = await access.store.get_proxied(session.session_id)
+        proxied = await access.store.get_note(session.session_id, ProxiedSession)
         if proxied is None:
             figures = await _of_calls(access, session, since)
         else:

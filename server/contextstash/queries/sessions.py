@@ -17,7 +17,7 @@ from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.session.masks import shown_text, shown_texts
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import Session
+from contextstash_storage.records import ProxiedSession, Session
 
 PAGE = 200
 """Sessions that are read from the store at a time."""
@@ -47,7 +47,7 @@ async def projects_of(access: Access, sessions: Sequence[Session]) -> list[str |
 
 async def _proxied_project(access: Access, session: Session) -> str | None:
     try:
-        state = await access.store.get_proxied(session.session_id)
+        state = await access.store.get_note(session.session_id, ProxiedSession)
     except SessionNotFoundError:  # deleted since it was listed
         return None
     return None if state is None else state.project

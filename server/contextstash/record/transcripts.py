@@ -33,6 +33,7 @@ from contextstash_storage.records import (
     Event,
     Message,
     Part,
+    ProxiedSession,
     Session,
     SummaryEdit,
 )
@@ -155,7 +156,7 @@ async def _is_proxied(
         if session is None or session.source is not None:
             continue
         try:
-            proxied = await access.store.get_proxied(session.session_id)
+            proxied = await access.store.get_note(session.session_id, ProxiedSession)
         except SessionNotFoundError:  # deleted meanwhile
             continue
         if proxied is not None:

@@ -158,7 +158,7 @@ async def state_at(turns: SessionTurns, last_seq: int) -> State:
 
 async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> State | None:
     """The state that was kept; None if it is of a later message or of a branch that the conversation has left."""
-    note = await access.store.get_cached_summary(snapshot.session_id, NOTE)
+    note = await access.store.get_note(snapshot.session_id, CachedSummary, NOTE)
     try:
         kept = _adapter().validate_json(note.text) if note is not None else None
     except ValidationError:
@@ -177,4 +177,4 @@ async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) ->
         return
     rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
     text = await asyncio.to_thread(lambda: _adapter().dump_json(_Kept(state, rewinds)).decode())
-    await access.store.put_cached_summary(snapshot.session_id, NOTE, CachedSummary(text=text, strategy=NOTE))
+    await access.store.put_note(snapshot.session_id, CachedSummary(text=text, strategy=NOTE), NOTE)

@@ -47,7 +47,7 @@ class ProxiedEdits:
 async def state_of(access: Access, session_id: str) -> ProxiedSession | None:
     """What is known of a session's requests; None if it does not exist or none went through the proxy."""
     try:
-        return await access.store.get_proxied(session_id)
+        return await access.store.get_note(session_id, ProxiedSession)
     except SessionNotFoundError:
         return None
 
@@ -55,7 +55,7 @@ async def state_of(access: Access, session_id: str) -> ProxiedSession | None:
 async def keep_state(access: Access, session_id: str, state: ProxiedSession) -> None:
     """Store what is known of a session's requests. Without effect if the session was deleted."""
     with suppress(SessionNotFoundError):
-        await access.store.put_proxied(session_id, state)
+        await access.store.put_note(session_id, state)
 
 
 async def record_request(
@@ -155,7 +155,7 @@ def noting_effect(
 
 
 async def _with_effect(access: Access, result: Changed, now: float) -> Changed:
-    proxied = await access.store.get_proxied(result.session_id)
+    proxied = await access.store.get_note(result.session_id, ProxiedSession)
     if proxied is None or not is_current(proxied, now) or getattr(result, "dry_run", None):
         return result
     if result.tokens_before == result.tokens_after:

@@ -142,7 +142,7 @@ class Access:
         proxy, or the proxy no longer edits them."""
         if session.source is None:
             return False
-        proxied = await self.store.get_proxied(session.session_id)
+        proxied = await self.store.get_note(session.session_id, ProxiedSession)
         return proxied is None or bool(proxied.left_alone) or not is_current(proxied)
 
     # What is in force for it.

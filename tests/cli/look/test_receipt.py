@@ -26,7 +26,7 @@ def proxied(folder: Path, **sessions: ProxiedSession) -> CommandLine:
         stash = Stash(await open_sqlite(folder / "sessions.db"))
         for name, state in sessions.items():
             await stash.record_messages(round_of(1, "log line\n"), session_id=name, model="claude-sonnet-4-5")
-            await stash.store.put_proxied(name, state)
+            await stash.store.put_note(name, state)
         await stash.close()
 
     asyncio.run(write())

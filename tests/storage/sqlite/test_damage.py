@@ -117,13 +117,13 @@ async def test_what_is_damaged_beside_the_messages_is_said_too(path: Path, table
     await filled(path)
     store = await open_sqlite(path)
     await store.append_log(SESSION, Event(kind="prune", tokens_before=9, tokens_after=3, reason="old"))
-    await store.put_proxied(SESSION, ProxiedSession(requests=1))
+    await store.put_note(SESSION, ProxiedSession(requests=1))
     await store.close()
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"UPDATE {table} SET record = substr(record, 1, 9) WHERE {what}")
     assert [name for name, _ in look_at(path).damaged] == [SESSION]
     store = await open_sqlite(path)
     with pytest.raises(StoreError, match="damaged"):
-        await (store.read_log(SESSION, Event) if table == "log" else store.get_proxied(SESSION))
+        await (store.read_log(SESSION, Event) if table == "log" else store.get_note(SESSION, ProxiedSession))
     assert await bodies(store)
     await store.close()

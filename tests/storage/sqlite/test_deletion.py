@@ -64,7 +64,7 @@ async def fill(store: SessionStore, session_id: str) -> None:
     await store.append_edits(session_id, edits, expected=0)
     await store.append_log(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
     await store.append_log(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
-    await store.put_cached_summary(session_id, SECRET, CachedSummary(text=SECRET * 3, strategy="extractive"))
+    await store.put_note(session_id, CachedSummary(text=SECRET * 3, strategy="extractive"), SECRET)
 
 
 async def others(store: SessionStore, count: int = 4) -> None:
