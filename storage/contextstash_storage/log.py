@@ -136,17 +136,23 @@ def read_log(
     row: int,
     kind: type[Logged],
     *,
+    numbers: Sequence[int] | None = None,
     keys: Sequence[str] | None = None,
     after: int = 0,
     limit: int = 100,
     newest: bool = False,
 ) -> list[Logged]:
-    """The records of a kind behind the one numbered `after`, oldest or newest first; of events, those of some kinds if
-    they are given as `keys`."""
-    if keys is None:
-        return _read(tx, row, kind, "number > ?", after, limit=limit, newest=newest)
-    condition, hashes = f"number > ? AND key IN {tx.texts}", listed(map(name_hash, keys))
-    return _read(tx, row, kind, condition, after, hashes, limit=limit, newest=newest)
+    """The records of a kind behind the one numbered `after`, oldest or newest first; those with some `numbers` if they
+    are given, and of events those of some kinds if they are given as `keys`."""
+    condition = "number > ?"
+    values: list[object] = [after]
+    if numbers is not None:
+        condition += f" AND number IN {tx.numbers}"
+        values.append(listed(numbers))
+    if keys is not None:
+        condition += f" AND key IN {tx.texts}"
+        values.append(listed(map(name_hash, keys)))
+    return _read(tx, row, kind, condition, *values, limit=limit, newest=newest)
 
 
 def _stamped(record: Logged, **fields: int) -> Logged:
@@ -242,9 +248,8 @@ def append_request(tx: Tx, row: int, session: Session, request: Request) -> Requ
 
 def book_usage(tx: Tx, row: int, number: int, usage: Usage) -> None:
     """Add the reported usage to a request, if it exists."""
-    request = get_request(tx, row, number)
-    if request is not None:
-        _put(tx, row, Request, [request.model_copy(update={"usage": usage})])
+    found = read_log(tx, row, Request, numbers=[number])
+    _put(tx, row, Request, [request.model_copy(update={"usage": usage}) for request in found])
 
 
 def book_late_usage(
@@ -260,11 +265,6 @@ def book_late_usage(
     book_usage(tx, row, number, usage)
     append_log(tx, row, call)
     return change_counters(tx, row, session, change)
-
-
-def get_request(tx: Tx, row: int, number: int) -> Request | None:
-    """The request of this number; None if there is none."""
-    return next(iter(_read(tx, row, Request, "number = ?", number)), None)
 
 
 # Declared parts
@@ -286,13 +286,6 @@ def declare(
 def _version(tx: Tx, row: int, part: DeclaredVersion) -> int:
     known = _read(tx, row, DeclaredVersion, "key = ?", _fingerprint(part))
     return int(known[0].version) if known else append_log(tx, row, part)
-
-
-def read_declared(tx: Tx, row: int, versions: Sequence[int] | None = None) -> list[DeclaredVersion]:
-    """These versions of the declared parts, or all, in order."""
-    if versions is None:
-        return _read(tx, row, DeclaredVersion)
-    return _read(tx, row, DeclaredVersion, f"number IN {tx.numbers}", listed(versions))
 
 
 def copy_record(

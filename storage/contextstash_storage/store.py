@@ -260,10 +260,8 @@ class SessionStore:
     read_log = of_session(log.read_log)
 
     declare = _changing(log.declare)
-    read_declared = of_session(log.read_declared)
 
     append_request = _changing(log.append_request)
-    get_request = of_session(log.get_request)
 
     book_late_usage = _changing(log.book_late_usage)
 

@@ -10,7 +10,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Native
+from contextstash_storage.records import DeclaredVersion, Native
 from tests.support.sized_sessions import reply, user
 from tests.support.stashes import SESSION, all_handles, history, stash_at, valid_view, view, whole_output
 
@@ -99,7 +99,7 @@ async def test_a_system_message_that_changes_is_not_a_rewind(stash: Stash) -> No
         assert await valid_view(stash, "openai-chat") == [head, *talk]
     first: Native = {"role": "system", "content": "Today is day 0."}
     assert await history(stash) == [first, *talk]
-    versions = [version.content for version in await stash.store.read_declared(SESSION)]
+    versions = [version.content for version in await stash.store.read_log(SESSION, DeclaredVersion)]
     assert versions == [[{"role": "system", "content": f"Today is day {day}."}] for day in range(1, 12)]
 
 
@@ -116,7 +116,7 @@ async def test_a_system_message_that_comes_back_is_shown_again(stash: Stash) -> 
         answer = await stash.record_messages([*head, *talk], session_id=SESSION, whole=True)
         assert await valid_view(stash, "openai-chat") == [*head, *talk]
         assert answer.next_seq == 3
-    assert len(await stash.store.read_declared(SESSION)) == 3
+    assert len(await stash.store.read_log(SESSION, DeclaredVersion)) == 3
 
 
 CALLS_AND_RESULTS: dict[str, tuple[list[Native], list[Native]]] = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Native, Request
+from contextstash_storage.records import DeclaredVersion, Native, Request
 from tests.support.conversations import FORMAT_NAMES, conversations
 from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
@@ -40,7 +40,7 @@ async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
             handle: await whole_output(stash, handle, session_id) for handle in await all_handles(stash, session_id)
         },
         "events": [event.model_copy(update={"event_id": 0}) for event in await stash.read_events(session_id)],
-        "declared": await stash.store.read_declared(session_id),
+        "declared": await stash.store.read_log(session_id, DeclaredVersion),
         "requests": await stash.store.read_log(session_id, Request, newest=True, limit=100),
         "calls": [call.model_copy(update={"call_id": 0}) for call in await stash.read_calls(session_id)],
     }
@@ -211,9 +211,9 @@ async def test_every_declared_version_and_the_figures_of_requests_are_copied(tmp
             )
         lines = await exported(here)
         await there.import_session(lines)
-        versions = await there.store.read_declared(SESSION)
+        versions = await there.store.read_log(SESSION, DeclaredVersion)
         assert [version.content for version in versions if version.part == "system"] == ["Be brief.", "Be long."]
-        assert versions == await here.store.read_declared(SESSION)
+        assert versions == await here.store.read_log(SESSION, DeclaredVersion)
         requests = await there.store.read_log(SESSION, Request, newest=True, limit=10)
         assert [request.number for request in requests] == [2, 1]
         assert requests == await here.store.read_log(SESSION, Request, newest=True, limit=10)

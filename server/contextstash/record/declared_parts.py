@@ -102,7 +102,10 @@ async def _are_in_force(access: Access, session: Session, given: Mapping[str, An
     versions = [version for version in wanted.values() if version is not None]
     if len(versions) < len(given):
         return False
-    stored = {each.version: each for each in await access.store.read_declared(session.session_id, versions)}
+    stored = {
+        each.version: each
+        for each in await access.store.read_log(session.session_id, DeclaredVersion, numbers=versions)
+    }
     found = {each.part: each.content for each in (stored.get(version) for version in versions) if each is not None}
     return found == given
 
@@ -124,7 +127,7 @@ async def declared_system(access: Access, session: Session) -> DeclaredVersion |
     version = session.counters.declared.system
     if version is None:
         return None
-    found = await access.store.read_declared(session.session_id, [version])
+    found = await access.store.read_log(session.session_id, DeclaredVersion, numbers=[version])
     return found[0] if found else None
 
 

@@ -85,7 +85,11 @@ async def contents(store: SessionStore) -> list[object]:
         for session in await mine.list_sessions():
             name = session.session_id
             found += [owner, session, await mine.read_messages(name), await mine.read_edits(name)]
-            found += [await mine.read_outputs(name), await mine.read_declared(name), await mine.read_log(name, Request)]
+            found += [
+                await mine.read_outputs(name),
+                await mine.read_log(name, DeclaredVersion),
+                await mine.read_log(name, Request),
+            ]
             found.append([call.prompt_tokens for call in await mine.read_log(name, Call)])
             found += [[hit.seq for hit in await mine.search("long output", SearchFilter([name]))]]
     return found
