@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,6 +10,7 @@ from contextstash_storage.errors import StoreError
 if TYPE_CHECKING:
     from contextstash_storage.postgres.address import Address
     from contextstash_storage.postgres.store import PostgresStore
+    from contextstash_storage.sqlite.database_file import FindKey
     from contextstash_storage.store import SessionStore
 
     Location: TypeAlias = Path | Address
@@ -32,10 +32,6 @@ def location_of(text: str) -> Location:
 def name_of(location: Location) -> str:
     """The text that names a database; it may hold a password."""
     return str(location) if isinstance(location, Path) else location.url
-
-
-FindKey: TypeAlias = Callable[[], "bytes | None"]
-"""Returns the key of encrypted files, None if the user has none."""
 
 
 async def open_store(

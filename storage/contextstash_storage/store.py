@@ -263,8 +263,6 @@ class SessionStore:
 
     append_request = _changing(log.append_request)
 
-    book_late_usage = _changing(log.book_late_usage)
-
     recent_proxied = of_owner(notes.recent_proxied)
 
     deleted_sessions = of_owner(notes.deleted_sessions)
