@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
 from contextstash_storage.sqlite import store as sqlite_store
 from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, in_transaction, open_sqlite
+from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held
@@ -248,41 +248,3 @@ async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     await until(lambda: hidden_rows(path) == 0)
     assert marks(path) == {}
     await again.close()
-
-
-@pytest.fixture
-def transactions(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The CPU time of each transaction that writes, in seconds: what a busy machine adds is not the program's."""
-    seconds: list[float] = []
-
-    def timed(db: sqlite3.Connection, work: Callable[[Tx], object], begin: str = WRITING) -> object:
-        begun = time.thread_time()
-        try:
-            return in_transaction(db, work, begin)
-        finally:
-            if begin == WRITING:
-                seconds.append(time.thread_time() - begun)
-
-    monkeypatch.setattr(sqlite_store, "in_transaction", timed)
-    return seconds
-
-
-WRITING = "BEGIN IMMEDIATE"
-MAX_TRANSACTION_SECONDS = 0.25
-"""For how long no transaction may keep others waiting; in one piece, each of these takes longer."""
-
-
-def many(count: int) -> Sequence[NewMessage]:
-    return [says(f"message {place} " + " ".join(f"word{place * 7 + n}" for n in range(80))) for place in range(count)]
-
-
-@pytest.mark.slow
-async def test_a_long_session_is_deleted_without_keeping_the_write_lock(
-    store: SqliteStore, transactions: list[float]
-) -> None:
-    session = await new_session(store, "long")
-    copy = session.model_copy(update={"session_id": "copy"})
-    assert await store.copy_session(copy, many(6_000))
-    assert await store.delete_session("copy")
-    assert len(transactions) > 20
-    assert max(transactions) < MAX_TRANSACTION_SECONDS
