@@ -16,7 +16,7 @@ from blockbuster import blockbuster_ctx
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import StoreBusyError, StoreError
-from contextstash_storage.sqlite.store import close, connect, open_sqlite
+from contextstash_storage.sqlite.store import close, connect, in_transaction, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import VERSION, Tx, only
 from tests.support import recording_process
@@ -178,5 +178,5 @@ async def test_a_reader_sees_one_moment_s_state(path: Path) -> None:
             other.execute("INSERT INTO t VALUES (1)")
         return before, only(tx.rows("SELECT count(*) FROM t"))
 
-    assert await reader.read(read_twice) == (0, 0)
+    assert await reader.run(lambda db: in_transaction(db, read_twice, "BEGIN")) == (0, 0)
     await close(reader, writer)

@@ -46,7 +46,7 @@ async def test_no_lease_outlives_its_duration_when_the_time_of_day_jumps(
     assert await acquire(store, "dated tomorrow")
     monkeypatch.setattr(time, "time", lambda: now)
     assert not await acquire(store, "early")
-    await store.database.writer.write(lambda tx: tx.execute("UPDATE notes SET begins = begins - 60, ends = ends - 60"))
+    await store.database.write(lambda tx: tx.execute("UPDATE notes SET begins = begins - 60, ends = ends - 60"))
     assert await acquire(store, "in time")
 
 

@@ -85,14 +85,6 @@ class Connection(aiosqlite.Connection):
             raise StoreError("The session store is closed.")
         return await self._execute(translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]
 
-    async def write(self, work: TxWork[Result]) -> Result:
-        """What `work` returns, run as one transaction: committed durably, or rolled back."""
-        return await self.run(lambda db: in_transaction(db, work))
-
-    async def read(self, work: TxWork[Result]) -> Result:
-        """What `work` returns; all its reads see the same state of the database."""
-        return await self.run(lambda db: in_transaction(db, work, "BEGIN"))
-
 
 def in_transaction(
     db: sqlite3.Connection, work: TxWork[Result], begin: str = BEGIN_WRITING, *, checked: bool = True
@@ -268,11 +260,11 @@ class SqliteDatabase:
 
     async def read(self, work: TxWork[Result]) -> Result:
         """What `work` returns; all its reads see the same state."""
-        return await self.reader.read(work)
+        return await self.reader.run(lambda db: in_transaction(db, work, "BEGIN"))
 
     async def write(self, work: TxWork[Result]) -> Result:
         """What `work` returns, run as one transaction."""
-        return await self.writer.write(work)
+        return await self.writer.run(lambda db: in_transaction(db, work))
 
     async def write_together(self, work: TxWork[Result]) -> Result:
         """The same, in a transaction with those that wait at the same time; if one fails, the others are committed all
