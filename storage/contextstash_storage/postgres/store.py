@@ -303,7 +303,8 @@ def _in_postgres(statement: str) -> str:
     for ours, its in TYPES.items():
         statement = statement.replace(ours, its)
     if statement.startswith("CREATE TABLE segments"):
-        statement += "; ALTER TABLE segments ALTER COLUMN contents SET STORAGE EXTERNAL"  # they are compressed
+        # They are compressed already.
+        statement += "; ALTER TABLE segments ALTER facts SET STORAGE EXTERNAL, ALTER contents SET STORAGE EXTERNAL"
     return statement
 
 
