@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from contextstash_storage.errors import StoreError
+from contextstash_storage.transaction import BUSY_SECONDS
 
 if TYPE_CHECKING:
     from contextstash_storage.postgres.address import Address
-    from contextstash_storage.postgres.store import PostgresStore
     from contextstash_storage.sqlite.database_file import FindKey
     from contextstash_storage.store import SessionStore
 
@@ -37,24 +37,17 @@ def name_of(location: Location) -> str:
 async def open_store(
     location: Location,
     *,
-    owner: str | None = None,
-    busy_seconds: float | None = None,
+    busy_seconds: float = BUSY_SECONDS,
     find_key: FindKey = lambda: None,
     is_brief: bool = False,
 ) -> SessionStore:
-    """Open a database for the sessions of `owner`, by default those of this machine's user. A transaction waits
-    `busy_seconds` for those of other processes, by default as long as its kind of store does. What is used briefly, as
-    a hook is, opens a file in less time. Raises StoreError if the database cannot be used."""
-    given: dict[str, Any] = {"owner": owner or None, "busy_seconds": busy_seconds}
-    named = {name: value for name, value in given.items() if value is not None}
-    if not isinstance(location, Path):
-        return await _open_postgres(location, **named)
-    from contextstash_storage.sqlite.store import open_sqlite
+    """Open a database for the sessions of this machine's user. A transaction waits `busy_seconds` for those of other
+    processes. What is used briefly, as a hook is, opens a file in less time. Raises StoreError if the database cannot
+    be used."""
+    if isinstance(location, Path):
+        from contextstash_storage.sqlite.store import open_sqlite
 
-    return await open_sqlite(location, find_key=find_key, is_brief=is_brief, **named)
-
-
-async def _open_postgres(address: Address, **given: Any) -> PostgresStore:
+        return await open_sqlite(location, busy_seconds=busy_seconds, find_key=find_key, is_brief=is_brief)
     try:
         from contextstash_storage.postgres.store import open_postgres
     except ModuleNotFoundError as error:
@@ -62,4 +55,4 @@ async def _open_postgres(address: Address, **given: Any) -> PostgresStore:
             f"A database in PostgreSQL needs the package {error.name}: install the extra, with"
             " pip install --editable '.[postgres]' in the checkout."
         ) from error
-    return await open_postgres(address, **given)
+    return await open_postgres(location, busy_seconds=busy_seconds)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import Call, Counters, DaySum, Session
 from contextstash_storage.rows import damaged, from_json, to_json
-from contextstash_storage.transaction import Tx, listed, microseconds, now, storable, time_of
+from contextstash_storage.transaction import Tx, microseconds, now, storable, time_of
 
 HIDDEN_OWNER = "\x1fhidden"
 """The owner of sessions that are being deleted or imported. No user's name contains a control character."""
@@ -143,36 +143,24 @@ def list_sessions(
     return [session_of(row) for row in rows]
 
 
-def owner_days(tx: Tx, owner: str, *, without_agent: str = "") -> list[DaySum]:
-    """The agents' model calls by day and model, of all sessions of an owner but those of `without_agent`."""
-    rows = tx.rows("SELECT session FROM sessions WHERE owner = ? AND agent IS DISTINCT FROM ?", (owner, without_agent))
-    return _days(_calls_of(tx, [row for (row,) in rows]))
-
-
 def session_count(tx: Tx, owner: str) -> int:
     """How many sessions an owner has."""
     [(sessions,)] = tx.rows("SELECT count(*) FROM sessions WHERE owner = ?", (owner,))
     return int(sessions)
 
 
-def session_days(tx: Tx, row: int) -> list[DaySum]:
-    """The agent's model calls of a session by day."""
-    return _days(_calls_of(tx, [row]))
-
-
-def _calls_of(tx: Tx, rows: Iterable[int]) -> Iterator[Call]:
-    """All calls of these sessions."""
-    text = f"SELECT record FROM log WHERE kind = 'call' AND session IN {tx.numbers}"
-    return (from_json(Call, record.decode()) for (record,) in tx.rows(text, (listed(rows),)))
-
-
 _SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
 
 
-def _days(calls: Iterable[Call]) -> list[DaySum]:
-    """The agents' calls among these, by day and model."""
+def call_days(tx: Tx, owner: str, *, session_id: str | None = None, without_agent: str | None = None) -> list[DaySum]:
+    """The agents' model calls by day and model, of one session or of all of an owner but those of `without_agent`."""
+    named = "session_id = ?" if session_id is not None else "agent IS DISTINCT FROM ?"
     sums: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for call in calls:
+    for (record,) in tx.rows(
+        f"SELECT record FROM sessions JOIN log USING (session) WHERE owner = ? AND {named} AND kind = 'call'",
+        (owner, session_id if session_id is not None else without_agent or ""),
+    ):
+        call = from_json(Call, record.decode())
         if call.purpose == "agent" and call.created_at is not None:
             day = sums[call.created_at.date().isoformat(), call.model or ""]
             day.update({"calls": 1, **{name: getattr(call, name) for name in _SUMS}})

@@ -156,9 +156,8 @@ class SessionStore:
     owners = of_owner(sessions.owners)
     list_sessions = of_owner(sessions.list_sessions)
     find_session_ids = of_owner(sessions.find_session_ids)
-    owner_days = of_owner(sessions.owner_days)
+    call_days = of_owner(sessions.call_days)
     session_count = of_owner(sessions.session_count)
-    session_days = of_session(sessions.session_days)
 
     update_session = _changing(sessions.update_session)
 

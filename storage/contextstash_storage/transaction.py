@@ -21,6 +21,10 @@ from contextstash_storage.errors import StoreVersionError
 
 MAX_INTEGER = 2**63 - 1
 
+BUSY_SECONDS = 10.0
+"""How long a transaction waits for those of other processes, and for a server that is started again, which takes 1 to
+3 s."""
+
 VERSION = 21
 """Of the tables, in every kind of database. Databases of versions below were made before the first release."""
 

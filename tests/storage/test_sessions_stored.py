@@ -150,10 +150,10 @@ async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SessionS
     await store.append_log(SESSION, Call(purpose="summary", request_seq=0, prompt_tokens=7, created_at=at(3)))
     found = [
         (each.day, each.model, each.calls, each.prompt_tokens, each.priced)
-        for each in await store.session_days(SESSION)
+        for each in await store.call_days(session_id=SESSION)
     ]
     assert found == [("2026-01-01", "x", 2, 20, 1), ("2026-01-01", "y", 1, 10, 0), ("2026-01-02", "x", 1, 10, 1)]
-    assert await store.owner_days() == await store.session_days(SESSION)
+    assert await store.call_days() == await store.call_days(session_id=SESSION)
     await new_session(store, "aside", agent="other")
     await store.append_log("aside", Call(purpose="agent", request_seq=0, prompt_tokens=1))
-    assert await store.owner_days(without_agent="other") == await store.session_days(SESSION)
+    assert await store.call_days(without_agent="other") == await store.call_days(session_id=SESSION)

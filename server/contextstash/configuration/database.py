@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contextstash.configuration.locations import KEY_SETTING, SETTINGS_FILE, default_database, user_config_folder
 from contextstash_storage.errors import StoreError
@@ -55,16 +55,14 @@ HOOK_BUSY_SECONDS = 2.0
 after every tool call."""
 
 
-async def open_database(location: Location | None = None, *, busy_seconds: float | None = None) -> SessionStore:
-    """The store in a database, by default the one that is used if none is named. Raises StoreError if it cannot be
-    used."""
+async def open_database(location: Location | None = None, **options: Any) -> SessionStore:
+    """The store in a database, by default the one that is used if none is named; see `open_store` for the options.
+    Raises StoreError if it cannot be used."""
     from contextstash_storage.databases import open_store
 
-    return await open_store(location or default_database(), busy_seconds=busy_seconds, find_key=database_key)
+    return await open_store(location or default_database(), find_key=database_key, **options)
 
 
 async def open_briefly() -> SessionStore:
     """The user's database for a hook. Raises StoreError if it cannot be used."""
-    from contextstash_storage.databases import open_store
-
-    return await open_store(default_database(), busy_seconds=HOOK_BUSY_SECONDS, find_key=database_key, is_brief=True)
+    return await open_database(busy_seconds=HOOK_BUSY_SECONDS, is_brief=True)

@@ -15,7 +15,7 @@ SUMMED = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_to
 
 async def overview(access: Access) -> Overview:
     """The model calls of all sessions by day, and by model, the most used first."""
-    sums = await access.store.owner_days(without_agent=OUTPUTS_AGENT)
+    sums = await access.store.call_days(without_agent=OUTPUTS_AGENT)
     models = _summed(sums, lambda each: each.model)
     return Overview(
         days=_summed(sums, lambda each: each.day), models=sorted(models, key=lambda each: -each.prompt_tokens)

@@ -92,7 +92,7 @@ async def receipt(access: Access, session_id: str | None = None, since: date | N
 
 async def _of_calls(access: Access, session: Session, since: date | None) -> Figures:
     """A session that does not go through the proxy, by the calls that it reported."""
-    days = [each for each in await access.store.session_days(session.session_id) if _in(each.day, since)]
+    days = [each for each in await access.store.call_days(session_id=session.session_id) if _in(each.day, since)]
     if not days:
         return {}
     calls = _since(await access.store.read_log(session.session_id, Call, limit=MAX_CALLS), since)

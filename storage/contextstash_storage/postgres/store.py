@@ -19,9 +19,9 @@ from psycopg.conninfo import conninfo_to_dict
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.postgres import match
 from contextstash_storage.postgres.address import Address
-from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import (
+    BUSY_SECONDS,
     VERSION,
     Matching,
     Result,
@@ -34,10 +34,6 @@ from contextstash_storage.transaction import (
 
 CONNECTIONS = 10
 """Of one process at most, as in asyncpg. Each costs the server about 10 MB."""
-
-RETRY_SECONDS = 10.0
-"""For how long a transaction waits for a connection or for a lock, and is tried again if it was not committed: as long
-as the embedded store waits for a lock. A restart of PostgreSQL takes 1 to 3 s."""
 
 FIRST_PAUSE_SECONDS = 0.02
 MAX_PAUSE_SECONDS = 1.0
@@ -265,11 +261,9 @@ class PostgresStore(SessionStore):
     database: PostgresDatabase
 
 
-async def open_postgres(
-    address: Address, *, owner: str = LOCAL_OWNER, busy_seconds: float = RETRY_SECONDS
-) -> PostgresStore:
-    """Open the database at an address; its tables are made if they do not exist. The store is bound to the sessions of
-    `owner`. A transaction that failed for a reason that passes is tried again for `busy_seconds`.
+async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS) -> PostgresStore:
+    """Open the database at an address; its tables are made if they do not exist. A transaction waits `busy_seconds` for
+    a connection or for a lock, and is tried again for so long if it failed for a reason that passes.
 
     Raises StoreVersionError for a database of a newer contextstash, StoreError for one that cannot be used.
     """
@@ -277,7 +271,7 @@ async def open_postgres(
     try:
         await database.check()
         await database.write(make_tables)
-        store = PostgresStore(database, owner)
+        store = PostgresStore(database)
         await store.continue_work()
     except BaseException:
         await database.close()

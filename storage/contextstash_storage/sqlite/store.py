@@ -24,7 +24,6 @@ import aiosqlite
 
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.hidden_sessions import PAUSE_SECONDS, PIECE_SECONDS
-from contextstash_storage.records import LOCAL_OWNER
 from contextstash_storage.sqlite import match
 from contextstash_storage.sqlite.database_file import (
     DriverError,
@@ -38,10 +37,17 @@ from contextstash_storage.sqlite.database_file import (
     store_error,
 )
 from contextstash_storage.store import SessionStore
-from contextstash_storage.transaction import VERSION, Matching, Result, Tx, TxWork, check_version, only, statements
-
-BUSY_SECONDS = 10.0
-"""How long to wait for another process's transaction."""
+from contextstash_storage.transaction import (
+    BUSY_SECONDS,
+    VERSION,
+    Matching,
+    Result,
+    Tx,
+    TxWork,
+    check_version,
+    only,
+    statements,
+)
 
 CACHED_STATEMENTS = 256
 
@@ -358,19 +364,17 @@ class SqliteStore(SessionStore):
 async def open_sqlite(
     path: Path,
     *,
-    owner: str = LOCAL_OWNER,
     busy_seconds: float = BUSY_SECONDS,
     find_key: FindKey = no_key,
     is_brief: bool = False,
 ) -> SqliteStore:
-    """Open the database at `path`; it is created if it does not exist, readable only by its owner. The store is
-    bound to the sessions of `owner`. A transaction waits `busy_seconds` for those of other processes. `find_key` is
-    called on another thread, once. What is used briefly, as a hook is, has one connection, and leaves to others what
-    killed processes left incomplete.
+    """Open the database at `path`; it is created if it does not exist, readable only by its owner. A transaction waits
+    `busy_seconds` for those of other processes. `find_key` is called on another thread, once. What is used briefly, as
+    a hook is, has one connection, and leaves to others what killed processes left incomplete.
 
     Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used.
     """
-    opening = asyncio.create_task(_open(path, owner, busy_seconds, cache(find_key), is_brief))
+    opening = asyncio.create_task(_open(path, busy_seconds, cache(find_key), is_brief))
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -379,7 +383,7 @@ async def open_sqlite(
         raise
 
 
-async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey, is_brief: bool) -> SqliteStore:
+async def _open(path: Path, busy_seconds: float, find_key: FindKey, is_brief: bool) -> SqliteStore:
     await asyncio.to_thread(make_file, path)
     writer = reader = await connect(path, find_key, busy_seconds=busy_seconds)
     try:
@@ -387,7 +391,7 @@ async def _open(path: Path, owner: str, busy_seconds: float, find_key: FindKey, 
         await asyncio.to_thread(remove_unfinished, path)
         if not is_brief:
             reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
-        store = SqliteStore(SqliteDatabase(writer, reader), owner)
+        store = SqliteStore(SqliteDatabase(writer, reader))
         if not is_brief:
             await store.continue_work()
     except BaseException:
