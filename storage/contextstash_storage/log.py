@@ -187,15 +187,24 @@ def append_edits(
     if session.counters.edits != expected:
         raise EditConflictError("The session's view was edited meanwhile; read it again and plan again.")
     counters = insert_edits(tx, row, change(session.counters), number_edits(edits, expected))
-    return change_counters(tx, row, session, lambda _: counters, event=event)
+    return change_counters(tx, row, session, lambda _: counters, logged=event)
 
 
 def change_counters(
-    tx: Tx, row: int, session: Session, change: Callable[[Counters], Counters], *, event: Event | None = None
+    tx: Tx,
+    row: int,
+    session: Session,
+    change: Callable[[Counters], Counters],
+    *,
+    logged: Event | Call | None = None,
+    booked: tuple[int, Usage] | None = None,
 ) -> Session:
-    """Replace the counters with the result of `change` (pure), which reads them in the same transaction."""
-    if event is not None:
-        append_log(tx, row, event)
+    """Replace the counters with the result of `change` (pure), which reads them in the same transaction. What is
+    `logged` is stored with them, and the usage `booked` to the request of that number."""
+    if logged is not None:
+        append_log(tx, row, logged)
+    if booked is not None:
+        book_usage(tx, row, *booked)
     return store_counters(tx, row, session, change(session.counters))
 
 
@@ -250,21 +259,6 @@ def book_usage(tx: Tx, row: int, number: int, usage: Usage) -> None:
     """Add the reported usage to a request, if it exists."""
     found = read_log(tx, row, Request, numbers=[number])
     _put(tx, row, Request, [request.model_copy(update={"usage": usage}) for request in found])
-
-
-def book_late_usage(
-    tx: Tx,
-    row: int,
-    session: Session,
-    number: int,
-    usage: Usage,
-    change: Callable[[Counters], Counters],
-    call: Call,
-) -> Session:
-    """Add usage that was reported late to a request, and store its call and the changed counters."""
-    book_usage(tx, row, number, usage)
-    append_log(tx, row, call)
-    return change_counters(tx, row, session, change)
 
 
 # Declared parts

@@ -33,14 +33,13 @@ async def book_late(access: Access, session: Session, usage: Mapping[str, Any]) 
     other = next((place for place, each in enumerate(replies) if each.role != "assistant"), len(replies))
     reply = sum(each.tokens for each in replies[:other])
     call = _call(session, read, sent.messages - 1)
-    return await access.store.book_late_usage(
+    return await access.store.change_counters(
         session.session_id,
-        sent.number,
-        read,
         lambda counters: reported_late(
             counters, read, sent.messages, reply, since=counters.view_tokens - sent.counted - reply
         ),
-        call,
+        logged=call,
+        booked=(sent.number, read),
     )
 
 
@@ -53,12 +52,10 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
         return session
     reply, *later = await access.store.read_messages(session_id, first=seq, bodies=False)
     since = sum(found.tokens for found in later if found.agent_visible)
-    anchored = await access.store.change_counters(
-        session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since=since)
+    call = _call(session, usage, seq - 1).model_copy(update={"created_at": reply.created_at})
+    return await access.store.change_counters(
+        session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since=since), logged=call
     )
-    call = _call(session, usage, seq - 1)
-    await access.store.append_log(session_id, call.model_copy(update={"created_at": reply.created_at}))
-    return anchored
 
 
 def _call(session: Session, usage: Usage, seq: int) -> Call:
