@@ -1,5 +1,5 @@
-"""Notes: what is stored beside a session's history, and replaced when it changes. Cursors, batches, leases, summaries
-written before, what the proxy knows; how deleted sessions are recognized, by keyed hashes, which tell nothing of their
+"""Notes: what is stored beside a session's history, and replaced when it changes. Cursors, batches, leases, states
+of sessions, what the proxy knows; how deleted sessions are recognized, by keyed hashes, which tell nothing of their
 content; and the tokens of a server's clients."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from contextstash_storage.records import CachedSummary, Cursor, ProxiedSession, Record, StoredBatch
+from contextstash_storage.records import Cursor, KeptState, ProxiedSession, Record, StoredBatch
 from contextstash_storage.rows import from_json, to_json
 from contextstash_storage.transaction import Tx, name_hash, only
 
@@ -54,7 +54,7 @@ class Token(Record):
 _KINDS: Mapping[type[Record], str] = {
     Cursor: "cursor",
     StoredBatch: "batch",
-    CachedSummary: "summary",
+    KeptState: "state",
     ProxiedSession: "proxied",
     Lease: "lease",
     DeletedSession: "deleted",

@@ -501,12 +501,10 @@ class Request(Record):
         )
 
 
-class CachedSummary(Record):
-    """A summary that was written before, and who wrote it."""
+class KeptState(Record):
+    """What a session came to at its last compaction, as JSON of its reader's own."""
 
     text: str
-    strategy: str
-    model: str | None = None
 
 
 Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from contextstash_storage.records import CachedSummary, Event, EventKind
+from contextstash_storage.records import Event, EventKind, KeptState
 from contextstash_storage.sqlite.store import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
@@ -64,17 +64,15 @@ async def test_the_newest_events_of_some_kinds_come_newest_first(store: SessionS
     assert [event.seq for event in await store.read_log(SESSION, Event)] == [0, 1, 2, 3, 4]
 
 
-async def test_a_cached_summary_is_kept_as_long_as_its_session(store: SessionStore) -> None:
+async def test_a_note_is_replaced_and_goes_with_its_session(store: SessionStore) -> None:
     await new_session(store)
-    summary = CachedSummary(text="All is done.", strategy="anthropic", model="m")
-    await store.put_note(SESSION, summary, "key")
-    assert await store.get_note(SESSION, CachedSummary, "key") == summary
-    assert await store.get_note(SESSION, CachedSummary, "other") is None
-    await store.put_note(SESSION, summary.model_copy(update={"text": "Newer."}), "key")
-    assert (await store.get_note(SESSION, CachedSummary, "key") or summary).text == "Newer."
+    assert await store.get_note(SESSION, KeptState) is None
+    for text in ("All is done.", "Newer."):
+        await store.put_note(SESSION, KeptState(text=text))
+        assert await store.get_note(SESSION, KeptState) == KeptState(text=text)
     await store.delete_session(SESSION)
     await new_session(store)
-    assert await store.get_note(SESSION, CachedSummary, "key") is None
+    assert await store.get_note(SESSION, KeptState) is None
 
 
 async def test_messages_at_some_positions_come_in_order_with_their_bodies(store: SessionStore) -> None:

@@ -21,7 +21,7 @@ from contextstash.session.access import Access
 from contextstash.session.masks import shown_texts
 from contextstash.view.branches import rewinds_in_force
 from contextstash.view.session_snapshot import Place, SessionSnapshot
-from contextstash_storage.records import CachedSummary, Message
+from contextstash_storage.records import KeptState, Message
 
 
 def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:
@@ -129,9 +129,6 @@ HISTORY_MESSAGES = 400
 """From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
 keep nearly as much as all; the limit bounds the work in a long session."""
 
-NOTE = "state"
-"""The key of the note. Keys of summaries are digests."""
-
 
 @dataclass(frozen=True)
 class _Kept:
@@ -158,7 +155,7 @@ async def state_at(turns: SessionTurns, last_seq: int) -> State:
 
 async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> State | None:
     """The state that was kept; None if it is of a later message or of a branch that the conversation has left."""
-    note = await access.store.get_note(snapshot.session_id, CachedSummary, NOTE)
+    note = await access.store.get_note(snapshot.session_id, KeptState)
     try:
         kept = _adapter().validate_json(note.text) if note is not None else None
     except ValidationError:
@@ -177,4 +174,4 @@ async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) ->
         return
     rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
     text = await asyncio.to_thread(lambda: _adapter().dump_json(_Kept(state, rewinds)).decode())
-    await access.store.put_note(snapshot.session_id, CachedSummary(text=text, strategy=NOTE), NOTE)
+    await access.store.put_note(snapshot.session_id, KeptState(text=text))

@@ -17,7 +17,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 from contextstash_storage import hidden_sessions
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.hidden_sessions import PAUSE_SECONDS
-from contextstash_storage.records import CachedSummary, Call, Cursor, Event, NewMessage
+from contextstash_storage.records import Call, Cursor, Event, KeptState, NewMessage
 from contextstash_storage.sqlite import store as sqlite_store
 from contextstash_storage.sqlite.health import look_at
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
@@ -64,7 +64,7 @@ async def fill(store: SessionStore, session_id: str) -> None:
     await store.append_edits(session_id, edits, expected=0)
     await store.append_log(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
     await store.append_log(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
-    await store.put_note(session_id, CachedSummary(text=SECRET * 3, strategy="extractive"), SECRET)
+    await store.put_note(session_id, KeptState(text=SECRET * 3))
 
 
 async def others(store: SessionStore, count: int = 4) -> None:
