@@ -26,8 +26,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.base.files import replacement
 from contextstash.stash import Stash
-from contextstash_storage.errors import NotFoundError
-from contextstash_storage.records import Native
+from contextstash_storage.records import Native, Session
 from contextstash_storage.sqlite.conversion import convert
 from tests.support.stashes import as_bytes, history, stash_at, valid_view
 
@@ -81,6 +80,8 @@ def work(path: str, journal_path: str, number: int) -> None:
 async def _work(path: Path, journal: Journal, number: int) -> None:
     rng = random.Random(number)
     async with stash_at(path, window=200_000) as stash:
+        now = datetime.now(UTC)
+        await stash.store.create_session(Session(session_id=WORK, format=FORMAT, created_at=now, updated_at=now))
         await stash.configure_session(WORK, settings={"pin": [json.loads(PIN)]})
         journal.write("done", "open")
         place = 0
@@ -104,15 +105,15 @@ async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers
         journal.write("begun", operation, messages=batch)
         await stash.record_messages(batch, session_id=WORK, format=FORMAT)
         journal.write("done", operation)
-    elif operation == "prune" and await _is_there(stash):
+    elif operation == "prune":
         journal.write("begun", operation)
         pruned = await stash.prune_tool_outputs(WORK, keep_last=1, protect_tokens=0, minimum_tokens=0)
         journal.write("done", operation, handles=[output.handle for output in pruned.archived])
-    elif operation == "compact" and await _is_there(stash):
+    elif operation == "compact":
         journal.write("begun", operation)
         compacted = await stash.compact_session(WORK, summary=f"Summary {name}: all is well.", strategy="host")
         journal.write("done", operation, summary=compacted.summary_id)
-    elif operation == "import" and len(copies) < MAX_COPIES and await _is_there(stash):
+    elif operation == "import" and len(copies) < MAX_COPIES:
         lines = [json.dumps(record).replace(PIN, "") async for record in stash.export_session(WORK)]
         journal.write("begun", operation, copy=f"copy-{name}", messages=await history(stash, WORK))
         await stash.import_session(lines, session_id=f"copy-{name}")
@@ -125,14 +126,6 @@ async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers
         journal.write("begun", operation)
         await stash.retain(datetime.now(UTC) + timedelta(days=10), days=1, dry_run=False)
         journal.write("done", operation)
-
-
-async def _is_there(stash: Stash) -> bool:
-    try:
-        await stash.read_session(WORK)
-    except NotFoundError:
-        return False
-    return True
 
 
 class Ledger:
