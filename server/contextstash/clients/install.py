@@ -160,10 +160,10 @@ def _group(path: Path, keys: Keys, group: object, marked: str, what: str) -> Pie
     """A group of hooks in the list of an event, behind those of others; ours are those whose command is `marked`."""
 
     def add(data: MutableMapping[str, Any]) -> None:
-        put(data, keys, [*_others(value_at(data, keys) or (), marked), group])
+        put(data, keys, [*_others(_groups(data, keys), marked), group])
 
     def take(data: MutableMapping[str, Any]) -> None:
-        groups = value_at(data, keys) or []
+        groups = _groups(data, keys)
         others = _others(groups, marked)
         if others and others != groups:
             put(data, keys, others)
@@ -173,7 +173,16 @@ def _group(path: Path, keys: Keys, group: object, marked: str, what: str) -> Pie
     return Piece(path, "json", add, take, what)
 
 
-def _others(groups: Iterable[Any], marked: str) -> list[Any]:
+def _groups(data: object, keys: Keys) -> list[dict[str, Any]]:
+    """The groups of hooks of an event. Raises BadInputError if something else is there."""
+    found = value_at(data, keys) or []
+    listed = found if isinstance(found, list) else [found]
+    if not all(isinstance(each, dict) and isinstance(each.get("hooks", []), list) for each in listed):
+        raise BadInputError(f"'{'.'.join(keys)}' in that file does not list groups of hooks. Nothing was written.")
+    return listed
+
+
+def _others(groups: Iterable[dict[str, Any]], marked: str) -> list[dict[str, Any]]:
     """The groups of hooks without ours, nor a group that is empty then."""
     pairs = [(each, [hook for hook in each.get("hooks", ()) if not _is_ours(hook, marked)]) for each in groups]
     return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]

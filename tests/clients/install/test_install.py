@@ -215,6 +215,7 @@ def test_what_would_change_is_shown_and_nothing_written_unless_agreed(contextsta
         ("codex", b"model = ", "not valid TOML: Invalid value"),
         ("gemini", b"[1]", "mapping of settings"),
         ("opencode", b'{"mcp": 3}', "not a mapping"),
+        ("gemini", b'{"hooks": {"SessionEnd": "x"}}', "does not list groups of hooks"),
         ("cursor", b"\xff{}", "not UTF-8"),
     ],
 )
