@@ -57,6 +57,43 @@ def write_opencode(
     return file / session_id
 
 
+def write_session(client: str, home: Path, session: str, project: str | Path, *texts: str, reply: str = "") -> Path:
+    """A session in a client's own files below this home, in which the user said these texts in this project; each has a
+    `reply`, if one is given. Returns its transcript."""
+    said = [(role, text) for each in texts for role, text in (("user", each), ("assistant", reply)) if text]
+    at = "2026-11-20T10:00:00Z"
+    if client == "codex":
+        lines: list[dict[str, Any]] = [{"type": "session_meta", "payload": {"id": session, "cwd": str(project)}}]
+        for role, text in said:
+            content = [{"type": "output_text" if role == "assistant" else "input_text", "text": text}]
+            lines.append({"type": "response_item", "payload": {"type": "message", "role": role, "content": content}})
+        path = home / ".codex" / "sessions" / "2026" / "11" / "20" / f"rollout-{session}.jsonl"
+        return write_lines(path, [{"timestamp": at, "number": number, **line} for number, line in enumerate(lines)])
+    if client == "gemini":
+        kinds = {"user": "user", "assistant": "gemini"}
+        lines = [
+            {"id": f"m{n}", "timestamp": at, "type": kinds[role], "content": text}
+            for n, (role, text) in enumerate(said)
+        ]
+        write_json(home / ".gemini" / "projects.json", {"projects": {str(project): "orchard-1"}})
+        path = home / ".gemini" / "tmp" / "orchard-1" / "chats" / "session-1.jsonl"
+        return write_lines(path, [{"sessionId": session, "projectHash": "h", "kind": "main"}, *lines])
+    if client == "opencode":
+        talk = [
+            ({"id": f"m{n}", "role": role, "time": {"created": 1, "completed": 2}}, [{"type": "text", "text": text}])
+            for n, (role, text) in enumerate(said)
+        ]
+        database = home / ".local" / "share" / "opencode" / "opencode.db"
+        return write_opencode(database, session, talk, directory=str(project))
+    assert client == "pi"
+    lines = [
+        {"type": "message", "timestamp": at, "number": n, "message": {"role": role, "content": text}}
+        for n, (role, text) in enumerate(said)
+    ]
+    path = home / ".pi" / "agent" / "sessions" / f"--{str(project).strip('/').replace('/', '-')}--" / "1.jsonl"
+    return write_lines(path, [{"type": "session", "id": session, "cwd": str(project)}, *lines])
+
+
 def read(path: Path, state: State | None = None) -> list[TranscriptMessage]:
     """The new messages that the matching reader finds; each must be valid in its format."""
     batch = _batch(path, {} if state is None else state)

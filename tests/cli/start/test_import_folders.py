@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from tests.support.command_line import CommandLine, failure_of, write_transcript
-from tests.support.host_files import write_json, write_lines, write_opencode
+from tests.support.host_files import write_json, write_session
 
 WORDS = "Read the orchard"
-
-
-def chat(*texts: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": [{"type": "text", "text": text}], "ts": n} for n, text in enumerate(texts)]
 
 
 def write_everything(home: Path) -> dict[str, int]:
     """One session of each kind below this folder, and other files. Returns each session's length by its agent."""
     (home / "claude").mkdir(parents=True)
     write_transcript(home / "claude" / "5b1f6c1e-0000-4000-8000-000000000001.jsonl", outputs=1)
-    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": WORDS}]}
-    head = {"type": "session_meta", "payload": {"id": "rollout", "cwd": "/srv"}}
-    write_lines(home / "codex" / "rollout-1.jsonl", [head, {"type": "response_item", "payload": item}])
-    messages = [{"id": "u1", "type": "user", "content": WORDS}]
-    gemini = {"sessionId": "gemini-1", "projectHash": "h", "messages": messages}
-    write_json(home / "gemini" / "chats" / "session-1.json", gemini)
-    write_json(
-        home / "gemini" / "logs.json", [{"sessionId": "gemini-1", "messageId": 0, "type": "user", "message": "x"}]
-    )
-    talk = [({"id": "m1", "role": "user", "time": {"created": 1}}, [{"type": "text", "text": WORDS}])]
-    write_opencode(home / "opencode" / "opencode.db", "ses_1", talk, directory="/srv")
-    prompt = {"role": "user", "content": [{"type": "text", "text": WORDS}]}
-    write_lines(
-        home / "pi" / "1.jsonl", [{"type": "session", "id": "pi-1", "cwd": "/"}, {"type": "message", "message": prompt}]
-    )
+    for client in ("codex", "gemini", "opencode", "pi"):
+        write_session(client, home, f"{client}-1", "/srv", WORDS)
+    logs = [{"sessionId": "gemini-1", "messageId": 0, "type": "user", "message": "x"}]
+    write_json(home / ".gemini" / "logs.json", logs)
     write_json(home / "plain" / "settings.json", {"theme": "dark"})
     (home / "plain" / "broken.json").write_text("{\n  // a comment\n}\n", encoding="utf-8")
     return {"claude-code": 4, "codex": 1, "gemini": 1, "opencode": 1, "pi": 1}
@@ -53,7 +37,7 @@ def test_all_transcripts_below_a_folder_are_found_once_with_their_agents(context
 def test_a_second_import_of_a_folder_records_nothing(contextstash: CommandLine) -> None:
     write_everything(contextstash.folder / "home")
     first = contextstash.json("import", contextstash.folder / "home")
-    second = contextstash.json("import", contextstash.folder / "home", contextstash.folder / "home" / "pi")
+    second = contextstash.json("import", contextstash.folder / "home", contextstash.folder / "home" / ".pi")
     assert [report["session_id"] for report in second] == [report["session_id"] for report in first]
     assert sum(report["recorded"] + report["duplicates"] for report in second) == 0
 
@@ -64,7 +48,7 @@ def test_files_that_are_not_transcripts_are_skipped_in_folders_but_refused_by_na
     done = contextstash.run("import", contextstash.folder / "home")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        "Skipped 3 files without a transcript, deleted here, or exported; to import one, name it:"
+        "Skipped 4 files without a transcript, deleted here, or exported; to import one, name it:"
         f" {done.stderr.split()[-1]}"
     ]
     named = contextstash.run("import", contextstash.folder / "home", settings)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contextstash.clients.follow import Follower, find_transcripts, ingest
-from tests.support.host_files import write_json, write_lines, write_opencode
+from tests.support.host_files import write_session
 from tests.support.stashes import history, stash_at
 
 SESSION = "4c0f2c3a-0000-4000-8000-000000000001"
@@ -27,57 +26,26 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def codex(home: Path, project: str, texts: list[str]) -> None:
-    head = {"timestamp": "t", "type": "session_meta", "payload": {"id": SESSION, "cwd": project, "source": "cli"}}
-    said: list[dict[str, Any]] = [
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]} for text in texts
-    ]
-    lines = [head, *({"timestamp": "t", "type": "response_item", "payload": item} for item in said)]
-    write_lines(home / ".codex" / "sessions" / "2026" / "05" / "01" / "rollout-1.jsonl", lines)
+FOLLOWED = ("codex", "gemini", "opencode", "pi")
 
 
-def gemini(home: Path, project: str, texts: list[str]) -> None:
-    write_json(home / ".gemini" / "projects.json", {"projects": {project: "orchard-1"}})
-    said = [{"id": f"u{n}", "timestamp": "t", "type": "user", "content": text} for n, text in enumerate(texts)]
-    lines = [{"sessionId": SESSION, "projectHash": "h", "kind": "main"}, *said]
-    write_lines(home / ".gemini" / "tmp" / "orchard-1" / "chats" / "session-1.jsonl", lines)
-
-
-def opencode(home: Path, project: str, texts: list[str]) -> None:
-    talk = [
-        ({"id": f"msg_{number}", "role": "user", "time": {"created": 1}}, [{"type": "text", "text": text}])
-        for number, text in enumerate(texts)
-    ]
-    write_opencode(home / ".local" / "share" / "opencode" / "opencode.db", SESSION, talk, directory=project)
-
-
-def pi(home: Path, project: str, texts: list[str]) -> None:
-    name = f"--{project.strip('/').replace('/', '-')}--"
-    said = [{"type": "message", "timestamp": "t", "message": {"role": "user", "content": text}} for text in texts]
-    head = {"type": "session", "id": SESSION, "cwd": project}
-    write_lines(home / ".pi" / "agent" / "sessions" / name / "1.jsonl", [head, *said])
-
-
-WRITERS = {"codex": codex, "gemini": gemini, "opencode": opencode, "pi": pi}
-
-
-@pytest.mark.parametrize("host", WRITERS)
+@pytest.mark.parametrize("host", FOLLOWED)
 async def test_the_session_of_the_current_folder_is_followed_as_it_grows(host: str, home: Path) -> None:
     async with stash_at(home.parent / "stash.db") as stash:
         follower = Follower(stash, find_transcripts(host))
         assert await follower.catch_up() is None
-        WRITERS[host](home, str(Path.cwd()), ["One"])
+        write_session(host, home, SESSION, Path.cwd(), "One")
         assert await follower.catch_up() == SESSION
-        WRITERS[host](home, str(Path.cwd()), ["One", "Two"])
+        write_session(host, home, SESSION, Path.cwd(), "One", "Two")
         assert await follower.catch_up() == SESSION
         recorded = await history(stash, SESSION)
         assert len(recorded) == 2
         assert "Two" in json.dumps(recorded[1])
 
 
-@pytest.mark.parametrize("host", WRITERS)
+@pytest.mark.parametrize("host", FOLLOWED)
 async def test_the_session_of_another_folder_is_not_followed(host: str, home: Path) -> None:
-    WRITERS[host](home, str(home / "elsewhere"), ["One"])
+    write_session(host, home, SESSION, home / "elsewhere", "One")
     async with stash_at(home.parent / "stash.db") as stash:
         assert await Follower(stash, find_transcripts(host)).catch_up() is None
 
@@ -100,16 +68,16 @@ async def test_a_session_that_was_deleted_is_not_followed_until_it_is_imported(
 ) -> None:
     async with stash_at(home.parent / "stash.db") as stash:
         follower = Follower(stash, find_transcripts("codex"))
-        codex(home, str(Path.cwd()), ["One"])
+        write_session("codex", home, SESSION, Path.cwd(), "One")
         assert await follower.catch_up() == SESSION
         await stash.delete_session(SESSION)
         for count in (2, 3):
-            codex(home, str(Path.cwd()), ["One", "Two", "Three"][:count])
+            write_session("codex", home, SESSION, Path.cwd(), *["One", "Two", "Three"][:count])
             assert await follower.catch_up() is None
             assert not (await stash.list_sessions()).sessions
         assert caplog.text.count("not recorded again; `contextstash import") == 1
         [transcript] = find_transcripts("codex")()
         await ingest(stash, transcript, wanted=True)
-        codex(home, str(Path.cwd()), ["One", "Two", "Three", "Four"])
+        write_session("codex", home, SESSION, Path.cwd(), "One", "Two", "Three", "Four")
         assert await follower.catch_up() == SESSION
         assert len(await history(stash, SESSION)) == 4

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import CommandLine
-from tests.support.host_files import write_lines
+from tests.support.host_files import write_session
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
 SESSION = "01a1fc8f-def1-7cd2-aff0-79da6819288b"
@@ -30,35 +30,8 @@ def original(contextstash: CommandLine, shown: str) -> str:
     return contextstash.run("show", found.group()).stdout
 
 
-def rollout(folder: Path, name: str, session: str, place: Path, *texts: str) -> Path:
-    """A rollout of Codex in which the user said these texts."""
-    path = folder / ".codex" / "sessions" / "2026" / "11" / "20" / f"rollout-{name}-{session}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    meta = {"id": session, "cwd": str(place), "timestamp": "2026-11-20T10:00:00Z", "cli_version": "0.169.0"}
-    lines: list[dict[str, Any]] = [{"type": "session_meta", "payload": meta}]
-    for text in texts:
-        said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
-        lines.append({"type": "response_item", "payload": said})
-        reply = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Noted."}]}
-        lines.append({"type": "response_item", "payload": reply})
-    stamped = [{"timestamp": f"2026-11-20T10:{n // 60:02}:{n % 60:02}Z", **line} for n, line in enumerate(lines)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in stamped))
-    return path
-
-
-def recording(folder: Path, *texts: str) -> Path:
-    """A recording of Gemini CLI in which the user said these texts."""
-    path = folder / ".gemini" / "tmp" / "project" / "chats" / "session-2026-11-20T10-00-01a1fc8f.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    stamp = "2026-11-20T10:00:00.000Z"
-    messages: list[dict[str, Any]] = []
-    for number, text in enumerate(texts):
-        messages.append({"id": f"u{number}", "timestamp": stamp, "type": "user", "content": text})
-        messages.append(
-            {"id": f"g{number}", "timestamp": stamp, "type": "gemini", "content": "Noted.", "toolCalls": []}
-        )
-    head = {"sessionId": SESSION, "projectHash": "project", "startTime": stamp, "lastUpdated": stamp}
-    return write_lines(path, [head, *messages])
+def talk(client: str, folder: Path, *texts: str) -> Path:
+    return write_session(client, folder, SESSION, folder, *texts, reply="Noted.")
 
 
 def test_codex_shows_the_reason_of_a_block_in_the_place_of_a_large_output(contextstash: CommandLine) -> None:
@@ -111,7 +84,7 @@ TOLD = [f"Step {number}: the port must stay 5433 in config/db_{number}.toml." fo
 
 
 def test_codex_is_told_of_a_compacted_session_when_it_goes_on(contextstash: CommandLine) -> None:
-    path = rollout(contextstash.folder, "2026-11-20T10-00-00", SESSION, contextstash.folder, *TOLD)
+    path = talk("codex", contextstash.folder, *TOLD)
     fields = {"transcript_path": str(path)}
     assert fire(contextstash, "codex", "SessionStart", source="startup", **fields) is None
     assert fire(contextstash, "codex", "PreCompact", trigger="auto", **fields) is None
@@ -124,7 +97,7 @@ def test_a_codex_session_is_recorded_while_it_runs(contextstash: CommandLine) ->
     folder = contextstash.folder
 
     def recorded(event: str, turns: int, **fields: Any) -> int:
-        path = rollout(folder, "2026-11-20T10-00-00", SESSION, folder, *TOLD[:turns])
+        path = talk("codex", folder, *TOLD[:turns])
         assert fire(contextstash, "codex", event, transcript_path=str(path), **fields) is None
         [session] = contextstash.json("sessions")["sessions"]
         assert session["title"].startswith("Step 0: the port must stay 5433")
@@ -135,7 +108,7 @@ def test_a_codex_session_is_recorded_while_it_runs(contextstash: CommandLine) ->
 
 
 def test_gemini_gets_the_hand_off_of_a_compressed_session_with_the_next_prompt(contextstash: CommandLine) -> None:
-    fields = {"transcript_path": str(recording(contextstash.folder, *TOLD))}
+    fields = {"transcript_path": str(talk("gemini", contextstash.folder, *TOLD))}
     for trigger in ("auto", "manual"):
         assert fire(contextstash, "gemini", "BeforeAgent", prompt="Go on.", **fields) is None
         assert fire(contextstash, "gemini", "PreCompress", trigger=trigger, **fields) is None
