@@ -1,7 +1,7 @@
 """What the real Claude Code does to its own transcripts costs nothing here: each tool output stays retrievable.
 
-Six events: the client or a fault rewrites the transcript, its sweep deletes it, a compaction fails, the window is
-cleared, a sub-agent works, the session is resumed. Each runs if `claude` is on the PATH, with our hooks installed.
+Five events: its sweep deletes the transcript, a compaction fails, the window is cleared, a sub-agent works, the session
+is resumed. Each runs if `claude` is on the PATH, with our hooks installed.
 """
 
 from __future__ import annotations
@@ -87,14 +87,6 @@ def client(tmp_path: Path) -> Iterator[Client]:
         yield Client(tmp_path, provider, ours)
 
 
-def rewrite(client: Client) -> None:
-    """The transcript loses its middle, and the client goes on with the rest."""
-    [path] = client.transcripts()
-    lines = path.read_text("utf-8").splitlines(keepends=True)
-    path.write_text("".join(line for line in lines if "planted-" not in line), "utf-8")
-    client.work("--continue")
-
-
 def sweep(client: Client) -> None:
     """The transcript is older than `cleanupPeriodDays`; the client deletes it when it starts again."""
     [path] = client.transcripts()
@@ -140,7 +132,7 @@ def resume(client: Client) -> None:
     client.work("--resume", name, "--fork-session")
 
 
-EVENTS = (rewrite, sweep, fail_to_compact, clear, start_sub_agent, resume)
+EVENTS = (sweep, fail_to_compact, clear, start_sub_agent, resume)
 
 
 def recorded(database: Path) -> str:
@@ -156,23 +148,18 @@ def recorded(database: Path) -> str:
     return json.dumps(asyncio.run(read()))
 
 
-def check_every_output_is_found(client: Any, ours: CommandLine, event: Callable[[Any], None]) -> None:
-    """Work, let it happen, work on: all outputs are recorded, and those from before are found and shown whole."""
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
+def test_after_it_every_output_of_the_session_is_found_here(client: Client, event: Callable[[Client], None]) -> None:
     client.work()
     before = client.planted()
     assert len(before) >= 2
-    assert in_the_end(lambda: before <= set(PLANTED.findall(recorded(ours.database))))
+    assert in_the_end(lambda: before <= set(PLANTED.findall(recorded(client.ours.database))))
     event(client)
     seen = client.planted()
     assert len(seen) > len(before)
-    assert in_the_end(lambda: seen <= set(PLANTED.findall(recorded(ours.database))))
+    assert in_the_end(lambda: seen <= set(PLANTED.findall(recorded(client.ours.database))))
     for line in sorted(before):
-        hits = ours.json("search", line)["hits"]
+        hits = client.ours.json("search", line)["hits"]
         assert hits, line
-        shown = [ours.run("show", hit["handle"]).stdout for hit in hits if hit.get("handle")]
+        shown = [client.ours.run("show", hit["handle"]).stdout for hit in hits if hit.get("handle")]
         assert any(line in text for text in shown), [(h.get("handle"), h["score"], h["snippet"][-80:]) for h in hits]
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.__name__)
-def test_after_it_every_output_of_the_session_is_found_here(client: Client, event: Callable[[Client], None]) -> None:
-    check_every_output_is_found(client, client.ours, event)
