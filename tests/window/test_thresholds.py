@@ -1,4 +1,4 @@
-"""The budget of a window, its levels, and when another compaction is worth it."""
+"""The budget of a window, and its levels."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from contextstash.window.thresholds import (
     level_of,
     next_step,
     percent_of,
-    worth_trying,
 )
-from contextstash_storage.records import Event
 
 
 def test_numbers_that_are_not_set_follow_from_the_window() -> None:
@@ -43,35 +41,3 @@ def test_each_level_says_what_to_do(level: str) -> None:
     found = {level_of(tokens, budget): next_step(level_of(tokens, budget)) for tokens in range(0, 1_100, 10)}
     assert "Call " in found[level] or "call " in found[level]  # type: ignore[index]
     assert "compact" in next_step(level, followed=True)  # type: ignore[arg-type]
-
-
-USABLE = 100_000
-
-
-def event(seq: int, before: int = 1, after: int = 1) -> Event:
-    return Event.model_validate(
-        {"kind": "compaction", "tokens_before": before, "tokens_after": after, "reason": "", "seq": seq}
-    )
-
-
-POOR, GOOD, OVER = event(100, 82_000, 79_000), event(200, 82_000, 30_000), event(100, 100_500, 99_500)
-
-
-@pytest.mark.parametrize(
-    ("last", "tokens", "messages", "worth"),
-    [
-        (None, 82_000, 10, True),
-        (GOOD, 30_100, 201, True),
-        (POOR, 88_999, 1_000, False),
-        (POOR, 89_000, 1_000, True),
-        (POOR, 90_000, 100, False),
-        (OVER, 100_400, 109, False),
-        (OVER, 100_400, 110, True),
-    ],
-    ids=[
-        "the first attempt", "one after a good one", "after a poor one before the context grew by a tenth",
-        "once it has", "without a new message", "over the usable window", "over it, ten messages later",
-    ],
-)  # fmt: skip
-def test_when_another_attempt_is_worth_it(last: Event | None, tokens: int, messages: int, worth: bool) -> None:
-    assert worth_trying(last, tokens, messages, USABLE) is worth

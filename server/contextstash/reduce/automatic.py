@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from typing import NamedTuple
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.base.plain_logs import error_trace
@@ -21,22 +22,32 @@ from contextstash.session.thinking_blocks import binds
 from contextstash.view.compaction_plan import mark_step
 from contextstash.view.session_counters import own_tokens
 from contextstash.window.settings import ContextSettings
-from contextstash.window.thresholds import Due, WindowBudget, due, results_due, since_summary, worth_trying
+from contextstash.window.thresholds import Due, due, results_due
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import Event, Session
+from contextstash_storage.records import Session
 
 logger = logging.getLogger(__name__)
 
-RETRY_MESSAGES = 10
-"""If nothing could be reduced, the next attempt comes after this many more messages. As thresholds.WORTH_MESSAGES."""
+RETRY_MESSAGES = 20
+"""If a session is still due after a reduction, because nothing or too little could leave, the next attempt comes after
+this many more messages: ten calls with their results. Each breaks the prompt cache, and mostly finds as little."""
 
-RETRY_GROWTH = 0.05
-"""… or after the context has grown by this share of usable. As thresholds.LITTLE."""
+RETRY_GROWTH = 0.10
+"""… or after the context has grown by this share of usable."""
 
 MAX_REMEMBERED_SESSIONS = 1_024
 """Sessions of which unreported results and fruitless attempts are kept in memory: a few hundred bytes each."""
 
 STARTED = "A compaction was started in the background."
+
+
+class _Fruitless(NamedTuple):
+    """A session after an attempt that freed nothing or too little: its messages and tokens, and whether a compaction is
+    still due."""
+
+    messages: int
+    tokens: int
+    compact: bool
 
 
 class AutoReducer:
@@ -48,7 +59,7 @@ class AutoReducer:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closed = False
         self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
-        self._fruitless: BoundedCache[str, tuple[int, int]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
+        self._fruitless: BoundedCache[str, _Fruitless] = BoundedCache(MAX_REMEMBERED_SESSIONS)
 
     async def after_recording(self, session: Session, *, reduce: bool = True) -> tuple[Estimate, list[str]]:
         """Reduce the session if that is due, and if `reduce`. Returns its state afterwards, and what was done since the
@@ -106,7 +117,7 @@ class AutoReducer:
         settings, budget = self._access.limits(session)
         tokens = own_tokens(session, settings)
         wanted = due(session.counters, tokens, budget, settings)
-        if not (wanted.prune or wanted.compact) or not await self._worth_trying(session, tokens, budget, settings):
+        if not (wanted.prune or wanted.compact) or not self._worth_trying(session, tokens, budget.usable, wanted):
             return None
         if self._closed:
             return None
@@ -118,22 +129,13 @@ class AutoReducer:
         task.add_done_callback(lambda _: self._release(session.session_id))
         return [STARTED] if wanted.compact else []
 
-    async def _worth_trying(
-        self, session: Session, tokens: int, budget: WindowBudget, settings: ContextSettings
-    ) -> bool:
-        """Whether another attempt is likely to free more than the last ones did."""
-        counters = session.counters
-        if fruitless := self._fruitless.get(session.session_id):
-            messages, growth = counters.messages - fruitless[0], tokens - fruitless[1]
-            if messages < RETRY_MESSAGES and 0 <= growth < RETRY_GROWTH * budget.usable:
-                return False
-        by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
-        if by_count or results_due(counters, settings):
+    def _worth_trying(self, session: Session, tokens: int, usable: int, wanted: Due) -> bool:
+        """Whether another attempt is likely to free more than the last one did."""
+        last = self._fruitless.get(session.session_id)
+        if last is None or (wanted.compact and not last.compact):
             return True
-        last = await self._access.store.read_log(
-            session.session_id, Event, keys=("compaction", "recovery"), newest=True, limit=1
-        )
-        return worth_trying(last[0] if last else None, tokens, counters.messages, budget.usable)
+        messages, growth = session.counters.messages - last.messages, tokens - last.tokens
+        return messages >= RETRY_MESSAGES or not 0 <= growth < RETRY_GROWTH * usable
 
     def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
         """Whether a model will be called, for a summary or for a digest."""
@@ -153,12 +155,13 @@ class AutoReducer:
         except Exception as error:  # the messages are stored: a bug here must not make the recording look failed
             logger.error("automatic management of %s broke off: %s", session_id, error_trace(error))
         self._fruitless.pop(session_id, None)
-        if not done:
-            with suppress(ContextstashError):
-                session = await self._access.read_session(session_id)
-                self._fruitless.set(
-                    session_id, (session.counters.messages, own_tokens(session, self._access.settings(session)))
-                )
+        with suppress(ContextstashError):
+            session = await self._access.read_session(session_id)
+            settings, budget = self._access.limits(session)
+            tokens = own_tokens(session, settings)
+            left = due(session.counters, tokens, budget, settings)
+            if left.compact or not done:
+                self._fruitless.set(session_id, _Fruitless(session.counters.messages, tokens, left.compact))
         return done
 
     async def _descend(self, session_id: str, wanted: Due, done: list[str]) -> None:

@@ -19,7 +19,7 @@ from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, archived, changed_entries, edit
 from contextstash.session.open_session import Scope
-from contextstash.session.thinking_blocks import plan_stripping, request_fields, strip_left_out
+from contextstash.session.thinking_blocks import plan_stripping, request_fields, strip_after
 from contextstash.view.edits import truncate_edit
 from contextstash.view.ladder import Fitted, fit, leading_kept
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text
@@ -289,7 +289,7 @@ def _plan(sources: _Sources) -> _Plan:
     if fitted.dropped:
         last = max(fitted.dropped[-1].last_seq, sources.left_out)
         left_out = _left_out(snapshot, last)
-        edits += strip_left_out(snapshot, changed_entries(snapshot, edits), last)
+        edits += strip_after(snapshot, changed_entries(snapshot, edits), last + 1)
     entries = changed_entries(snapshot, edits) if edits else snapshot.entries
     return _Plan(sources, tuple(edits), tuple(entries), left_out, fitted.excess)
 

@@ -101,7 +101,7 @@ def strips_after_restore(
 ) -> list[StripEdit]:
     """The strips for the thinking that a restore itself invalidates: thinking written after the edits that it undoes.
     `entries` is the view after the restore."""
-    if not binds(snapshot.session.model) or not undone:
+    if not undone:
         return []
     # The user's words stand before all messages, and are undone only with a summary.
     first = min(_written_at(edit) for edit in undone if not is_user_block(edit))
@@ -110,16 +110,11 @@ def strips_after_restore(
     return strip_after(snapshot, entries, max(known, default=first) + 1)
 
 
-def strip_left_out(snapshot: SessionSnapshot, entries: Sequence[Entry], last_seq: int) -> list[StripEdit]:
-    """The edit that strips the thinking behind messages that are left out of requests, up to `last_seq`; empty if they
-    may keep it."""
-    return strip_after(snapshot, entries, last_seq + 1) if binds(snapshot.session.model) else []
-
-
 def strip_after(snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int) -> list[StripEdit]:
-    """The edit that strips the thinking of a view from this message on; empty if there is none."""
+    """The edit that strips the thinking of a view from this message on; empty if there is none, or if it is not
+    bound."""
     has_thinking = any(entry.first_seq >= first_seq and entry.thinks for entry in entries)
-    return _strip_from(snapshot, first_seq, ()) if has_thinking else []
+    return _strip_from(snapshot, first_seq, ()) if has_thinking and binds(snapshot.session.model) else []
 
 
 def _strip_from(snapshot: SessionSnapshot, first_seq: int, handles: Sequence[str]) -> list[StripEdit]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.records import Counters, Event, Level
+from contextstash_storage.records import Counters, Level
 
 MAX_RESERVE = 32_000
 """Largest default reserve for the reply, in tokens: the reserve of the preset `token-budget`."""
@@ -229,22 +229,3 @@ def next_step(level: Level, *, followed: bool = False) -> str:
     """The next step at a level, in a sentence. A client that is followed sends its own history, so only it can
     compact."""
     return (_NEXT_STEPS_FOLLOWED if followed else _NEXT_STEPS)[level]
-
-
-# When a compaction is worth it.
-
-WORTH = 0.10
-"""Share of the usable window: after a compaction that saved less, the context has to grow by as much first."""
-
-WORTH_MESSAGES = 10
-"""Messages after which a context over the usable window is compacted again: five calls with their results."""
-
-
-def worth_trying(last: Event | None, tokens: int, messages: int, usable: int) -> bool:
-    """Whether another compaction may save enough after the `last` one: whether that did, or the context, which now has
-    so many `tokens` and `messages`, has grown enough since. One that exceeds `usable` cannot wait for growth."""
-    if last is None or last.tokens_before - last.tokens_after >= WORTH * usable:
-        return True
-    if tokens > usable and messages - last.seq >= WORTH_MESSAGES:
-        return True
-    return messages > last.seq and tokens - last.tokens_after >= WORTH * usable
