@@ -17,10 +17,10 @@ def test_the_prompt_names_everything_that_a_summary_must_contain_and_the_users_w
 
 def test_a_summary_in_the_view_says_what_it_replaces_up_to_when_and_how_to_retrieve_the_originals() -> None:
     older = "What a summary above says is open, failed or the last state is out of date."
-    shown = summary_text("Done: the parser.", 0, 41, 42)
+    shown = summary_text("Done: the parser.", 0, 41)
     for part in ("42 earlier messages (0 to 41)", "search_history", "get_archived_output", "as of message 41."):
         assert part in shown
     assert shown.endswith("\n\nDone: the parser.")
     assert older not in shown
-    assert older in summary_text("Done.", 42, 50, 9, later=True)
-    assert summary_text("[contextstash summary: all done]", 0, 1, 2).count("[contextstash") == 1
+    assert older in summary_text("Done.", 42, 50, later=True)
+    assert summary_text("[contextstash summary: all done]", 0, 1).count("[contextstash") == 1

@@ -23,7 +23,7 @@ from contextstash.view.branches import path_to
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.view import Entry, Overlay, build_view, edits_in_force
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
+from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.records import Block, Message, Native, Session, SummaryEdit
 
 MAX_MESSAGES = 500
@@ -121,12 +121,8 @@ def _shown(page: _Page, message: Message) -> ShownMessage:
 
 
 def _read(page: _Page, message: Message) -> list[tuple[Block, str, str]]:
-    """Each block with its tokens, its text for a reader and as it was recorded; empty if the format can no longer parse
-    the message."""
-    try:
-        reading = get_format(page.session.format).read(message.body or {})
-    except ContextstashError:
-        return []
+    """Each block with its tokens, its text for a reader and as it was recorded."""
+    reading = get_format(page.session.format).read(message.body or {})
     # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
     counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
     texts = shown_texts(page.settings, message.role, counted, reading.texts)

@@ -75,8 +75,10 @@ async def record_transcript(
         known = found[transcript.session_id]
         if await _is_proxied(access, found.values(), messages):
             return await _passed_over(access, transcript.session_id, known, messages, cursor)
-        if known is None and not wanted:
-            await _check_not_deleted(access, [name for name, session in found.items() if session is None])
+        # One that exists was never deleted, or its user brought it back.
+        lost = [name for name, session in found.items() if session is None and known is None and not wanted]
+        if any([await access.was_deleted(name) for name in lost]):
+            raise SessionDeletedError("The session was deleted here.")
         messages = _recordable(messages, get_format(transcript.format))
         batch = _batch_of(transcript, messages)
         session = await ensure_session(access, transcript.session_id, known, batch)
@@ -128,13 +130,6 @@ def _batch_of(transcript: TranscriptSession, messages: Sequence[TranscriptMessag
         source=transcript.source,
         parent_session_id=transcript.parent_session_id,
     )
-
-
-async def _check_not_deleted(access: Access, lost: Sequence[str]) -> None:
-    """Raises SessionDeletedError if one of these sessions, which do not exist, was deleted. One that exists was never
-    deleted, or its user brought it back."""
-    if any([await access.was_deleted(name) for name in lost]):
-        raise SessionDeletedError("The session was deleted here.")
 
 
 async def _with_window(access: Access, session: Session, window: int | None) -> Session:

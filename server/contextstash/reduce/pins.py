@@ -37,7 +37,7 @@ async def configure_session(
     if not pin and not unpin:
         return await session_settings.configure(access, session_id, settings)
     own = settings["pin"] if settings.get("pin") else await _pins_of(access, session_id)
-    pin = await _known_pins(access, session_id, pin)
+    await _check_handles(access, session_id, pin)
     wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
     result = await session_settings.configure(access, session_id, {**settings, "pin": wanted or None})
     await edit(access, lambda: _rules_shown(access, result.session_id))
@@ -51,18 +51,18 @@ async def _pins_of(access: Access, session_id: str | None) -> tuple[str, ...]:
     return access.settings(session.model_copy(update={"settings": session_layer(session.settings)})).pin
 
 
-async def _known_pins(access: Access, session_id: str | None, pins: Sequence[str]) -> Sequence[str]:
-    """The pins, their handles as the session has them. Raises HandleNotFoundError."""
-    if not any(pin.startswith(HANDLE_PREFIX) for pin in pins):
-        return pins
+async def _check_handles(access: Access, session_id: str | None, pins: Sequence[str]) -> None:
+    """Raises HandleNotFoundError if one of the pins is a handle that the session has not."""
+    handles = [pin for pin in pins if pin.startswith(HANDLE_PREFIX)]
+    if not handles:
+        return
     session = await access.read_session(session_id)
     known = {output.handle for output in await access.store.read_outputs(session.session_id)}
-    for pin in pins:
-        if pin.startswith(HANDLE_PREFIX) and pin not in known:
+    for handle in handles:
+        if handle not in known:
             raise HandleNotFoundError(
-                f"Session {session.session_id} has no output '{pin}'. search_history finds handles."
+                f"Session {session.session_id} has no output '{handle}'. search_history finds handles."
             )
-    return pins
 
 
 async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:

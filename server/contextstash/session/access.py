@@ -47,9 +47,6 @@ MAX_VIEWS = 8
 MAX_REMEMBERED_NAMES = 256
 """Layers of settings that were resolved, and models of which counters are kept; callers may name any number of them."""
 
-MAX_REMEMBERED_PROJECTS = 4_096
-"""Transcripts whose project's folder is kept in memory: some 200 bytes each."""
-
 PROXIED_SECONDS = 24 * 3_600
 """How long after its last request a session counts as one that goes through the proxy. After a longer
 pause its tools say again that they change only contextstash's view, until its next request."""
@@ -81,7 +78,6 @@ class Access:
         self.store = store
         self.api_key = options.get("api_key")
         self.pattern_threads = CapacityLimiter(PATTERN_THREADS)
-        self.projects: BoundedCache[str, str] = BoundedCache(MAX_REMEMBERED_PROJECTS)
         self.loaded: set[str] = set()
         """Counters whose vocabulary is loaded: at the first use that takes 0.3 s."""
         self.options = options
@@ -206,10 +202,7 @@ class Access:
     def project_in(self, source: str | None) -> str | None:
         """The folder in which a client ran, as its transcript names it; None if it is not known."""
         project_of = self.options.get("project_of")
-        if source is None or project_of is None:
-            return None
-        known = self.projects.get(source) or project_of(source)
-        return None if known is None else self.projects.set(source, known)
+        return None if source is None or project_of is None else project_of(source)
 
     # What is in it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from contextstash.outputs.counts import counted
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import filled_placeholder, placeholder
 from contextstash.safety.sanitize import MARKER, unforged
@@ -61,7 +62,7 @@ def summary_edit(
     marker = snapshot.settings.summary_marker
     if marker is None:
         later = any(entry.summary and entry.last_seq < first_seq for entry in snapshot.entries)
-        shown = summary_text(text, first_seq, last_seq, last_seq - first_seq + 1, later=later)
+        shown = summary_text(text, first_seq, last_seq, later=later)
     else:
         shown = f"{marker}\n{unforged(text)}"
     if files:
@@ -79,14 +80,14 @@ def summary_edit(
     )
 
 
-def summary_text(text: str, first_seq: int, last_seq: int, messages: int, *, later: bool = False) -> str:
+def summary_text(text: str, first_seq: int, last_seq: int, *, later: bool = False) -> str:
     """A summary as the view shows it: what it replaces, and how to retrieve the originals.
 
-    `messages` is how many it covers, `first_seq` to `last_seq`. With `later`, another summary stays before it. The text
-    of a summary was true when it was written, and is not written again: it says up to when.
+    It covers messages `first_seq` to `last_seq`. With `later`, another summary stays before it. The text of a summary
+    was true when it was written, and is not written again: it says up to when.
     """
     older = " What a summary above says is open, failed or the last state is out of date." if later else ""
-    count = f"{messages:,} earlier message{'' if messages == 1 else 's'}"
+    count = counted(last_seq - first_seq + 1, "earlier message")
     return (
         f"{MARKER} summary: this replaces {count} ({first_seq} to {last_seq}) of this same session, whose"
         " work is done and need not be repeated. The originals are kept: search_history finds them, get_archived_output"
