@@ -8,7 +8,7 @@ from typing import Any
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.stash import Stash
 from contextstash_storage.records import Cursor, Usage
-from tests.support.stashes import as_bytes, history, stash_at, view
+from tests.support.stashes import stash_at
 
 SOURCE = "transcript.jsonl"
 FOLLOWED = TranscriptSession("followed", "anthropic", agent="claude-code", model="claude-sonnet-4-5", source=SOURCE)
@@ -60,20 +60,3 @@ async def test_the_estimate_still_shows_what_the_client_sends_part_by_part(tmp_p
     assert managed.level == untouched.level
     for part, tokens in untouched.breakdown.items():
         assert abs(managed.breakdown[part] - tokens) <= 0.02 * untouched.tokens, part
-
-
-async def test_the_clients_own_compaction_replaces_everything_with_its_summary(tmp_path: Path) -> None:
-    body: dict[str, Any] = {"role": "user", "content": "This session continues; all parts were built."}
-    async with stash_at(tmp_path / "c.db", automatic=True, window=60_000) as stash:
-        await follow(stash, 14)
-        own = TranscriptMessage(body, key="s", covers_before=True)
-        await stash.record_transcript(FOLLOWED, [own], Cursor(source=SOURCE, offset=99))
-        after = exchange(50, 9_000)
-        await stash.record_transcript(FOLLOWED, after, Cursor(source=SOURCE, offset=100))
-        shown = await view(stash, "followed")
-        estimate = await stash.estimate_context("followed")
-        recorded = await history(stash, "followed")
-    assert as_bytes(shown[:1]) == as_bytes([body])
-    assert len(shown) == 3
-    assert "archived" not in estimate.breakdown
-    assert len(recorded) == 14 * 2 + 1 + 1 + 2

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from contextstash.reduce.automatic import STARTED
-from tests.support.gated_store import before, gate_before
+from tests.support.gated_store import before
 from tests.support.model_provider import Answer, model_provider
 from tests.support.sized_sessions import reply, user
 from tests.support.stashes import SESSION, stash_at
@@ -32,21 +32,14 @@ async def test_two_concurrent_recordings_start_one_background_task_and_closing_e
     with model_provider(Answer(waits_for=threading.Event())) as provider:
         async with stash_at(tmp_path / "c.db", api_key=KEY, **slow_settings(provider.url)) as stash:
             begun_before = await others()
-            with gate_before(stash, "read_log") as gate:
-                first = asyncio.create_task(stash.record_messages(LONG, session_id=SESSION))
-                await gate.arrived.wait()
-                gate.arrived.clear()
-                second = asyncio.create_task(stash.record_messages([*LONG, user(4_000)], session_id=SESSION))
-                at_gate = asyncio.create_task(gate.arrived.wait())
-                await asyncio.wait({second, at_gate}, return_when=asyncio.FIRST_COMPLETED)
-                at_gate.cancel()
-                await asyncio.gather(at_gate, return_exceptions=True)
-            answers = await asyncio.gather(first, second)
+            recordings = (LONG, [*LONG, user(4_000)])
+            answers = await asyncio.gather(
+                *(stash.record_messages(natives, session_id=SESSION) for natives in recordings)
+            )
             assert len(await others() - begun_before) == 1
             await stash.close()
             assert await others() - begun_before == set()
     assert [line for answer in answers for line in answer.done] == [STARTED]
-    assert gate.arrivals == 1
 
 
 async def test_a_bug_of_ours_is_logged_with_its_line_but_without_its_message(

@@ -8,10 +8,6 @@ import pytest
 
 from tests.support.effort import THOROUGH
 from tests.support.gemini_loop import (
-    IMAGE,
-    MODEL,
-    SYSTEM,
-    TOOLS,
     Ask,
     AskedTooMuchError,
     ask_rest,
@@ -90,14 +86,3 @@ async def test_an_interrupted_loop_goes_on(tmp_path: Path) -> None:
             ask_rest(provider.url, contents)
             assert as_bytes([contents[1]]) == as_bytes([said])
             assert "error" in contents[2]["parts"][0]["functionResponse"]["response"]
-
-
-async def test_an_image_is_counted_as_gemini_3_counts_it(tmp_path: Path) -> None:
-    """Its size cannot be read here, and does not matter to the provider."""
-    image = {"role": "user", "parts": [IMAGE]}
-    with gemini_provider(WINDOW, planned) as provider:
-        ask_rest(provider.url, [image])
-        async with stash_at(tmp_path / "s.db", window=WINDOW) as stash:
-            await stash.record_messages([image], session_id=SESSION, format="gemini", model=MODEL)
-            context = await stash.get_context(SESSION, system=SYSTEM, tools=TOOLS)
-    assert abs(context.tokens - provider.sizes[0]) < 0.02 * provider.sizes[0]
