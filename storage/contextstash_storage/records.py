@@ -313,11 +313,11 @@ class Counters(Record):
     provider reported, plus that call's completion; `reported_view` what the request that it reports on and its
     reply were by count, `reported_declared` the tokens of its declared parts. `reported_group` is that
     reply's id. `summary_seq` is the last message that a summary covers, -1 for none. `view_results` are the tool
-    results in the view that are not archived, `system_messages` the system messages recorded. `unsent` is by how many
-    tokens edits of ours have shrunk the view since the last report: a client that sends its own history has not seen
-    them. `own` is by how much edits of ours change each part of the view, since the client's last own compaction.
-    `appended` are the tokens of all messages ever added to the view, `requests` how many requests were handed out,
-    `request` the newest of them if no usage was reported for it yet.
+    results in the view that are not archived, `system_messages` the system messages recorded. `own` is by how much
+    edits of ours change each part of the view, since the client's last own compaction: a client that sends its own
+    history has not seen them; `reported_own` what that was in all at the last report. `appended` are the tokens of all
+    messages ever added to the view, `requests` how many requests were handed out, `request` the newest of them if no
+    usage was reported for it yet.
     `host_window` is the window in tokens that the client last said it uses, None if it does not say.
     """
 
@@ -334,8 +334,8 @@ class Counters(Record):
     reported_declared: int = 0
     reported_seq: int = -1
     reported_group: str | None = None
-    unsent: int = 0
     own: dict[Part, int] = Field(default_factory=dict)
+    reported_own: int = 0
     appended: int = 0
     declared: Declared = Declared()
     requests: int = 0

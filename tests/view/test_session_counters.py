@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.view.session_counters import breakdown, count_message, estimate, reported_late
+from contextstash.view.session_counters import breakdown, count_message, estimate, reanchored, reported_late
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Role, SentRequest, Usage
 
@@ -77,9 +77,13 @@ def test_what_leaves_the_view_was_larger_or_smaller_than_counted_by_as_much_as_t
 
 def test_a_client_that_sends_its_own_history_has_not_seen_our_edits() -> None:
     counters = fold(turn("user", 10_000), turn("assistant", 10, prompt=12_000))
-    pruned = counters.model_copy(update={"parts": {Part.USER: 4_000, Part.ASSISTANT: 10}, "unsent": 6_000})
+    pruned = counters.model_copy(update={"parts": {Part.USER: 4_000, Part.ASSISTANT: 10}, "own": {Part.USER: -6_000}})
     assert estimate(pruned, SETTINGS, "c", followed=True)[0] == estimate(counters, SETTINGS, "c")[0]
     assert estimate(pruned, SETTINGS, "c")[0] == estimate(counters, SETTINGS, "c")[0] - 6_000
+    compacted = pruned.model_copy(update={"parts": {Part.SUMMARIES: 500}, "own": {}})
+    assert estimate(compacted, SETTINGS, "c", followed=True)[0] == 12_010 - 10_010 + 500
+    reported = reanchored(pruned, 12_500, 2).model_copy(update={"parts": {Part.SUMMARIES: 500}, "own": {}})
+    assert estimate(reported, SETTINGS, "c", followed=True)[0] == 12_500 - 10_010 + 500
 
 
 @given(st.lists(st.tuples(st.sampled_from(ROLES), st.integers(0, 5_000), st.none() | st.integers(1, 200_000))))

@@ -81,7 +81,6 @@ def edited(counters: Counters, planned: Counters, after: Totals, *, own: bool) -
             "view_messages": counters.view_messages + after.messages - planned.view_messages,
             "view_results": counters.view_results + after.results - planned.view_results,
             "summary_seq": after.covered,
-            "unsent": counters.unsent - sum(change.values()) * own,
             "own": by_us,
         }
     )
@@ -146,7 +145,7 @@ def reanchored(counters: Counters, reported: int, seq: int, *, since: int = 0, g
             "reported_declared": counters.declared.tokens,
             "reported_seq": seq,
             "reported_group": group,
-            "unsent": 0,
+            "reported_own": sum(counters.own.values()),
             "request": None,
         }
     )
@@ -176,14 +175,16 @@ def shrink_ratio(counters: Counters, settings: ContextSettings) -> float:
 
 
 def estimate(counters: Counters, settings: ContextSettings, counter: str, *, followed: bool = False) -> tuple[int, str]:
-    """Tokens of the view, and how they were determined. If a client sends its own history (`followed`), what our edits
-    removed from the view since the last report is still in the client's window."""
-    view = counters.view_tokens + (counters.unsent if followed else 0)
+    """Tokens of the view, and how they were determined; of a client that sends its own history (`followed`), those of
+    its window, which our edits have not changed."""
+    view, reported_view = counters.view_tokens, counters.reported_view
+    if followed:
+        view, reported_view = view - sum(counters.own.values()), reported_view - counters.reported_own
     declared = counters.declared.tokens
     if counters.reported is None or not settings.anchored:
         unreported = "; no usage reported yet" if counters.reported is None else ""
         return view + declared + settings.conversation_overhead, f"counted with {counter}{unreported}"
-    change = view - counters.reported_view
+    change = view - reported_view
     since = round(change * (1.0 if change > 0 else shrink_ratio(counters, settings)))
     since += declared - counters.reported_declared
     method = (
