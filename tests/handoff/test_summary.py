@@ -106,8 +106,8 @@ def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -
     script.user("Put it in a memo called review.").call("Bash", {"command": "ls docs"}, "a.md")
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
     open_items = read_summary(first)[Section.OPEN]
-    told = "The plan of message 2 was not updated since; the user said since: (4). Open then: Collect the findings"
-    told += ". Done then: Read the repo"
+    told = "The plan of message 2 was not updated since; its turn ended at message 3; the user said since: (4)."
+    told += " Open then: Collect the findings. Done then: Read the repo"
     assert open_items[0] == told
     later = Script().call("Bash", {"command": "ls src"}, "b.md")
     second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
@@ -351,6 +351,16 @@ def test_the_last_commit_and_the_run_that_passed_have_room_before_the_newest_cal
     state = summary_of(script, most=250)[Section.STATE]
     assert state[0] == "Last commit by a call of this session: 1a2b3c4 on fines, message 2"
     assert state[1] == "Tests passed at message 4: `pytest -q`: 4 passed"
+
+
+def test_the_message_that_ends_the_turn_is_whole_before_the_calls_have_room() -> None:
+    script = Script().user("Fix it.")
+    for number in range(6):
+        script.call("Bash", {"command": f"cat part_{number}.py"}, f"    return {number}\n" * 12)
+    last = " ".join(f"The fine of part {number} is charged once now." for number in range(12))
+    goes_on = script.assistant(last).call("Bash", {"command": "ls"})
+    assert " sentences] " in summary_of(goes_on, most=320)[Section.STATE][0]
+    assert summary_of(goes_on.assistant(last), most=320)[Section.STATE][0].endswith(f"): {last}")
 
 
 def test_of_a_failed_run_all_places_and_reasons_are_told() -> None:

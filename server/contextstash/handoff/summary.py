@@ -127,7 +127,7 @@ def summary_of(
         Section("Failed when last run", 0.15, 2, write.failures),
         Section("Open items", 0.2, 0, write.open),
         Section("Said between calls since the last turn ended", 0.15, 3, write.notes),
-        Section("Last state", 0.25, 1, write.state),
+        Section("Last state", 0.45 if state.answered else 0.25, 1, write.state),  # what ended the turn, as a whole
     ]
 
     def cost(text: str) -> int:
@@ -262,10 +262,14 @@ class _Writer:
             if len(plan.asked_since) > MAX_ASKED_SINCE:
                 return []
             asked = ", ".join(f"({seq})" for seq in plan.asked_since)
+            answered = self._state.words.answered.items()
+            ended = min((at for seq, at in answered if seq < plan.seq < at), default=-1)
+            turn = f"; its turn ended at message {ended}" if ended >= 0 else ""
             told = clip("; ".join(one_line(text, 100) for text in undone), 400)
             done = clip("; ".join(one_line(text, 80) for text in plan.texts("done")), 400)
             return [
-                f"The plan of message {plan.seq} was not updated since; the user said since: {asked}. Open then: {told}"
+                f"The plan of message {plan.seq} was not updated since{turn}; the user said since: {asked}."
+                f" Open then: {told}"
                 f"{f'. Done then: {done}' if done else ''}"
             ]
         left = [
@@ -329,16 +333,20 @@ class _Writer:
         failed = {run.seq for run in state.failed.values()}  # told above
         shown = [each for each in state.calls if each.seq not in failed]
         calls = [cut_middle(self._call(each), bound, self._item) for each in shown]
+        said_share = 1.0 if state.answered else SAID_SHARE
         short = ""
         if state.said is not None and all(each.seq != state.said.seq or not each.text for each in state.done):
             said = f"The assistant said last ({state.said.seq}): {defused(state.said.text.strip())}"
-            short = cut_middle(said, max(int(room * SAID_SHARE), room - sum(map(self._item, calls))), self._item)
+            short = cut_middle(said, max(int(room * said_share), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
         room -= sum(map(self._item, head))
         return [*head, *known, *newest(calls, room, self._count)]
 
     def notes(self, room: int) -> list[str]:
-        """What the assistant said since its last turn ended, but last: what it found and decided."""
+        """What the assistant said since its last turn ended, but last: what it found and decided. The words with which
+        it ends a turn hold what is left of it."""
+        if self._state.answered:
+            return []
         said = [cut_middle(_numbered(each), NOTE_TOKENS, self._item) for each in self._state.notes]
         return newest(said, room, self._count)
 
