@@ -536,7 +536,7 @@ class ProxiedSession(ProxiedTotals):
     """What the proxy knows of a session, across restarts, and totals over its requests.
 
     `project` is the folder in which its client was started, if that is known. `client_session` is the client's own id
-    of the conversation, `sender` a hash of the credentials that its last request had; `surroundings` is a hash of its
+    of the conversation, `sender` a hash of the credentials of its requests; `surroundings` is a hash of its
     system prompt. `mark` is a hash of the `length` messages of its last request, empty if the model had not spoken yet.
     `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how long the provider keeps the
     cache of that request, which unedited would have taken `direct_prompt` tokens. `left_alone` is why nothing is edited

@@ -130,7 +130,6 @@ def test_a_full_disk_lets_requests_through_with_what_was_pruned_before(proxy: Ru
 
 def in_database(proxy: RunningProxy, statement: str) -> None:
     """Run a statement on the connection through which the proxy writes."""
-    assert proxy.engine._access is not None
     store: Any = proxy.engine._access.store
     work = store.database.writer.run(lambda db: db.execute(statement).fetchall())
     asyncio.run_coroutine_threadsafe(work, proxy.loop).result(30)

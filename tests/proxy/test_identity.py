@@ -114,9 +114,10 @@ def test_under_run_a_renewed_token_continues_the_session(
         assert {say_by(proxy, "two", messages[:count]) for count in (7, 9)} == {ID}
         back = [*messages[:5], {"role": "user", "content": "Try another way."}]
         assert say_by(proxy, "three", back) == ID
+    with running_proxy(provider, tmp_path / "stash.db", clock, secret="s") as proxy:
+        assert say_by(proxy, "four", back) == ID
     with running_proxy(provider, tmp_path / "stash.db", clock) as plain:
         assert say_by(plain, "four", back) != ID
-        assert say_by(plain, "three", back) == ID
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
@@ -204,14 +205,14 @@ def test_who_goes_back_to_what_a_fork_has_in_common_stays_in_the_main_session(pr
     assert say(proxy, [*messages[:4], {"role": "user", "content": "Try another way."}], **NAMED) == ID
 
 
-async def test_a_sub_agent_that_begins_while_the_first_request_waits_has_a_session_of_its_own() -> None:
+async def test_a_sub_agent_that_begins_while_the_first_request_waits_has_a_session_of_its_own(stash: Stash) -> None:
     """It begins with the same message, and its system prompt is another."""
 
     def asked(messages: list[Message], **fields: Any) -> AskedRequest:
         body = json.dumps(request_of(messages, **fields)).encode()
         return AskedRequest(read_request("anthropic", body), ClientSession(ID), "sender", 0.0)
 
-    conversations = Conversations(None)
+    conversations = Conversations(stash)
     main = await conversations.find(asked(session(2)[:1]))
     other = await conversations.find(asked(session(2), system=[{"type": "text", "text": "You are a sub-agent."}]))
     assert main is not None

@@ -56,18 +56,19 @@ class RunningProxy:
 
     @property
     def engine(self) -> Engine:
+        assert self.app.engine is not None
         return self.app.engine
 
     def settle(self) -> None:
         """Wait until the requests so far are recorded."""
-        asyncio.run_coroutine_threadsafe(self.engine.idle(), self.loop).result(30)
+        if self.app.engine is not None:
+            asyncio.run_coroutine_threadsafe(self.engine.idle(), self.loop).result(30)
 
     def state(self, session_id: str) -> ProxiedSession:
         """What is stored of a session's requests."""
         return asyncio.run_coroutine_threadsafe(self._state(session_id), self.loop).result(30)
 
     async def _state(self, session_id: str) -> ProxiedSession:
-        assert self.engine._access is not None
         found = await self.engine._access.store.get_note(session_id, ProxiedSession)
         assert found is not None
         return found

@@ -94,10 +94,14 @@ class ProxyApp:
     """Serves those who were told its address."""
 
     def __init__(
-        self, upstream: Upstream, engine: Engine, at_end: Callable[[], Awaitable[None]], secret: str | None = None
+        self,
+        upstream: Upstream,
+        engine: Engine | None,
+        at_end: Callable[[], Awaitable[None]],
+        secret: str | None = None,
     ) -> None:
-        """`at_end` is called when the server has stopped. Only requests whose path begins with the `secret` are
-        served, if there is one."""
+        """Without an `engine` all requests go on unread. `at_end` is called when the server has stopped. Only requests
+        whose path begins with the `secret` are served, if there is one."""
         self.engine = engine
         self._upstream = upstream
         self._at_end = at_end
@@ -161,7 +165,9 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None
 class Exchange:
     """One request and its response."""
 
-    def __init__(self, scope: Scope, path: bytes, body: bytes, send: Send, upstream: Upstream, engine: Engine) -> None:
+    def __init__(
+        self, scope: Scope, path: bytes, body: bytes, send: Send, upstream: Upstream, engine: Engine | None
+    ) -> None:
         """`path` is that of the model API."""
         self._method, self._path, self._query = scope["method"], path, scope["query_string"]
         self._send = send
@@ -177,19 +183,20 @@ class Exchange:
         """Pass the request on, and its response back."""
         import httpx2
 
-        prepared = await self._prepared()
+        engine = self._engine
+        prepared = None if engine is None else await self._prepared(engine)
         try:
-            if prepared is None:
+            if engine is None or prepared is None:
                 await self._relay(await self._reply(self._body))
             else:
-                await self._pass_prepared(prepared)
+                await self._pass_prepared(prepared, engine)
         except httpx2.TransportError as error:
             if self._started:
                 raise
             logger.warning("no response from upstream: %s", type(error).__name__)
             await send_error(self._send, 502, "api_error", "the model API could not be reached.")  # clients try again
 
-    async def _prepared(self) -> Prepared | None:
+    async def _prepared(self, engine: Engine) -> Prepared | None:
         """The request as the engine has prepared it; None if it goes on as it is."""
         path = self._path.decode("latin-1")
         format_name = next((name for end, name in READ_ROUTES.items() if path.endswith(end)), None)
@@ -197,14 +204,14 @@ class Exchange:
             return None
         body = self._body or b""
         plain = body if self._encoding is None else unpacked(body, self._encoding)
-        return await self._engine.prepare(format_name, self._headers, plain)
+        return await engine.prepare(format_name, self._headers, plain)
 
-    async def _pass_prepared(self, prepared: Prepared) -> None:
+    async def _pass_prepared(self, prepared: Prepared, engine: Engine) -> None:
         self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
         self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
         reply = await self._asked(prepared)
         if reply.refusal is not None:
-            again = await self._engine.after_refusal(prepared, *reply.refusal)
+            again = await engine.after_refusal(prepared, *reply.refusal)
             if again is not None:
                 await reply.response.aclose()
                 prepared, reply = again, await self._asked(again)
@@ -238,7 +245,7 @@ class Exchange:
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
         finally:
             # Booked before the client sees the end: its next request may come at once.
-            if reply.succeeded and prepared is not None:
+            if reply.succeeded and prepared is not None and self._engine is not None:
                 self._engine.finish(prepared, reply.usage, reply.last_words)
             await response.aclose()
         await self._send({"type": "http.response.body", "body": b""})

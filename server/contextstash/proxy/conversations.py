@@ -47,14 +47,13 @@ Line = tuple[TextMessage, ...]
 
 @dataclass(eq=False)
 class AskedRequest:
-    """A request with what tells whose it is: the client's own id of the conversation, a hash of the credentials, and
-    when it came, in seconds since 1970. `one_user`: all requests are one user's, as under `run`."""
+    """A request with what tells whose it is: the client's own id of the conversation, the `sender`, and when it came,
+    in seconds since 1970."""
 
     request: RequestText
     client: ClientSession | None
     sender: str
     at: float
-    one_user: bool = False
 
     @property
     def client_id(self) -> str | None:
@@ -73,10 +72,6 @@ class AskedRequest:
         responses = self.request.messages if self.request.format == "openai-responses" else ()
         items = [each.native.get("tools") for each in responses if lists_tools(each)]
         return [found for tools in (self.request.value("tools"), *items) for found in _named(tools)]
-
-    def may_be_of(self, sender: str | None) -> bool:
-        """Whether it may continue a session of this sender: of its own, and under `run` of any."""
-        return self.one_user or sender == self.sender
 
     @cached_property
     def surroundings(self) -> str:
@@ -113,6 +108,11 @@ def _named(tools: object, namespace: str = "") -> Iterator[tuple[str, Mapping[st
             yield from _named(tool["tools"], f"{namespace}{name}__")
         else:
             yield f"{namespace}{name}", tool
+
+
+ONE_USER = "run"
+"""The sender of all requests under `contextstash run`, whose address no other user knows: a sign-in renews its
+token."""
 
 
 def sender_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
@@ -230,8 +230,7 @@ BEGINS_AGAIN, GOES_BACK, SUMMARIZES, CONTINUES = range(4)
 class Conversations:
     """The conversations whose requests were seen last."""
 
-    def __init__(self, access: Access | None) -> None:
-        """Without `access` nothing is looked up or recorded."""
+    def __init__(self, access: Access) -> None:
         self._access = access
         self._known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
         self._looking_up = asyncio.Lock()
@@ -263,8 +262,6 @@ class Conversations:
         return None if found is None else self._taken(found, asked)
 
     def _taken(self, found: Conversation, asked: AskedRequest) -> Conversation:
-        if found.state.sender != asked.sender:
-            found.change(sender=asked.sender)
         found.take(asked)
         return self._known.set(found.session_id, found)
 
@@ -275,13 +272,11 @@ class Conversations:
             for each in reversed(self._known.values())
             if each.format == asked.request.format
             and each.state.client_session == asked.client_id
-            and asked.may_be_of(each.state.sender)
+            and each.state.sender == asked.sender
         ]
 
     async def _stored(self, asked: AskedRequest) -> list[Conversation]:
         """The stored conversations that this sender could continue, and that are not in memory."""
-        if self._access is None:
-            return []
         found = dict(await self._access.store.recent_proxied(asked.at - RECENT_SECONDS, RECENT_SESSIONS))
         if asked.client_id is not None and asked.client_id not in found:
             state = await state_of(self._access, asked.client_id)
@@ -291,7 +286,7 @@ class Conversations:
             for session_id, state in found.items()
             if state.client_session == asked.client_id
             and session_id not in self._known
-            and asked.may_be_of(state.sender)
+            and state.sender == asked.sender
         ]
 
     async def _new(self, asked: AskedRequest) -> Conversation:
@@ -306,17 +301,15 @@ class Conversations:
                 name, parent = f"{name}.{asked.marks[0][:8]}", name
             if await self._is_taken(name):
                 name = f"{name}-{secrets.token_hex(3)}"
-        state = ProxiedSession(client_session=asked.client_id)
+        state = ProxiedSession(client_session=asked.client_id, sender=asked.sender)
         found, access = Conversation(name, asked.request.format, state, parent=parent), self._access
-        if access is not None and await access.find(name) is None and await access.was_deleted(name, asked.marks):
+        if await access.find(name) is None and await access.was_deleted(name, asked.marks):
             found.forget()
         return found
 
     async def _is_taken(self, session_id: str) -> bool:
         """Whether a session of this id belongs to another conversation."""
-        if session_id in self._known:
-            return True
-        return self._access is not None and await state_of(self._access, session_id) is not None
+        return session_id in self._known or await state_of(self._access, session_id) is not None
 
 
 def _nearest(group: Sequence[Conversation], asked: AskedRequest) -> Conversation | None:

@@ -18,6 +18,7 @@ from contextstash.messages.breakpoints import content_of
 from contextstash.messages.request import SERVER_STATE_KEYS, RequestText, message_of, read_request
 from contextstash.proxy.bill import booked
 from contextstash.proxy.conversations import (
+    ONE_USER,
     AskedRequest,
     Conversation,
     Conversations,
@@ -63,7 +64,7 @@ class Engine:
 
     def __init__(
         self,
-        access: Access | None,
+        access: Access,
         options: ProxyOptions,
         clock: Callable[[], float],
         *,
@@ -115,14 +116,15 @@ class Engine:
             name = client.session_id if client else None
             self._unread[name] = self._unread.get(name, 0) + 1
             raise
-        return AskedRequest(request, client, sender_of(headers), self._clock(), self._options.one_user)
+        sender = ONE_USER if self._options.one_user else sender_of(headers)
+        return AskedRequest(request, client, sender, self._clock())
 
     async def _prepared(self, original: Prepared) -> Prepared:
         conversation, asked = original.conversation, original.asked
         model = asked.request.value("model")
         if isinstance(model, str) and model != conversation.state.model:
             conversation.change(model=model)
-        if self._access is None or not self._options.prune:
+        if not self._options.prune:
             return original
         await self._catch_up(conversation, asked.request)
         if conversation.state.left_alone or not is_understood(asked.request):
@@ -141,7 +143,7 @@ class Engine:
     async def _archive(self, original: Prepared, step: Step) -> bool:
         """Archive durably what the step chooses. Returns whether that was anything."""
         conversation, asked = original.conversation, original.asked
-        if self._access is None or is_bound(conversation, asked.request, 0):
+        if is_bound(conversation, asked.request, 0):
             return False
         await self._record(conversation, asked, conversation.usage_before(asked))
         done = await take(self._access, conversation.session_id, step, within_reach=True)
@@ -161,7 +163,6 @@ class Engine:
 
     async def _refresh(self, conversation: Conversation, request: RequestText) -> None:
         """Take over what other processes did to the session: our tools, the pages, another proxy."""
-        assert self._access is not None
         name, session, first = conversation.session_id, await self._present(conversation), not conversation.loaded
         if session is not None:
             if first or session.counters.edits != conversation.edits.edits:
@@ -176,7 +177,6 @@ class Engine:
     async def _present(self, conversation: Conversation) -> Session | None:
         """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
         with it, and it is not recorded again: what stands behind its placeholders is gone, and the user wanted that."""
-        assert self._access is not None
         session = None if conversation.deleted else await self._access.find(conversation.session_id)
         if conversation.stored_since is None:
             conversation.stored_since = session.created_at if session is not None else None
@@ -213,7 +213,7 @@ class Engine:
     async def _healed(self, prepared: Prepared) -> Prepared | None:
         """The request shrunk below what was refused; None if nothing more can leave it."""
         conversation, asked, keep = prepared.conversation, prepared.asked, self._options.keep_tokens
-        if self._access is None or not self._options.prune or conversation.state.left_alone:
+        if not self._options.prune or conversation.state.left_alone:
             return None
         if not is_understood(asked.request) or not offers_retrieval(asked, configured=self._options.configured):
             return None
@@ -236,15 +236,13 @@ class Engine:
             former = conversation.usage_before(asked)
             if not is_past:
                 conversation.answered, conversation.usage, conversation.last_words = asked.request, usage, last_words
-            if self._access is not None:
-                self._tasks.start(self._keep(prepared, former, is_past))
+            self._tasks.start(self._keep(prepared, former, is_past))
         except Exception as error:
             self._fault(conversation, error)
 
     async def _keep(self, prepared: Prepared, usage: Usage | None, is_past: bool) -> None:
         """Record a request and its bill, with the requests that could not be read, of its client or of no known one.
         `usage` is that of the reply before, if the request extends it."""
-        assert self._access is not None
         conversation = prepared.conversation
         try:
             if not is_past:
@@ -266,7 +264,6 @@ class Engine:
                 await self._record_line(conversation, messages, usage)
 
     async def _record_line(self, conversation: Conversation, messages: Line, usage: Usage | None) -> None:
-        assert self._access is not None
         await self._present(conversation)
         if conversation.deleted or conversation.recorded == messages:
             return
@@ -327,7 +324,7 @@ class Engine:
         """Record the reply to a conversation's last request behind the messages of that. A transcript brings it too,
         and what another process has recorded since goes further."""
         request, said = conversation.answered, conversation.last_words
-        if self._access is None or request is None or not said or conversation.followed:
+        if request is None or not said or conversation.followed:
             return
         session = await self._present(conversation)
         as_recorded = conversation.recorded == request.messages

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from contextstash.base.plain_logs import configure_logs
@@ -109,29 +108,25 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
     upstream = Upstream(check_upstream(served.upstream))
     threading.Thread(target=_read_prices, daemon=True).start()
     stash: Stash | None = None
+    engine: Engine | None = None
     try:
         stash = await served.open_stash()
     except ContextstashError as error:
         logger.warning("Nothing is recorded or pruned: %s", error)
-
-    async def record(path: Path) -> object:
-        return await ingest(stash, path) if stash is not None else None
-
-    engine = Engine(
-        stash,
-        replace(served.options, one_user=served.secret is not None),
-        served.clock,
-        ingest=record,
-        unrecorded=served.unrecorded,
-    )
+    else:
+        options = replace(served.options, one_user=served.secret is not None)
+        record = partial(ingest, stash)
+        engine = Engine(stash, options, served.clock, ingest=record, unrecorded=served.unrecorded)
 
     async def at_end() -> None:
-        with suppress(TimeoutError):  # only under `run` it is known that no further request comes
-            last, seconds = (engine.idle(), RECORD_SECONDS) if served.secret is None else (engine.end(), LAST_SECONDS)
-            await asyncio.wait_for(last, seconds)
-        await upstream.close()
-        if stash is not None:
+        if stash is not None and engine is not None:
+            with suppress(TimeoutError):  # only under `run` it is known that no further request comes
+                if served.secret is None:
+                    await asyncio.wait_for(engine.idle(), RECORD_SECONDS)
+                else:
+                    await asyncio.wait_for(engine.end(), LAST_SECONDS)
             await stash.close()
+        await upstream.close()
 
     gc.collect()
     return ProxyApp(upstream, engine, at_end, served.secret)
