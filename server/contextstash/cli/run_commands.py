@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -177,15 +176,6 @@ def _report(opener: StashOpener, started: float) -> None:
         click.echo(f"contextstash: {line}", err=True)
 
 
-@dataclass(frozen=True)
-class Start:
-    """The first message, and the folder of the session if its transcript still names it."""
-
-    message: str
-    session_id: str
-    folder: str | None
-
-
 @click.command("continue")
 @click.argument("client", type=click.Choice(CONTINUED))
 @SESSION
@@ -204,18 +194,21 @@ def continue_(
     """
     found = client_of(client)
     program = "" if only_print else program_on_path(found.programs[0])
-    start = opener.run(lambda stash: _start(stash, session))
+    message, folder = opener.run(lambda stash: _start(stash, session))
     if only_print:
-        click.echo(start.message)
+        click.echo(message)
         return 0
     _note_if_not_installed(found)
     assert found.continued is not None
-    command = found.continued(program, start.message)
-    os.chdir(_folder_of(start))
-    return run_client(command, os.environ)
+    if folder is None or not Path(folder).is_dir():
+        click.echo("The folder of the session is not known, or gone: starting here.", err=True)
+    else:
+        os.chdir(folder)
+    return run_client(found.continued(program, message), os.environ)
 
 
-async def _start(stash: Stash, named: str | None) -> Start:
+async def _start(stash: Stash, named: str | None) -> tuple[str, str | None]:
+    """The first message, and the folder of the session if its transcript still names it."""
     session_id = await find_session(stash, named) if named else await _newest(stash)
     session = await stash.read_session(session_id)
     if session.source is not None:
@@ -230,7 +223,7 @@ async def _start(stash: Stash, named: str | None) -> Start:
     message = first_message(text, session_id, session.agent)
     if len(message.encode()) > MAX_ARGUMENT_BYTES:
         raise BadInputError("The hand-off is too long for a first message: pass --set handoff_tokens=2000")
-    return Start(message, session_id, folder)
+    return message, folder
 
 
 async def _newest(stash: Stash) -> str:
@@ -255,14 +248,6 @@ async def _read_on(stash: Stash, source: str) -> None:
         click.echo("The client has deleted its transcript; the session is kept here.", err=True)
     except (OSError, ContextstashError) as error:
         click.echo(f"The newest messages may be missing: {source} cannot be read: {error}", err=True)
-
-
-def _folder_of(start: Start) -> Path:
-    """The session's folder; this one if it is not known, or gone."""
-    if start.folder is not None and Path(start.folder).is_dir():
-        return Path(start.folder)
-    click.echo(f"The folder of session {start.session_id} is not known, or gone: starting here.", err=True)
-    return Path.cwd()
 
 
 def _note_if_not_installed(client: Client) -> None:

@@ -35,7 +35,6 @@ from contextstash_storage.errors import BadInputError, SessionDeletedError
 from contextstash_storage.records import Cursor
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Files
     from contextstash.stash import Stash
 
 _log = logging.getLogger(__name__)
@@ -180,15 +179,6 @@ async def ingest(
         chunk = await asyncio.to_thread(_read, path, reader, chunk.cursor)
         report = await _record(stash, chunk, report, reduce=reduce, wanted=wanted)
     return report
-
-
-async def ingest_session(
-    stash: Stash, files: Files | None, transcript: Path, *, reduce: bool | None = True
-) -> dict[Path, IngestReport]:
-    """Record what is new in a session's transcript and in those of its sub-agents; by file, its own first."""
-    reader = await asyncio.to_thread(recognize, transcript)
-    found = [transcript, *(files.sub_agents(transcript) if files else [])]
-    return {file: await ingest(stash, file, reader=reader, reduce=reduce) for file in found}
 
 
 async def _record(

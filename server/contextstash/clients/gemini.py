@@ -26,10 +26,10 @@ from contextstash.clients.transcripts import (
     Reader,
     State,
     count_of,
-    load_document,
     moment,
     newest_first,
     objects,
+    parse_document,
     part,
     paths_of,
     split_lines,
@@ -180,7 +180,8 @@ def home_folder(home: Path) -> Path:
 def _chats_folder(root: Path, project: Path) -> Path:
     """The folder of a project's recordings, named after the project's short name
     (packages/core/src/config/projectRegistry.ts)."""
-    registry = load_document(root / "projects.json") if (root / "projects.json").is_file() else None
+    file = root / "projects.json"
+    registry = parse_document(read_regular(file)) if file.is_file() else None
     names = [part(registry, "projects").get(path) for path in paths_of(project)]
     named = next((each for each in names if isinstance(each, str) and re.fullmatch(r"[a-z0-9-]+", each)), "none")
     return root / "tmp" / named / "chats"

@@ -266,12 +266,14 @@ async def read_transcripts(
 ) -> dict[Path, IngestReport]:
     """Record what is new in the transcript that the client named, and in those of its sub-agents. Returns what was done
     by file, its own first. Raises BadInputError if that file is not one of the client's own."""
-    from contextstash.clients.follow import NOT_RECORDED, ingest_session
+    from contextstash.clients.follow import NOT_RECORDED, ingest, recognize
 
     path = own_file(named, client) if isinstance(named, str) and named else None
     if path is None:
         return {}
-    reports = await ingest_session(stash, client.files, path, reduce=reduce)
+    reader = recognize(path)
+    files = [path, *(client.files.sub_agents(path) if client.files else [])]
+    reports = {file: await ingest(stash, file, reader=reader, reduce=reduce) for file in files}
     if reports[path].deleted:
         note(client.name, NOT_RECORDED % (path.name, path))
     return reports

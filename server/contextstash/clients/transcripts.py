@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.base.files import read_regular
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 if TYPE_CHECKING:
@@ -195,15 +194,6 @@ def parse_document(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError):
         return None
-
-
-def load_document(path: Path) -> object:
-    """The JSON value in this file; None if it is not valid JSON, for example while it is being written. Raises
-    OSError."""
-    document: object = parse_document(read_regular(path))
-    if document is None:
-        _log.warning("Skipped a file of a transcript that is not valid JSON at present: %s", path.name)
-    return document
 
 
 def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[TranscriptMessage]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from contextstash_storage.documents import kind_mark
-from contextstash_storage.search import CALL_WEIGHT, MORE_MATCHES, rarity
 from contextstash_storage.transaction import Found, Piece, Place, Tx, only
 
 SCHEMA = (
@@ -41,6 +40,8 @@ def _mark(session: int) -> str:
 
 def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
     """What matches any of the terms, found in the quickest way first, until there is enough."""
+    from contextstash_storage.search import MORE_MATCHES  # not at the head: a hook stores words, and searches none
+
     places: list[str] = []
     if place.kinds:
         places.append(_marked([kind_mark(kind) for kind in place.kinds]))
@@ -58,6 +59,8 @@ def attempts(tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterato
 
 def _best_entries(tx: Tx, expression: str, most: int) -> dict[int, float]:
     """The best entries and their scores."""
+    from contextstash_storage.search import CALL_WEIGHT
+
     return dict(tx.rows(_BEST, (CALL_WEIGHT, expression, most)))
 
 
@@ -66,6 +69,8 @@ def _own_entries(
 ) -> tuple[dict[int, float], set[int]]:
     """All entries of the owner with any of the terms and with all marks, and their scores; and those with all
     of several terms."""
+    from contextstash_storage.search import CALL_WEIGHT, rarity
+
     indexed = only(tx.rows("SELECT count(*) FROM entries"))
     scores: dict[int, float] = {}
     having_all: set[int] | None = None
