@@ -141,7 +141,7 @@ def test_a_session_of_claude_code_goes_on_in_codex_and_back(tmp_path: Path) -> N
         newest = ours.json("sessions")["sessions"][0]
         assert newest["agent"] == "codex"
         provider.made.clear()
-        asked = continued("claude", tmp_path, provider, environment, ".claude/projects/*/*.jsonl")
+        asked = continued("claude-code", tmp_path, provider, environment, ".claude/projects/*/*.jsonl")
         assert asked.path.split("?")[0].endswith("/messages")
         assert RULE in asked.text
         assert f"This continues session {newest['session_id']}" in asked.text
