@@ -42,7 +42,6 @@ PATCH = {"name": "apply_patch", "input": "*** Begin Patch\n*** Update File: src/
 NOTES = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "notes"}}
 SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
 FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-FOUND_TEXT = {"type": "search_result", "source": "a", "title": "b", "content": [text("c")]}
 REFUSAL = {"type": "refusal", "refusal": "no"}
 WEB_SEARCH = {"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}
 FILE_SEARCH = {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"]}
@@ -108,9 +107,7 @@ KINDS: dict[str, list[tuple[Native, str, tuple[str, ...] | None]]] = {
         (assistant({"type": "redacted_thinking", "data": "ZGF0YQ"}), "assistant thinking", None),
         (assistant(SEARCH), "assistant tool_call", None),
         (assistant(FOUND), "assistant opaque", None),
-        (assistant(FOUND_TEXT), "assistant opaque", None),
         (assistant({"type": "compaction", "content": None}), "assistant opaque", None),
-        (assistant({"type": "block_of_tomorrow", "payload": [1]}), "assistant opaque", None),
     ],
     CHAT: [
         ({"role": "developer", "content": "be brief"}, "system text", ("be brief",)),
@@ -149,7 +146,6 @@ KINDS: dict[str, list[tuple[Native, str, tuple[str, ...] | None]]] = {
         (replied({"inline_data": {"mime_type": "audio/wav", "data": "A" * 10_000}}), "assistant opaque", None),
         (replied({"executableCode": {"language": "PYTHON", "code": "print(1)"}}), "assistant tool_call", None),
         (replied({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}), "assistant opaque", None),
-        (replied({"partOfTomorrow": {"a": 1}}), "assistant opaque", None),
     ],
 }
 
@@ -182,7 +178,6 @@ def test_encoded_data_is_not_counted_as_text(name: str, native: Native) -> None:
         (RESPONSES, call_item("a"), ("a", "run", "ls")),
         (RESPONSES, LOCAL_SHELL, ("b", "local_shell", "ls -l")),
         (RESPONSES, NAMESPACED, ("c", "mcp__github_fetch_pr", "ls")),
-        (RESPONSES, WEB_SEARCH, (None, "web_search", "x")),
         (GEMINI, replied({"executableCode": {"code": "print(1)"}}), (None, "code_execution", "print(1)")),
     ],
 )
@@ -203,11 +198,9 @@ def test_a_tool_result_of_anthropic_is_one_block_with_its_images_and_documents_a
     ("response", "said", "is_error"),
     [
         ({"output": "line 1\nline 2"}, "line 1\nline 2", False),
-        ({"result": "42"}, "42", False),
         ({"error": "no such file"}, "no such file", True),
         ({"stdout": "a\n", "exit_code": 1}, '{"stdout":"a\\n","exit_code":1}', False),
         ({"content": [text("a"), text("b")], "isError": True}, "a\nb", True),
-        ({"items": [1, 2]}, '{"items":[1,2]}', False),
         ({}, "", False),
     ],
 )
@@ -239,10 +232,6 @@ def test_a_screenshot_answers_its_call() -> None:
 WRONG: dict[str, list[tuple[Native, str]]] = {
     ANTHROPIC: [
         ({"content": "hi"}, "role is missing or null; expected 'user' or 'assistant'."),
-        ({"role": "robot", "content": "hi"}, "role is 'robot'"),
-        ({"role": "user"}, "content is missing or null"),
-        (user(3), r"content\[0\] is a number"),
-        (user({"text": "hi"}), r"content\[0\].type is missing"),
         (user(text("a"), {"type": "text", "text": 3}), r"content\[1\].text is a number"),
         (user({"type": "tool_result", "content": "x"}), "tool_use_id is missing"),
         (user(tool_result("a", 3)), "content is a number"),
@@ -252,8 +241,6 @@ WRONG: dict[str, list[tuple[Native, str]]] = {
         ({"content": "hi"}, "role is missing or null; expected one of system"),
         ({"choices": []}, r"record its choices\[0\].message"),
         ({"role": "user", "content": 5}, "content is a number"),
-        ({"role": "tool", "content": "x"}, "tool_call_id is missing"),
-        ({"role": "assistant", "tool_calls": {}}, "tool_calls is an object; expected a list"),
         ({"role": "assistant", "tool_calls": [{"id": "a"}]}, r"tool_calls\[0\].function is missing"),
         (user({"type": "tool_result"}), "a 'tool_result' of another format"),
         ({"role": "assistant", "content": None, "function_call": {"name": "now"}}, "record it as one of tool_calls"),
@@ -261,22 +248,17 @@ WRONG: dict[str, list[tuple[Native, str]]] = {
     RESPONSES: [
         ({"content": "hi"}, "neither 'type' nor 'role'"),
         ({"output": [{"role": "user", "content": "go"}]}, "record the items of its `output` one by one"),
-        ({"type": "message", "role": "robot", "content": ""}, "role is 'robot'; expected assistant, user"),
-        ({"role": "user"}, "content is missing or null"),
         ({"type": "function_call", "name": "f"}, "call_id is missing"),
         ({"type": "function_call_output", "output": "x"}, "call_id is missing"),
         (output_item("a", 5), "output is a number"),
-        ({"type": "reasoning", "summary": "x"}, "summary is a string; expected a list"),
         (user({"type": "tool_use"}), "a 'tool_use' of another format"),
     ],
     GEMINI: [
         ({"candidates": []}, r"record its candidates\[0\].content"),
         ({"role": "assistant", "parts": []}, "role is 'assistant'; expected 'user' or 'model'"),
         ({"role": "user", "content": "x"}, "it has 'content'; expected Gemini's 'parts'"),
-        ({"role": "user", "parts": "x"}, "parts is a string; expected a list of parts"),
         (asked({"type": "text", "text": "x"}), r"parts\[0\] has a 'type'"),
         (asked({"text": "x", "fileData": {}}), r"parts\[0\] has text and fileData"),
-        (asked({"text": 5}), r"parts\[0\].text is a number"),
         (replied({"functionCall": {"args": {}}}), r"parts\[0\].functionCall.name is missing"),
         (answering("a", response="x"), r"parts\[0\].functionResponse.response is a string; expected an object"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.messages.detection import get_format
-from contextstash.messages.repair import ASSISTANT_FIRST, MISSING_RESULT, repaired
+from contextstash.messages.repair import MISSING_RESULT, repaired
 from contextstash_storage.records import Native
 from tests.messages.natives import (
     ANTHROPIC,
@@ -133,11 +133,6 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
             user(tool_result("b"), tool_result("a"), text("wait"), text("x")),
         ],
     ),
-    "a result recorded before its call is moved after it": (
-        ANTHROPIC,
-        [START, user(tool_result("a")), assistant(tool_use("a"), id="m1"), OK],
-        [START, assistant(tool_use("a")), user(tool_result("a")), OK],
-    ),
     "a call without a result gets one, and a result without a call becomes text (Anthropic)": (
         ANTHROPIC,
         [user(tool_result("gone", "42 files")), assistant(tool_use("a")), user(text("never mind"))],
@@ -255,11 +250,6 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
         [ASKED, calling("a", "b"), answering("a"), answering("b"), MORE],
         [ASKED, calling("a", "b"), answering("a", "b"), MORE],
     ),
-    "open calls in two contents become one content before their responses": (
-        GEMINI,
-        [ASKED, calling("a"), calling("b"), HI, answering("a", "b")],
-        [ASKED, replied(*calling("a", "b")["parts"], *HI["parts"]), answering("a", "b")],
-    ),
     "a response takes the id of its call": (
         GEMINI,
         [ASKED, replied({"functionCall": {"id": "c1", "name": "a"}}), answering("a")],
@@ -268,11 +258,6 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
             replied({"functionCall": {"id": "c1", "name": "a"}}),
             asked({"functionResponse": response("a", "c1", output="a done")}),
         ],
-    ),
-    "a list that begins with the model gets a content before it": (
-        GEMINI,
-        [HI],
-        [asked({"text": ASSISTANT_FIRST}), HI],
     ),
     "what a recorder added and empty parts are not sent": (
         GEMINI,
