@@ -35,14 +35,6 @@ UNBEGUN = b'event: content_block_stop\ndata: {"type": "content_block_stop", "ind
 SESSION = tuple(Script().user("Fix the parser; never touch the public API.").assistant("Fixed.").turns)
 
 
-def long_parts(count: int) -> tuple[Turn, ...]:
-    """Messages of some 2,500 tokens each."""
-    script = Script()
-    for number in range(count):
-        script.user(f"part {number} " + "word " * 2_000)
-    return tuple(script.turns)
-
-
 def request(turns: tuple[Turn, ...] = SESSION, max_tokens: int = 400, **more: object) -> SummaryRequest:
     made = partial(summary_of, fold(turns), max_tokens=max_tokens, count=quarter)
     return SummaryRequest(turns, max_tokens, quarter, made, **more)  # type: ignore[arg-type]
@@ -146,16 +138,17 @@ async def test_a_summary_that_is_too_long_is_cut(stopped: str) -> None:
     assert "too long" in (written.note or "")
 
 
-async def test_a_long_history_is_sent_in_parts_each_with_the_summary_so_far() -> None:
-    turns = long_parts(6)
-    parts = [Answer(text=f"The summary so far, after part {number}.") for number in range(9)]
-    with model_provider(*parts) as provider:
-        written = await write(provider, request(turns), input_tokens=6_000)
-    asked = [sent["messages"][0]["content"] for sent in provider.requests]
-    assert len(asked) == 3
-    assert "after part 0." in asked[1]
-    assert all(f"part {seq} " in asked[seq // 2] for seq in range(6))
-    assert written.text == "The summary so far, after part 2."
+async def test_of_a_long_history_the_newest_turns_are_sent_behind_what_the_state_tells_of_all() -> None:
+    script = Script().user("Fix the parser; never touch the public API.").assistant("Fixed.")
+    for number in range(6):
+        script.user(f"part {number} " + "word " * 2_000)
+    with model_provider() as provider:
+        await write(provider, request(tuple(script.turns)), input_tokens=6_000)
+    [sent] = provider.requests
+    asked = sent["messages"][0]["content"]
+    before, session = asked.split("<session>")
+    assert [number for number in range(6) if f"part {number} " in session] == [4, 5]
+    assert "never touch the public API" in before
 
 
 async def test_one_output_is_digested() -> None:

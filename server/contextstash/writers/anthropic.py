@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -30,9 +30,6 @@ MAX_EXCESS = 1.25
 MIN_REPLY_TOKENS = 1_024
 """The least `max_tokens` of a request. It leaves room for a model that writes more than requested."""
 
-MIN_PART_TOKENS = 1_000
-"""Parts are not smaller: a summary of so small a part would hardly be shorter than the part."""
-
 _PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
 
@@ -41,15 +38,11 @@ NO_KEY = "not-needed"
 
 
 async def summary_by_model(settings: WriterSettings, request: SummaryRequest) -> WrittenSummary:
-    """The model's summary. A history that is too long for one request is summarized in parts; each includes the summary
-    so far, so that decisions from the beginning are known in every later part. Raises WriterFailedError."""
-    system, text, whole = prompts.system_text(request), request.previous, True
-    replaces = request.replaces
+    """The model's summary, by one request. Raises WriterFailedError."""
     async with _connected(settings) as model:
-        for part in _parts(request, settings):
-            text, whole = await model.ask(system, prompts.user_text(part, text, replaces=replaces), request.max_tokens)
-            replaces = True
-    written = WrittenSummary(text or "", "anthropic", settings.model, tuple(model.calls))
+        asked = _session_text(request, settings)
+        text, whole = await model.ask(prompts.system_text(request), asked, request.max_tokens)
+    written = WrittenSummary(text, "anthropic", settings.model, tuple(model.calls))
     if whole and request.count(written.text) <= request.max_tokens * MAX_EXCESS:
         return written
     shorter = prompts.first_lines(written.text, request.max_tokens, request.count)
@@ -68,23 +61,20 @@ async def digest_by_model(
     return digest[:max_chars], tuple(model.calls)
 
 
-def _parts(request: SummaryRequest, settings: WriterSettings) -> Iterator[str]:
-    """The turns as texts that each fit into a request, split between messages. The middle of a message that alone is
-    too long is cut out."""
-    # Each request also contains the summary so far, of up to `max_tokens`.
-    share = max(MIN_PART_TOKENS, settings.input_tokens - request.max_tokens)
-    pending: list[str] = []
-    held = 0
-    for turn in request.turns:
-        text = prompts.shortened_to(prompts.turn_text(turn, settings.output_chars), share, request.count)
-        tokens = request.count(text)
-        if pending and held + tokens > share:
-            yield "\n\n".join(pending)
-            pending, held = [], 0
-        pending.append(text)
-        held += tokens
-    if pending:
-        yield "\n\n".join(pending)
+def _session_text(request: SummaryRequest, settings: WriterSettings) -> str:
+    """The turns with the summary before them. Of a history that is too long for a request, the newest turns that fit,
+    behind what the session's state tells of all; the middle of a turn that alone is too long is cut out."""
+    room = settings.input_tokens - request.max_tokens
+    texts: list[str] = []
+    for turn in reversed(request.turns):
+        text = prompts.turn_text(turn, settings.output_chars)
+        room -= request.count(text)
+        if room < 0:
+            text = prompts.shortened_to(text, settings.input_tokens - request.max_tokens, request.count)
+            texts = texts or [text]
+            return prompts.user_text("\n\n".join(texts[::-1]), request.extract(), replaces=True)
+        texts.append(text)
+    return prompts.user_text("\n\n".join(texts[::-1]), request.previous, replaces=request.replaces)
 
 
 @asynccontextmanager

@@ -28,7 +28,7 @@ class WriterSettings:
 
     `timeout` is in seconds, for one request; after it and the retries the summary is made of the session's state. Tool
     results are cut to `output_chars` characters for the model. `input_tokens` is the limit of one request, which leaves
-    room for the prompt and the reply in a window of 200,000 tokens: a longer history is summarized in parts.
+    room for the prompt and the reply in a window of 200,000 tokens: of a longer history, the newest turns are sent.
     """
 
     model: str
