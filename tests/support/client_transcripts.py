@@ -13,17 +13,21 @@ SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"
 CARRIED_OVER = "This session is being continued from a previous conversation that ran out of context."
 
 
-class ClientTranscript:
-    """The transcript of SESSION; `read` records what is new in it."""
+class TranscriptFile:
+    """The transcript of SESSION, and those of its sub-agents."""
 
-    def __init__(self, folder: Path, stash: Stash) -> None:
-        self.path = folder / f"{SESSION}.jsonl"
-        self._stash = stash
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self._number = 0
 
-    def write(self, role: str, content: Any, **fields: Any) -> None:
-        """A record; `message` holds further fields of its message."""
+    def write(self, role: str, content: Any, *, agent: str | None = None, **fields: Any) -> None:
+        """A record, of a sub-agent if one is named; `message` holds further fields of its message."""
         self._number += 1
+        path = self.path
+        if agent is not None:
+            path = path.with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fields |= {"isSidechain": True, "agentId": agent}
         message = {"role": role, "content": content, **fields.pop("message", {})}
         record = {
             "type": role,
@@ -34,8 +38,16 @@ class ClientTranscript:
             "message": message,
             **fields,
         }
-        with self.path.open("a") as file:
+        with path.open("a") as file:
             file.write(json.dumps(record) + "\n")
+
+
+class ClientTranscript(TranscriptFile):
+    """The transcript in this folder; `read` records what is new in it."""
+
+    def __init__(self, folder: Path, stash: Stash) -> None:
+        super().__init__(folder / f"{SESSION}.jsonl")
+        self._stash = stash
 
     def say(self, text: str, prompt_tokens: int | None = None) -> None:
         """A reply of the model; `prompt_tokens` is what the provider reports for it."""

@@ -15,9 +15,9 @@ import pytest
 
 from contextstash.clients.hooks import MAX_EVENT_BYTES
 from contextstash.clients.output_cut import MAX_ARCHIVED_CHARACTERS
+from tests.support.client_transcripts import SESSION, TranscriptFile
 from tests.support.command_line import CommandLine
 
-SESSION = "70d782f7-b303-4e48-9512-6bec16c37abd"
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
 
 
@@ -28,7 +28,7 @@ class Hooked:
         self.command_line = contextstash
         self.transcript = contextstash.folder / ".claude" / "projects" / "-home-dev-app" / f"{SESSION}.jsonl"
         self.transcript.parent.mkdir(parents=True)
-        self._number = 0
+        self._file = TranscriptFile(self.transcript)
 
     def fire(self, event: str, part: str = "1/1", **fields: Any) -> Any:
         """The hook's response to an event, None if it has none."""
@@ -49,25 +49,8 @@ class Hooked:
 
     def write(self, role: str, content: Any, agent: str | None = None, tokens: int = 0, **fields: Any) -> None:
         """A line of the transcript, or of that of a sub-agent. A reply reports `tokens` as the size of its request."""
-        self._number += 1
         usage = {"usage": {"input_tokens": tokens, "output_tokens": 1}} if tokens else {}
-        transcript = self.transcript
-        if agent is not None:
-            transcript = transcript.with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
-            transcript.parent.mkdir(parents=True, exist_ok=True)
-            fields |= {"isSidechain": True, "agentId": agent}
-        record = {
-            "type": role,
-            "uuid": f"00000000-0000-4000-8000-{self._number:012}",
-            "parentUuid": f"00000000-0000-4000-8000-{self._number - 1:012}" if self._number > 1 else None,
-            "sessionId": SESSION,
-            "cwd": str(self.command_line.folder),
-            "timestamp": f"2026-11-20T10:{self._number // 60:02}:{self._number % 60:02}.000Z",
-            "message": {"role": role, "content": content, **usage},
-            **fields,
-        }
-        with transcript.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        self._file.write(role, content, agent=agent, message=usage, cwd=str(self.command_line.folder), **fields)
 
     def call(self, number: int, output: str | None, agent: str | None = None, tokens: int = 0) -> None:
         """A tool call and its result, as the transcript has them; without an output the tool still runs."""
