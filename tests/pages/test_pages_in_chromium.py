@@ -50,25 +50,6 @@ def test_everything_can_be_reached_by_clicking(served: Served) -> None:
         assert "make part" in page.inner_text("main")
 
 
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 800)])
-def test_the_sessions_are_in_view_when_the_start_page_opens(served: Served, width: int, height: int) -> None:
-    with browser_page(viewport={"width": width, "height": height}) as page:
-        page.goto(served.opening)
-        place = page.locator("tbody a.row").first.bounding_box()
-        assert place["y"] + place["height"] < height / 2
-
-
-def test_a_message_that_a_link_names_is_in_view(served: Served) -> None:
-    # Else the page scrolls smoothly, for some 300 ms.
-    with browser_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce") as page:
-        page.goto(served.opening)
-        page.goto(f"{served.address}/search?q=part30")
-        follow(page, ".hit >> text=at message")
-        named = page.locator(".message:target")
-        assert 0 < named.bounding_box()["y"] < 900
-        assert "part 30 of the build" in named.inner_text()
-
-
 def test_the_pages_work_without_scripts(served: Served) -> None:
     with browser_page(java_script_enabled=False) as page:
         page.goto(served.opening)

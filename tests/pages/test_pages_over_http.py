@@ -6,12 +6,14 @@ import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from contextstash.pages.app import build_ui
+from contextstash.pages.app import Guard, build_ui
 from tests.support.hostile_values import SCRIPT
 from tests.support.pages import Served, pages_of
 from tests.support.stashes import stash_at
@@ -199,3 +201,23 @@ def test_an_error_of_contextstash_is_a_page_too() -> None:
     assert "Something went wrong" in answer.text
     assert "AttributeError" not in answer.text
     assert "All sessions" in answer.text
+
+
+async def any_page(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse("a page")(scope, receive, send)
+
+
+def browser(guard: Guard) -> httpx2.AsyncClient:
+    """A browser with cookies of its own."""
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(guard), base_url="http://127.0.0.1")
+
+
+async def test_the_address_for_the_browser_opens_the_pages_once() -> None:
+    """Other users of the machine see it in the list of processes."""
+    guard = Guard(any_page, "secret", once="single")
+    async with browser(guard) as client:
+        assert (await client.get("/?token=single")).status_code == 303
+        assert (await client.get("/")).status_code == 200
+    async with browser(guard) as other:
+        assert (await other.get("/?token=single")).status_code == 401
+        assert (await other.get("/?token=secret")).status_code == 303
