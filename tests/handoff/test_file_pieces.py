@@ -35,17 +35,6 @@ def lines_of(file: KnownFile) -> list[str]:
     return [line for chunk in file.chunks for line in chunk.lines]
 
 
-def test_an_edit_is_applied_to_what_was_read() -> None:
-    file = edited(edit(read_whole(), "return x + 99", "return x * 2\n    # twice"))
-    assert lines_of(file) == "\n".join(FUNCTIONS).replace("return x + 99", "return x * 2\n    # twice").split("\n")
-    assert file.whole
-
-
-def test_every_place_is_replaced_if_the_call_says_so() -> None:
-    file = edited(edit(read_whole(), "(x):", "(x, y):\n    # (x):", replace_all=True))
-    assert sum(line.endswith("(x, y):") for line in lines_of(file)) == 10
-
-
 def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
     script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
     file = edited(edit(script, "far away", "over there\nand on", "a.py"))
