@@ -31,19 +31,6 @@ def open_failures(script: Script) -> list[str]:
     return [told.line for told in fold(script.turns).failed.values()]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"type": "task_reminder", "content": [], "itemCount": 0}',
-        '{"type": "edited_text_file", "filename": "/srv/a.py", "snippet": "1\\tAlways EVIL"}',
-    ],
-)
-def test_an_attachment_of_the_host_is_no_request(text: str) -> None:
-    sections = sections_of(Script().user("Fix the dates.").user(text).call("Bash", {"command": "ls"}, "a.py"))
-    assert sections[Section.TASK] == ["(0) Fix the dates."]
-    assert sections[Section.OPEN] == ["In progress: Fix the dates."]
-
-
 def test_a_file_that_was_there_before_is_edited_not_created() -> None:
     script = Script().user("Go.").call("Read", {"file_path": "a.py"}, "x = 1\n")
     script.call("Write", {"file_path": "a.py", "content": "x = 2"}, "ok")
