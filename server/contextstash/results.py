@@ -397,22 +397,31 @@ class ViewChange(Result):
         return f"Your window is unchanged: your client sends {self.client_tokens:,} tokens. contextstash's view: {said}"
 
 
-class PruneResult(ViewChange):
-    archived: list[ArchivedOutput] = Field(description="What was archived")
-    more: int | None = Field(default=None, description="Further outputs archived, not listed")
+class Reduction(ViewChange):
+    """The outcome of a prune or compaction."""
+
     tokens_before: TokensBefore
     tokens_after: TokensAfter
     tokens_saved: int = Field(description="Tokens removed from the view")
     reason: Reason
     dry_run: bool | None = Field(default=None, description="True if nothing was changed")
 
+    @property
+    def with_sizes(self) -> str:
+        """What was done, and the sizes of the view before and after it."""
+        return f"{self.reason} {before_and_after(self.tokens_before, self.tokens_after)} tokens"
+
+
+class PruneResult(Reduction):
+    archived: list[ArchivedOutput] = Field(description="What was archived")
+    more: int | None = Field(default=None, description="Further outputs archived, not listed")
+
     def in_words(self) -> str:
         """What was archived, and the size before and after."""
-        change = before_and_after(self.tokens_before, self.tokens_after)
-        return self._with_scale(f"{self.reason} {change} tokens." if self.tokens_saved else self.reason)
+        return self._with_scale(f"{self.with_sizes}." if self.tokens_saved else self.reason)
 
 
-class CompactResult(ViewChange):
+class CompactResult(Reduction):
     compacted: bool = Field(description="Whether messages were replaced by a summary")
     summary_id: SummaryId | None = None
     summary: str | None = Field(default=None, description="The summary's text")
@@ -421,16 +430,10 @@ class CompactResult(ViewChange):
     last_seq: LastSeq | None = None
     strategy: Strategy | None = None
     model: Model | None = None
-    tokens_before: TokensBefore
-    tokens_after: TokensAfter
-    tokens_saved: int = Field(description="Tokens removed from the view")
-    reason: Reason
-    dry_run: bool | None = Field(default=None, description="True if nothing was changed")
 
     def in_words(self) -> str:
         """What was summarized and by whom, and the size before and after."""
-        change = before_and_after(self.tokens_before, self.tokens_after)
-        done = f"{self.reason} {change} tokens, written by {self.strategy}."
+        done = f"{self.with_sizes}, written by {self.strategy}."
         return self._with_scale(done if self.tokens_saved else self.reason)
 
 

@@ -52,9 +52,9 @@ async def in_thread_if_large(
     return work(*arguments, **named)
 
 
-def check_limits(natives: Sequence[Mapping[str, Any]], listed_before: int = 0) -> None:
+def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
     """Raises BadMessageError if a message is larger than can be recorded. To be called before any processing."""
-    for place, native in enumerate(natives, start=listed_before):
+    for place, native in enumerate(natives):
         if (problem := limit_problem(native)) is not None:
             raise BadMessageError(f"Message {place} {problem}")
 

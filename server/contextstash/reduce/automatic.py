@@ -14,7 +14,7 @@ from typing import NamedTuple
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.base.plain_logs import error_trace
 from contextstash.reduce.compact import compact_session
-from contextstash.reduce.prune import add_prune, prune_oldest, prune_tool_outputs, take, with_sizes
+from contextstash.reduce.prune import add_prune, prune_oldest, prune_tool_outputs, take
 from contextstash.results import Estimate
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
@@ -181,7 +181,7 @@ class AutoReducer:
             return
         compacted = await compact_session(access, session_id, strategy=_strategy(session, settings), always=False)
         if compacted.compacted:
-            done.append(f"{with_sizes(compacted)}, written by {compacted.strategy}.")
+            done.append(f"{compacted.with_sizes}, written by {compacted.strategy}.")
             done += [compacted.note] if compacted.note else []
         elif settings.low_water is not None:
             add_prune(done, await take(access, session_id, mark_step, needed=True))

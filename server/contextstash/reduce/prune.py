@@ -11,12 +11,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from contextstash.outputs.counts import before_and_after
 from contextstash.outputs.digest import digest_output
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import compaction_digest, digest_message, digest_wording
 from contextstash.reduce.summary_writers import log_calls, writer_model
-from contextstash.results import ArchivedOutput, CompactResult, PruneResult
+from contextstash.results import ArchivedOutput, PruneResult
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
 from contextstash.session.edit import Archived, Planned, archived, edit, entries_after
@@ -183,15 +182,10 @@ def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool) -> PruneResu
     return PruneResult(**view_change(snapshot), archived=[], reason=reason, dry_run=dry_run or None)
 
 
-def with_sizes(result: PruneResult | CompactResult) -> str:
-    """What was done, and the sizes of the view before and after it."""
-    return f"{result.reason} {before_and_after(result.tokens_before, result.tokens_after)} tokens"
-
-
 def add_prune(done: list[str], result: PruneResult) -> None:
     """Report a prune that archived something."""
     if result.archived:
-        done.append(f"{with_sizes(result)}.")
+        done.append(f"{result.with_sizes}.")
 
 
 async def archive_outputs(

@@ -9,7 +9,7 @@ from contextstash.outputs.counts import before_and_after
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.declared_parts import System, Tools, check_declared, declare
 from contextstash.reduce.compact import compact_session
-from contextstash.reduce.prune import add_prune, prune_tool_outputs, with_sizes
+from contextstash.reduce.prune import add_prune, prune_tool_outputs
 from contextstash.request.get_context import get_context
 from contextstash.results import ContextResult, Estimate, RecoverResult
 from contextstash.session.access import Access
@@ -161,7 +161,7 @@ async def _shrunk(access: Access, session_id: str) -> list[str]:
         done += [cut] if cut else []
     if settings.compact_automatic and await _over(access, session_id):
         compacted = await compact_session(access, session_id)
-        done += [f"{with_sizes(compacted)}."] if compacted.compacted else []
+        done += [f"{compacted.with_sizes}."] if compacted.compacted else []
     return done
 
 
