@@ -13,7 +13,7 @@ from contextstash.stash import Stash
 from contextstash_storage.errors import NotFoundError
 from tests.support.stashes import SESSION, history, stash_at
 
-CREATING = {"open_session", "configure_session", "record_messages", "import_session", "limit_output"}
+CREATING = {"open_session", "record_messages", "import_session", "limit_output"}
 """They may name a session that does not exist yet: for another owner it is a new one."""
 
 SECRET = "under the third oak"

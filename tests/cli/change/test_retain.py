@@ -56,6 +56,7 @@ def test_the_command_says_what_would_go_and_needs_yes(tmp_path: Path) -> None:
 def test_a_session_cannot_shorten_its_own_life(tmp_path: Path) -> None:
     async def run() -> None:
         async with stash_at(tmp_path / "s.db") as stash:
+            await stash.record_messages([{"role": "user", "content": "Hello."}], session_id="a")
             with pytest.raises(BadInputError, match="the user's alone"):
                 await stash.configure_session("a", settings={"keep_days": 1})
 
