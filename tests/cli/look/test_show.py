@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from sqlcipher3 import dbapi2 as sqlite3
 
 from tests.support.command_line import CommandLine, failure_of
 from tests.support.orchard import WINDOW, Orchard
@@ -73,18 +72,10 @@ def test_an_unknown_summary_is_an_error_that_names_the_command_which_lists_them(
 def test_a_summary_names_the_command_that_shows_its_messages(contextstash: CommandLine) -> None:
     compacted = next(event for event in contextstash.json("status", "--events") if event["kind"] == "compaction")
     database = contextstash.json("sessions")["sessions"][0]["session_id"]
-    summary_id = contextstash.json("show", _summary_of(contextstash))["summary_id"]
+    summary_id = contextstash.json("status")["last_summary"]["summary_id"]
     text = contextstash.run("show", summary_id).stdout
     assert f"contextstash show {database} --first 0" in text
     assert compacted["strategy"] in text
-
-
-def _summary_of(contextstash: CommandLine) -> str:
-    with sqlite3.connect(contextstash.database) as database:
-        [(found,)] = database.execute(
-            "SELECT key FROM log WHERE kind = 'edit' AND key LIKE 'sum!_%' ESCAPE '!'"
-        ).fetchall()
-    return str(found)
 
 
 def test_options_that_do_not_apply_are_refused(orchard: Orchard) -> None:
