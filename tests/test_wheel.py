@@ -50,8 +50,9 @@ def run(command: Path, home: Path, *arguments: str, typed: str = "") -> subproce
 
 
 def test_it_runs_from_its_own_environment_and_shows_the_demonstration(command: Path, tmp_path: Path) -> None:
-    version = run(command, tmp_path, "--version")
-    assert str(command.parents[1]) in version.stdout, version.stderr
+    assert run(command, tmp_path, "--version").stdout.startswith("contextstash ")
+    place = run(command.with_name("python"), tmp_path, "-c", "import contextstash; print(contextstash.__file__)")
+    assert place.stdout.startswith(str(command.parents[1])), place.stderr
     demo = run(command, tmp_path, "demo")
     assert (demo.returncode, "get_archived_output" in demo.stdout) == (0, True), demo.stderr
 

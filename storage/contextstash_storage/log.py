@@ -278,7 +278,7 @@ def declare(
 
 
 def _version(tx: Tx, row: int, part: DeclaredVersion) -> int:
-    known = _read(tx, row, DeclaredVersion, "key = ?", _fingerprint(part))
+    known = _read(tx, row, DeclaredVersion, "key = ?", name_hash(_fingerprint(part)))
     return int(known[0].version) if known else append_log(tx, row, part)
 
 
