@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,6 +16,25 @@ from tests.support.effort import examples
 from tests.support.planted_secrets import KINDS, PUBLISHED, planted, readable
 from tests.support.traces import trace_files, trace_natives
 
+KEY = f"aB3dE5gH{'7jK9mN1pQ3sT' * 2}"
+PASSWORD = "Hunter2x9!k"
+SHORT = "tok9Xw2q"
+GITHUB = f"ghp_{KEY}9cE1"
+
+TEXTS = {
+    kind: [text.replace("{key}", KEY).replace("{password}", PASSWORD).replace("{short}", SHORT) for text in texts]
+    for kind, texts in tomllib.loads(Path(__file__).with_name("secret_masks.toml").read_text(encoding="utf-8")).items()
+}
+
+
+def masked_wholly(text: str, *secrets: str) -> str:
+    """The masked text, which holds no such part, is as long and stays as it is."""
+    found = masked(text)
+    assert not any(each in found for each in secrets), found
+    assert len(found) == len(text)
+    assert masked(found) == found
+    return found
+
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_secret_of_each_kind_is_masked_wherever_it_stands(seed: int) -> None:
@@ -22,11 +43,9 @@ def test_a_secret_of_each_kind_is_masked_wherever_it_stands(seed: int) -> None:
         as_arguments = json.dumps({"command": f"echo ok && {each.text}", "timeout": 5}, ensure_ascii=False)
         far_inside = "\n".join(["x = 1"] * 3_000 + [each.text] + ["y = 2"] * 3_000)
         for text in (each.text, numbered, as_arguments, far_inside):
-            found = masked(text)
+            found = masked_wholly(text)
             assert not readable(each, found), each
-            assert len(found) == len(text)
             assert found.count("\n") == text.count("\n")
-            assert masked(found) == found
         assert json.loads(masked(as_arguments))["timeout"] == 5
 
 
@@ -35,9 +54,7 @@ def test_a_key_of_each_published_form_is_masked_without_a_name(kind: str) -> Non
     random = Random(kind)
     for secret in (PUBLISHED[kind](random) for _ in range(10)):
         for text in (secret, f"echo '{secret}' | login", f'{{"value": "{secret}"}}', f"see {secret}\nnext"):
-            found = masked(text)
-            assert secret[-16:] not in found
-            assert len(found) == len(text)
+            masked_wholly(text, secret[-16:])
 
 
 LETTERS = ("qOzteAltgDLFiZrxMGrfNgJPAVgNNwXK", "YHloWJvGoLQtqpbBOFgUXdOfnDvDQlniUOLuz_yS")
@@ -54,8 +71,6 @@ def test_a_key_without_a_digit_is_masked_by_its_name_and_a_long_name_is_not(lett
         assert masked(f"token = {name}") == f"token = {name}"
 
 
-KEY = f"aB3dE5gH{'7jK9mN1pQ3sT' * 2}"
-GITHUB = f"ghp_{KEY}9cE1"
 PEM = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----")
 RED, PLAIN = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
 
@@ -78,11 +93,8 @@ RED, PLAIN = "\x1b[01;31m\x1b[K", "\x1b[m\x1b[K"
 def test_a_coloured_secret_is_masked_and_the_text_keeps_its_length(text: str) -> None:
     padding = "\n".join(["\x1b[2mx = 1\x1b[0m"] * 1_000)
     for whole in (text, f"{padding}\n{text}\n{padding}"):
-        found = masked(whole)
         assert may_hold_secrets(whole)
-        assert not any(part in found for part in (GITHUB[4:14], GITHUB[9:20], GITHUB[-12:])), found
-        assert len(found) == len(whole)
-        assert masked(found) == found
+        masked_wholly(whole, GITHUB[4:14], GITHUB[9:20], GITHUB[-12:])
     assert masked(f"{padding}\n{text}").startswith(padding)
     if text.startswith("{"):
         assert json.loads(masked(text))
@@ -96,147 +108,25 @@ def test_beginnings_of_keys_without_keys_are_read_once() -> None:
     assert KEY not in masked(f"{line}{body}{line}{body}")
 
 
-PASSWORD = "Hunter2x9!k"
-
-
-SHORT = "tok9Xw2q"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"mysql -u root -p{PASSWORD} shop",
-        f"mysqldump -uroot -p'{PASSWORD}' shop > shop.sql",
-        f"sshpass -p {PASSWORD} ssh me@host",
-        f"docker login -u me -p {PASSWORD} registry.example.org",
-        f"mongosh --host db -u me -p {PASSWORD}",
-        f"redis-cli -h db -a {PASSWORD} ping",
-        f"ldapsearch -x -D cn=admin -w {PASSWORD}",
-        f"unzip -P {PASSWORD} archive.zip",
-        f"openssl rsa -in key.pem -passin pass:{PASSWORD}",
-        f"curl -uadmin:{PASSWORD} https://example.org",
-        f"curl -X POST \\\n  -u admin:{PASSWORD} https://example.org",
-        f"wget --http-password {PASSWORD} https://example.org",
-        f"db.example.org:5432:shop:me:{PASSWORD}",
-        f"postgres://me:p@{PASSWORD}@db/shop",
-        f"ENV API_TOKEN {KEY}",
-        f"setx API_KEY {KEY}",
-        f"PrivateKey = {KEY}{KEY}=",
-        f'curl -d "{{\\"password\\":\\"{PASSWORD}\\"}}" https://example.org',
-        f'python -c "x(api_key=\\"{KEY}\\")"',
-        f"token={SHORT}",
-        f'"client_secret": "{SHORT}"',
-        f"API_TOKEN={SHORT}",
-        f"ENV API_TOKEN {SHORT}",
-        f"set -x API_KEY {SHORT}",
-        f"setx API_KEY {SHORT}",
-        f"define('DB_PASSWORD', '{PASSWORD}');",
-        f"getenv('API_KEY','{SHORT}')",
-        f'("password", "{PASSWORD}")',
-        f'setPassword("{PASSWORD}")',
-        f'client.setApiKey("{KEY}")',
-        f"<key>password</key>\n  <string>{PASSWORD}</string>",
-        f"git clone https://{KEY}@github.com/a/b",
-        f"git clone https://{SHORT}@github.com/a/b",
-        f"sqlcmd -S host -U sa -P {PASSWORD} -Q x",
-        f"7z a -p{PASSWORD} x.7z folder",
-        f'7z x "-p{PASSWORD}" x.7z',
-        f"zip -P {PASSWORD} a.zip a && zip -P {PASSWORD}2 b.zip b",
-        f"htpasswd -b .htpasswd me {PASSWORD}",
-        f"htpasswd -nb me {PASSWORD}",
-        f"htpasswd -b -B -c .htpasswd me {PASSWORD}",
-        f"My API key is {KEY}",
-        f"the api key: {SHORT}",
-        f"the password is {PASSWORD}",
-        f"SHARED_SECRET={SHORT}",
-        f"CACHE_PASSWORD={PASSWORD}",
-    ],
-)
+@pytest.mark.parametrize("text", TEXTS["arguments"])
 def test_what_a_call_s_argument_says_is_masked_however_often_it_is_quoted(text: str) -> None:
     as_argument = json.dumps({"command": text})
     for whole in (text, as_argument, json.dumps({"arguments": as_argument})):
-        found = masked(whole)
-        assert not any(each in found for each in (PASSWORD, SHORT, KEY)), found
-        assert len(found) == len(whole)
-        assert masked(found) == found
+        found = masked_wholly(whole, PASSWORD, SHORT, KEY)
         if whole is not text:
             assert json.loads(found).keys() == json.loads(whole).keys()
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f'- name: API_KEY\n  value: "{KEY}"',
-        f"    12→- name: API_KEY\n    13→  value: {KEY}",
-        json.dumps({"yaml": f'- name: API_KEY\n  value: "{KEY}"'}),
-        json.dumps([{"name": "API_KEY", "value": KEY}], indent=1),
-        f'<add key="ApiKey" value="{KEY}"/>',
-        f"<password>{KEY}</password>",
-        f'<property name="auth_token">{KEY}</property>',
-        f"api_key: >-\n  {KEY}",
-        f"API_KEY=\\\n{KEY}",
-        f"Set-Cookie: session={KEY}; Path=/; HttpOnly",
-        f"curl -H 'Cookie: lang=en; sid={KEY}; theme=dark; csrf2={KEY}x'",
-        json.dumps({"headers": {"cookie": f"sid={KEY}"}}),
-        "\n".join(f"id_rsa:{line}" for line in (PEM[0], *[KEY * 2] * 6, PEM[1])),
-    ],
-)
+FOUND_IN_A_FILE = "\n".join(f"id_rsa:{line}" for line in (PEM[0], *[KEY * 2] * 6, PEM[1]))
+
+
+@pytest.mark.parametrize("text", [*TEXTS["elsewhere"], FOUND_IN_A_FILE])
 def test_a_secret_is_masked_if_its_name_stands_in_another_field_or_line(text: str) -> None:
-    whole = f"first line\n{text}\nlast line"
-    found = masked(whole)
-    assert KEY not in found
-    assert len(found) == len(whole)
-    assert found.endswith("\nlast line")
-    assert masked(found) == found
+    assert masked_wholly(f"first line\n{text}\nlast line", KEY).endswith("\nlast line")
     assert "Path=/; HttpOnly" in masked(text) or "Path" not in text
 
 
-CODE = (
-    f"cache_key='views:{KEY}'",
-    f"token_sha256={'9f86d081884c7d65' * 4}",
-    "token = getUser2Name",
-    'getToken("user1234567890abcd")',
-    "version token: node18, step_token=step_2, TOKEN=2026-11-23T10:00",
-    "the secret is kept2gether, and the password is hashed2times",
-    "primary_key=UserTable2.idColumn",
-    '"token": "TokenType2Enum"',
-    "next_token = pageResult2.nextPageToken",
-    "https://builder2@host/",
-    "ENV TOKEN_FILE /run/secrets/x1y2z3w4",
-    "https://someone.somewhere.example@host",
-    "cookie: the session = whatever was there before",
-    "<token>identifier</token> and Map<Token>somethingElse2</",
-    "name: password\nvalue: placeholder",
-    "token:\n  description_of_the_field: 1",
-    "\x1b[31mFAILED\x1b[0m tests/test_tokens.py::test_token_of_user \\033[0m",
-    "password: getPassword()",
-    "token = tokens.next_token()",
-    "max_tokens: 123456789012345678",
-    "tokenizer: claude-opus-4-5-20251101",
-    "const apiKey = process.env.OPENAI_API_KEY",
-    'parser.add_argument("--password", help="Password of the user")',
-    "https://user:password@host/",
-    "https://${USER}:${PASSWORD}@host/",
-    "SECRET_KEY=changeme",
-    "api_key: your-api-key-here-1234567890",
-    "git checkout 7e112024b3c5d6e7f8091a2b3c4d5e6f70819203",
-    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    "from contextstash.record.messages import append, check_session_id, output_handle",
-    "Basic knowledge of Python is assumed; bearer of the news",
-    "-----BEGIN CERTIFICATE-----",
-    "find / -name mysql -print0 && mysql -u root -p shop && mysqladmin -port 3306",
-    "docker run -u 1000:1000 --user node:nodejs -p 3306:3306 mysql",
-    "gh auth login -p https; git log -p mysql.sql",
-    "http://localhost:8080?email=someone@example.org",
-    "the per-token latency-of-all-2-requests and a token test_case_2_with_a_long_name1",
-    "secret tests/context/text/test_secret_masks2.py and TOKEN=ABSENT OTHER_TOKEN=SECRETS2",
-    "git show token 7e11202",
-    "test_deadbeef_is_live_and_pattern.matches.sat.there SKILL.md API-DOCUMENTATION-OF-THE-SERVER",
-    "re_compile_all_the_patterns_of_a_module(secret_rules_module)",
-)
-
-
-@pytest.mark.parametrize("text", CODE)
+@pytest.mark.parametrize("text", TEXTS["left"])
 def test_code_and_prose_are_left_as_they_are(text: str) -> None:
     assert masked(text) is text
 
@@ -294,10 +184,7 @@ def test_a_value_is_secret_by_the_name_of_its_field_too() -> None:
 @given(st.text(alphabet=st.characters(codec=None), max_size=200), st.integers(0, 2**32))
 def test_any_text_keeps_its_length_and_a_mask_stays_as_it_is(text: str, seed: int) -> None:
     [each] = planted(Random(seed), 1)
-    whole = f"{text}\n{each.text}\n{text}"
-    found = masked(whole)
-    assert len(found) == len(whole)
-    assert masked(found) == found
+    masked_wholly(f"{text}\n{each.text}\n{text}")
 
 
 @pytest.mark.parametrize(("name", "path"), trace_files(), ids=lambda value: getattr(value, "stem", value))
