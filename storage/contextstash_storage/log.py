@@ -251,7 +251,7 @@ def append_request(tx: Tx, row: int, session: Session, request: Request) -> Requ
     number = session.counters.requests + 1
     placed = _stamped(request, number=number)
     _put(tx, row, Request, [placed])
-    store_counters(tx, row, session, session.counters.model_copy(update={"requests": number, "request": placed.sent}))
+    store_counters(tx, row, session, session.counters.model_copy(update={"requests": number, "request": placed}))
     return placed
 
 

@@ -111,19 +111,6 @@ class Output(Record):
     is_error: bool = False
 
 
-class SentRequest(Record):
-    """What the counters need of a request whose reply has not come yet: its number, `counted`, the tokens of its
-    messages by our count, `declared`, those of system prompt and tools, and the `messages`, `edits` and `appended`
-    tokens of the session at that time."""
-
-    number: int
-    counted: int
-    declared: int = 0
-    messages: int
-    edits: int
-    appended: int
-
-
 class MessageFacts(ShortRecord):
     """What is derived from a message. `group` is the provider's id of the reply that it is a part of."""
 
@@ -305,6 +292,35 @@ class Declared(Record):
         return self.system_tokens + self.tools_tokens - self.replaced_tokens
 
 
+class LeftOutSpan(Record):
+    """Messages that a request leaves out, from `first_seq` to `last_seq`, and how many there are."""
+
+    first_seq: int
+    last_seq: int
+    messages: int
+    tokens: int
+
+
+class Request(Record):
+    """A message list that was handed out: the view of `messages` messages as the first `edits` edits made it, with the
+    declared parts in force, without `left_out`. `shortened` names the outputs that had to be archived or cut for it.
+    `counted` are the tokens of its messages by our count, `tokens` is the estimate of the whole, `usage` what the
+    provider reported for it. `appended` is the session's counter at that time."""
+
+    number: int = 0
+    messages: int
+    edits: int
+    appended: int
+    declared: Declared = Declared()
+    left_out: LeftOutSpan | None = None
+    shortened: tuple[str, ...] = ()
+    budget: int
+    counted: int
+    tokens: int
+    usage: Usage | None = None
+    created_at: datetime | None = None
+
+
 class Counters(Record):
     """Running totals of a session, updated with every append and edit, so that an estimate
     never has to read the messages.
@@ -339,7 +355,7 @@ class Counters(Record):
     appended: int = 0
     declared: Declared = Declared()
     requests: int = 0
-    request: SentRequest | None = None
+    request: Request | None = None
     host_window: int | None = None
 
     @property
@@ -458,47 +474,6 @@ class DeclaredVersion(Record):
     tokens: int
     seq: int = 0
     created_at: datetime | None = None
-
-
-class LeftOutSpan(Record):
-    """Messages that a request leaves out, from `first_seq` to `last_seq`, and how many there are."""
-
-    first_seq: int
-    last_seq: int
-    messages: int
-    tokens: int
-
-
-class Request(Record):
-    """A message list that was handed out: the view of `messages` messages as the first `edits` edits made it, with the
-    declared parts in force, without `left_out`. `shortened` names the outputs that had to be archived or cut for it.
-    `counted` are the tokens of its messages by our count, `tokens` is the estimate of the whole, `usage` what the
-    provider reported for it. `appended` is
-    the session's counter at that time."""
-
-    number: int = 0
-    messages: int
-    edits: int
-    appended: int
-    declared: Declared = Declared()
-    left_out: LeftOutSpan | None = None
-    shortened: tuple[str, ...] = ()
-    budget: int
-    counted: int
-    tokens: int
-    usage: Usage | None = None
-    created_at: datetime | None = None
-
-    @property
-    def sent(self) -> SentRequest:
-        return SentRequest(
-            number=self.number,
-            counted=self.counted,
-            declared=self.declared.tokens,
-            messages=self.messages,
-            edits=self.edits,
-            appended=self.appended,
-        )
 
 
 class KeptState(Record):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from contextstash.view.session_counters import breakdown, count_message, estimate, reanchored, reported_late
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Role, SentRequest, Usage
+from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Request, Role, Usage
 
 SETTINGS = ContextSettings()
 ROLES: tuple[Role, ...] = ("user", "assistant")
@@ -48,7 +48,7 @@ def test_a_reply_recorded_in_parts_is_one_report() -> None:
     assert estimate(parts, SETTINGS, "c")[0] == estimate(whole, SETTINGS, "c")[0]
 
 
-REQUEST = SentRequest(number=1, counted=1_917, messages=3, edits=0, appended=30_000)
+REQUEST = Request(number=1, counted=1_917, messages=3, edits=0, appended=30_000, budget=40_000, tokens=1_917)
 
 
 def test_a_report_belongs_to_its_request_and_not_to_the_view_in_time_or_late() -> None:
