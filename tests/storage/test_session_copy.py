@@ -23,7 +23,7 @@ from contextstash_storage.sqlite.store import SqliteStore, SqliteTx, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import now
 from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import OWNER, answers, bodies, conversation
+from tests.support.stored_sessions import OWNER, answers, bodies, conversation, record, says
 
 SMALL_PIECES = 3
 
@@ -115,6 +115,28 @@ async def found(reading: Awaitable[object]) -> bool:
     except SessionNotFoundError:
         return False
     return True
+
+
+async def test_others_record_while_a_long_session_is_imported(store: SqliteStore, path: Path) -> None:
+    other = await open_sqlite(path, busy_seconds=1.0)
+    loop = asyncio.get_running_loop()
+    stored: list[int] = []
+
+    async def another_records() -> None:
+        await record(other, says(f"meanwhile {len(stored)}"))
+        with closing(sqlite3.connect(path)) as db:
+            text = "SELECT total(messages) FROM segments JOIN sessions USING (session) WHERE owner = ?"
+            stored.extend(count for (count,) in db.execute(text, (HIDDEN_OWNER,)))
+
+    def told() -> Iterator[Copied]:
+        for place in range(3 * SMALL_PIECES):
+            asyncio.run_coroutine_threadsafe(another_records(), loop).result()
+            yield says(f"message {place}")
+
+    assert await store.copy_session(session(9), told())
+    assert stored == [0, 0, 0, 3, 3, 3, 6, 6, 6]
+    assert len(await bodies(other)) == 9
+    await other.close()
 
 
 async def test_an_import_that_fails_midway_leaves_nothing(store: SqliteStore, path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -227,6 +228,26 @@ async def test_a_deletion_that_is_cancelled_goes_on_unseen(
     await until(lambda: hidden_rows(path) == 0)
     assert len(await bodies(store, "secret")) == 4
     assert marks(path) == {}
+
+
+async def test_a_long_deletion_leaves_the_write_lock_to_others_after_each_piece(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hidden_sessions, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(hidden_sessions, "ROWS_AT_ONCE", 10)
+    remove, left = hidden_sessions._remove_some, list[int]()
+
+    def look_and_remove(tx: Tx) -> bool:
+        with closing(sqlite3.connect(path)) as db:  # it sees what the pieces before have committed
+            counts = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in hidden_sessions._PARTS]
+        left.append(sum(counts))
+        return remove(tx)
+
+    await fill(store, "secret")
+    monkeypatch.setattr(hidden_sessions, "_remove_some", look_and_remove)
+    assert await store.delete_session("secret")
+    assert len(left) > 10
+    assert all(0 < before - after <= 10 for before, after in pairwise(left))
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 5])
