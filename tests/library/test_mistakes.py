@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from openai.types import CompletionUsage
 
 from contextstash import open_stash
 from contextstash.library.session import LibrarySession
@@ -109,6 +110,18 @@ async def test_an_argument_that_cannot_be_meant_is_named(
 ) -> None:
     with pytest.raises(BadInputError, match=said):
         await session.request([ASKED], **{argument: value})
+
+
+@pytest.mark.parametrize("fmt", ["openai-chat"])
+async def test_a_usage_is_taken_as_the_sdk_has_it_and_nothing_else_is(session: LibrarySession) -> None:
+    said: dict[str, Any] = {"role": "assistant", "content": "It is the index."}
+    messages = [*await session.messages(), RESULTS["openai-chat"]]
+    await session.request(messages)
+    with pytest.raises(BadInputError, match="usage must be as the provider reported it"):
+        await session.reply(said, usage="5000")
+    usage = CompletionUsage(prompt_tokens=5_000, completion_tokens=7, total_tokens=5_007)
+    messages += await session.reply(said, usage=usage)
+    assert (await session.request([*messages, ASKED])).tokens > 5_007
 
 
 def _itself() -> list[Any]:

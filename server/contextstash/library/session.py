@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from contextstash.library.replies import as_natives, read_reply
+from contextstash.library.replies import as_json, as_natives, read_reply
 from contextstash.library.request import (
     CallArguments,
     ContextRequest,
@@ -104,11 +104,11 @@ class LibrarySession:
             raise BadInputError(result.reason or "Nothing to send.")
         return await self._as_request(result)
 
-    async def reply(self, reply: Any, *, usage: Mapping[str, Any] | None = None) -> list[Native]:
+    async def reply(self, reply: Any, *, usage: Any = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
-        list. `reply` is the response of the provider's SDK, or its JSON; `usage` is for one that does not hold it."""
+        list. `reply` is the response of the provider's SDK, or its JSON; `usage` likewise, if that does not hold it."""
         read = read_reply(reply)
-        reported = usage if usage is not None else read.usage
+        reported = as_json(usage) if usage is not None else read.usage
         if read.messages:
             result = await self._stash.record_messages(
                 read.messages,

@@ -58,9 +58,9 @@ def with_cache(usage: Usage, read: int, written: int, *, long: bool = False) -> 
     return usage.model_copy(update={"cached_tokens": read, **kept})
 
 
-def reported_usage(data: Mapping[str, Any]) -> Usage:
+def reported_usage(data: object) -> Usage:
     """The usage that a caller passes. Raises BadInputError if it has no known form."""
-    usage = read_usage(data)
+    usage = read_usage(data) if isinstance(data, Mapping) else None
     if usage is None:
         raise BadInputError(
             "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …},"
