@@ -50,7 +50,8 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     }
     before = access.settings(session).model_dump()
     after = resolve_settings(access.layer(session.agent), layer).model_dump()
-    await access.store.update_session(session.session_id, settings=layer)
+    if settings:  # a look at the pins is no change
+        await access.store.update_session(session.session_id, settings=layer)
     return ConfigureResult(
         session_id=session.session_id,
         settings={name: after[name] for name in UserSettings.model_fields if after[name] is not None},

@@ -39,7 +39,9 @@ def test_pins_are_listed_and_a_handle_names_its_session(orchard: Orchard) -> Non
     orchard.run("import", orchard.folder / "newer.json")
     assert orchard.json("status")["session_id"] != orchard.session
     assert orchard.json("pin", handle)["session_id"] == orchard.session
+    before = orchard.run("export", orchard.session).stdout
     assert (
         orchard.run("pin", "--session", orchard.session).stdout == f"Pinned in session {orchard.session}: {handle}.\n"
     )
+    assert orchard.run("export", orchard.session).stdout == before
     assert orchard.run("pin").stdout.endswith(": nothing.\n")
