@@ -218,6 +218,7 @@ class Stash(Access):
     delete_session = retention.delete_session
     retain = retention.retain
     find_sessions = sessions.find_sessions
+    line_of = sessions.line_of
     lines_of = sessions.lines_of
     title_of = sessions.title_of
     projects_of = sessions.projects_of

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
 import pytest
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.stash import Stash
+from contextstash_storage.errors import SessionNotFoundError
+from contextstash_storage.records import Session
 from tests.support.sized_sessions import user
 from tests.support.stashes import SESSION
 
@@ -54,3 +61,28 @@ async def test_a_title_is_what_the_user_said_first(stash: Stash, prompts: list[s
     [line] = (await stash.list_sessions()).sessions
     assert line.title is not None
     assert line.title.startswith(title)
+
+
+async def test_a_list_leaves_out_what_is_deleted_meanwhile_and_shows_what_is_damaged(
+    stash: Stash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("whole", "damaged", "gone"):
+        await stash.record_messages([user(40)], session_id=name)
+    with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
+        db.execute(
+            "UPDATE segments SET contents = x'00' WHERE session = (SELECT session FROM sessions WHERE session_id = ?)",
+            ("damaged",),
+        )
+    read = stash.store.list_sessions
+
+    async def and_delete_one(**page: Any) -> list[Session]:
+        found = await read(**page)
+        with suppress(SessionNotFoundError):
+            await stash.store.delete_session("gone")
+        return found
+
+    monkeypatch.setattr(stash.store, "list_sessions", and_delete_one)
+    titles = {line.session_id: line.title for line in (await stash.list_sessions()).sessions}
+    assert titles.keys() == {"whole", "damaged"}
+    assert titles["whole"]
+    assert titles["damaged"] is None

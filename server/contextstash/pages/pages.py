@@ -42,7 +42,7 @@ class Pages:
     async def session(self, request: Request) -> Response:
         """One session: how full its window is, now and over time, and its changes."""
         session_id = request.path_params["session_id"]
-        [line] = await self._stash.lines_of([await self._stash.read_session(session_id)])
+        line = await self._stash.line_of(await self._stash.read_session(session_id))
         return page(
             request,
             "session.html",
@@ -64,7 +64,7 @@ class Pages:
         first = _number(request, "first", max(0, total - size)) if only < 0 else only
         first = max(0, min(first, total - 1))
         shown = await self._stash.read_shown_messages(session_id, first=first, limit=size)
-        [line] = await self._stash.lines_of([session])
+        line = await self._stash.line_of(session)
         return page(
             request,
             "messages.html",
@@ -97,8 +97,7 @@ class Pages:
         if query.strip():
             found = await self._stash.search_history(query, session_id=session_id, limit=MAX_HITS, unseen_first=False)
             named |= {hit.session_id for hit in found.hits}
-        lines = await self._stash.lines_of([await self._stash.read_session(str(each)) for each in named])
-        sessions = {line.session_id: line for line in lines}
+        sessions = {each: await self._stash.line_of(await self._stash.read_session(str(each))) for each in named}
         return page(
             request, "search.html", query=query, found=found, most=MAX_HITS, sessions=sessions, session_id=session_id
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from contextstash.events.requests import requests_of
@@ -16,7 +17,7 @@ from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.session.masks import shown_text, shown_texts
-from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError
 from contextstash_storage.records import ProxiedSession, Session
 
 PAGE = 200
@@ -78,7 +79,7 @@ async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None =
     found = await recent_sessions(access, limit=limit + 1, cursor=cursor)
     page = found[:limit]
     return SessionList(
-        sessions=[await _line(access, session) for session in page],
+        sessions=await _lines(access, page),
         next_cursor=page[-1].session_id if len(found) > limit else None,
     )
 
@@ -102,11 +103,27 @@ async def find_sessions(access: Access, text: str = "", *, sub_agents: bool = Fa
     return SessionList(sessions=found[:limit], next_cursor=found[limit - 1].session_id if len(found) > limit else None)
 
 
+async def line_of(access: Access, session: Session) -> SessionLine:
+    """A session as a line of a list, with the folder of its project. Raises SessionNotFoundError."""
+    [project] = await projects_of(access, [session])
+    return (await _line(access, session)).model_copy(update={"project": project})
+
+
 async def lines_of(access: Access, sessions: Sequence[Session]) -> list[SessionLine]:
-    """Sessions as lines of a list, with the folders of their projects."""
+    """The lines of sessions, without those that were deleted since they were read."""
     projects = await projects_of(access, sessions)
-    lines = [await _line(access, session) for session in sessions]
-    return [line.model_copy(update={"project": project}) for line, project in zip(lines, projects, strict=True)]
+    of_session = {session.session_id: project for session, project in zip(sessions, projects, strict=True)}
+    lines = await _lines(access, sessions)
+    return [line.model_copy(update={"project": of_session[line.session_id]}) for line in lines]
+
+
+async def _lines(access: Access, sessions: Sequence[Session]) -> list[SessionLine]:
+    """The same without the folders of their projects."""
+    lines = []
+    for session in sessions:
+        with suppress(SessionNotFoundError):
+            lines.append(await _line(access, session))
+    return lines
 
 
 async def _line(access: Access, session: Session) -> SessionLine:
@@ -132,7 +149,10 @@ async def title_of(access: Access, session: Session) -> str | None:
 
 async def _first_prompts(access: Access, session: Session) -> list[str]:
     fmt, settings = get_format(session.format), access.settings(session)
-    messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
+    try:
+        messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
+    except DamagedError:  # the list shows the others, and this one without a title
+        return []
     turns = [
         Turn(
             each.seq,
