@@ -41,7 +41,9 @@ def test_defusing_leaves_no_imitation_and_is_idempotent(text: str) -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("unit", [" ", "- ", "#", "User ", "[ ", "[c", "“", "\u200b", "u\u200b", ">", "\n "])
+@pytest.mark.parametrize(
+    "unit", [" ", "- ", "#", "User ", "[ ", "[c", "“", "\u200b", "u\u200b", ">", "\n ", "\u3000" * 20 + "x\n"]
+)
 def test_a_megabyte_of_a_repeated_unit_is_defused(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
     assert len(defused(text)) <= len(text)
