@@ -50,32 +50,6 @@ def test_a_sentence_of_the_headline_is_not_said_again() -> None:
     )
 
 
-async def test_the_text_of_every_tool_holds_its_structured_content(tmp_path: Path) -> None:
-    """`answer` compares the two for each call."""
-    async with stdio_client(tmp_path / "s.db") as client:
-        await record(client)
-        pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=1)
-        handle = pruned["archived"][0]["handle"]
-        calls: dict[str, dict[str, Any]] = {
-            "estimate_context": {"session_id": SESSION},
-            "search_history": {"session_id": SESSION, "query": "ParseError"},
-            "get_archived_output": {"handle": handle},
-            "configure_session": {"session_id": SESSION, "settings": {"compact_keep_tokens": 0}},
-            "compact_session": {"session_id": SESSION},
-            "get_summary": {"session_id": SESSION},
-            "get_context": {"session_id": SESSION},
-            "context_status": {"session_id": SESSION},
-            "restore_outputs": {"session_id": SESSION, "handles": [handle]},
-            "recover_context": {"session_id": SESSION, "error": "prompt is too long: 9000 tokens > 8000 maximum"},
-            "list_sessions": {},
-            "delete_session": {"session_id": SESSION},
-        }
-        for tool, arguments in calls.items():
-            await answer(client, tool, **arguments)
-        listed = {tool.name for tool in (await client.list_tools()).tools}
-    assert listed == {"record_messages", "prune_tool_outputs", *calls}
-
-
 async def test_a_page_is_shown_word_for_word_below_one_line(tmp_path: Path) -> None:
     async with stdio_client(tmp_path / "s.db") as client:
         await record(client)

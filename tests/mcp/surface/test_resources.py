@@ -16,19 +16,13 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from tests.support.servers import MODES, SESSION, Mode, answer, record, small_session, stdio_client
+from tests.support.servers import SESSION, Mode, answer, record, small_session, stdio_client
 from tests.support.stashes import stash_at
 
 pytestmark = pytest.mark.processes
 
 HALVES = ("\ud800", "\udfff")
 SUMMARY = "The parser is being fixed; the public API must not change."
-
-
-@pytest.fixture(params=MODES)
-def mode(request: pytest.FixtureRequest) -> Mode:
-    chosen: Mode = request.param
-    return chosen
 
 
 async def contents(client: Client, uri: str) -> TextResourceContents:

@@ -9,12 +9,11 @@ from mcp.types import TextContent, TextResourceContents
 
 from contextstash.mcp.answers import TIMELINE
 from contextstash.mcp.status_app import URI
-from tests.support.servers import MODES, SESSION, Mode, answer, record, stdio_client
+from tests.support.servers import SESSION, Mode, answer, record, stdio_client
 
 pytestmark = pytest.mark.processes
 
 
-@pytest.mark.parametrize("mode", MODES)
 async def test_the_tool_names_a_page_that_can_be_read(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode, tools="agent") as client:
         [tool] = [tool for tool in (await client.list_tools()).tools if tool.name == "context_status"]
@@ -26,7 +25,6 @@ async def test_the_tool_names_a_page_that_can_be_read(tmp_path: Path, mode: Mode
         assert "https://" not in page.text
 
 
-@pytest.mark.parametrize("mode", MODES)
 async def test_its_text_contains_what_the_page_shows(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         await record(client)

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from mcp import Client
 from mcp.types import Tool
 
 from contextstash.mcp.server import INSTRUCTIONS, build_server
 from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
-from tests.support.servers import MODES, Mode, stdio_client
+from tests.support.servers import Mode, stdio_client
 
 AGENT_TOOLS = [
     "estimate_context",
@@ -60,13 +59,11 @@ def schemas_in(value: Any) -> Iterator[dict[str, Any]]:
             yield from schemas_in(each)
 
 
-@pytest.mark.parametrize("mode", MODES)
 async def test_a_model_is_offered_the_agent_tools_in_a_fixed_order(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode, tools="agent") as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == AGENT_TOOLS
 
 
-@pytest.mark.parametrize("mode", MODES)
 async def test_a_program_is_offered_all_tools(mode: Mode) -> None:
     assert [tool.name for tool in await listed("all", mode)] == AGENT_TOOLS + PROGRAM_TOOLS
 
