@@ -180,14 +180,14 @@ def operation(title: str, command: str | None = None, **options: Any) -> Callabl
     return declare
 
 
-def clipped(text: str, characters: int, rest: str) -> str:
-    """Head and tail of the text within `characters`. The notice in the middle says how much is missing, and `rest`
-    where to find it. Two thirds go to the head: a summary begins with the task."""
-    if len(text) <= characters:
-        return text
-    head, tail = characters * 2 // 3, characters // 3
-    left_out = len(text) - head - tail
-    return f"{text[:head]}\n[… {left_out:,} characters left out here: {rest} …]\n{text[-tail:]}"
+def clipped(summary: str, rest: str) -> str:
+    """Head and tail of a summary within MAX_SUMMARY_CHARACTERS. The notice in the middle says how much is missing, and
+    `rest` where to find it. Two thirds go to the head: a summary begins with the task."""
+    if len(summary) <= MAX_SUMMARY_CHARACTERS:
+        return summary
+    head, tail = MAX_SUMMARY_CHARACTERS * 2 // 3, MAX_SUMMARY_CHARACTERS // 3
+    left_out = len(summary) - head - tail
+    return f"{summary[:head]}\n[… {left_out:,} characters left out here: {rest} …]\n{summary[-tail:]}"
 
 
 SessionId = Annotated[str | None, About("Default: current session")]
@@ -234,7 +234,7 @@ async def _compacted(stash: "Stash", summary: str | None, **arguments: Any) -> "
     """A summary that the caller wrote is not repeated."""
     result = await stash.compact_session(summary=summary, **arguments)
     shown = None if summary is not None else result.summary
-    return result.model_copy(update={"summary": shown and clipped(shown, MAX_SUMMARY_CHARACTERS, "get_summary")})
+    return result.model_copy(update={"summary": shown and clipped(shown, "get_summary")})
 
 
 @operation(
@@ -266,7 +266,7 @@ async def compact_session(
 async def _summary(stash: "Stash", **arguments: Any) -> "SummaryResult":
     result = await stash.get_summary(**arguments)
     rest = f"resource context://sessions/{result.session_id}/summary"
-    return result.model_copy(update={"summary": clipped(result.summary, MAX_SUMMARY_CHARACTERS, rest)})
+    return result.model_copy(update={"summary": clipped(result.summary, rest)})
 
 
 @operation(

@@ -26,7 +26,7 @@ from contextstash.base.near_names import unknown_name
 from contextstash.mcp.answers import dumped, sendable_text
 from contextstash.mcp.errors import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.operations import MAX_SUMMARY_CHARACTERS, clipped
+from contextstash.operations import clipped
 from contextstash.session_names import whole_id
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
@@ -208,7 +208,7 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
             except NotFoundError:
                 text = f"Session {session_id} has no summary yet: use the prompt compact there first."
                 raise NotFoundError(text) from None
-        text = clipped(summary.summary, MAX_SUMMARY_CHARACTERS, "get_summary and search_history have it")
+        text = clipped(summary.summary, "get_summary and search_history have it")
         return sendable_text(
             f"This continues session {session_id}, whose messages {summary.first_seq} to {summary.last_seq} are"
             f" summarized here:\n\n{text}\n\nEverything else is still stored: search_history (session_id"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from contextstash.outputs.counts import counted
-from contextstash.outputs.measures import Count, Split, Unit, UnitLimit, byte_length, ends
+from contextstash.outputs.measures import Count, Unit, UnitLimit, byte_length, divided, ends
 from contextstash.outputs.salient import SalientLine, rendered, salient_lines, select
 from contextstash.safety.sanitize import MARKER
 from contextstash.window.settings import ContextSettings, Cut
@@ -23,10 +23,6 @@ are 10,000 characters."""
 
 MAX_PREVIEW_CHARACTERS = 2_200
 """Longest excerpt of an output above `spill_chars`, some 200 of them for its notice: about 30 lines, 500 tokens."""
-
-MIDDLE_RESERVE = {"lines": 1, "characters": 50, "bytes": 50, "tokens": 0}
-"""What the middle-out cut leaves free on each side for its notice. The 50 come from the designs that the presets
-`staged` and `token-budget` reproduce. They count a token as four characters, so tokens need no reserve."""
 
 SLACK = 12
 """How much a notice may grow once its numbers are known, in characters, bytes and tokens: a few more digits than in
@@ -145,7 +141,7 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> st
         return text
     excerpt = _Excerpt(text, units, exceeded[0], handle, spilled)
     if limits.notice == "beside":
-        return excerpt.of_ends([each.maximum for each in units], _SPLITS[cut])
+        return excerpt.of_ends([each.maximum for each in units], cut)
     return excerpt.fitted(cut) or excerpt.brief()
 
 
@@ -167,29 +163,29 @@ class _Excerpt:
         found = salient_lines(self.text) if cut == "smart" else []
         for _ in range(MAX_ATTEMPTS):
             inner = budgets if cut == "middle" else self._less_notice(budgets)
-            if min(head for head, _ in map(_SPLITS[cut], self.limits, inner)) <= 0:
+            if min(divided(cut, each.unit, budget)[0] for each, budget in zip(self.limits, inner, strict=True)) <= 0:
                 return None
-            shown = self._with_salient(inner, found) if cut == "smart" else self.of_ends(inner, _SPLITS[cut])
+            shown = self._with_salient(inner, found) if cut == "smart" else self.of_ends(inner, cut)
             excess = [each.measure(shown) - each.maximum for each in self.limits]
             if max(excess) <= 0:
                 return shown
             budgets = [left - (over + over // 4 + 1) * (over > 0) for left, over in zip(budgets, excess, strict=True)]
         return None
 
-    def of_ends(self, budgets: Sequence[int], split: Split) -> str:
+    def of_ends(self, budgets: Sequence[int], cut: Cut) -> str:
         """The ends that fit the budgets, and the notice in addition to them."""
-        first, last = ends(self.text, self.limits, budgets, split)
+        first, last = ends(self.text, self.limits, budgets, cut)
         return f"{_ended(first)}{self._notice(first, last)}" + (f"\n{last}" if last else "")
 
     def _with_salient(self, budgets: Sequence[int], found: Sequence[SalientLine]) -> str:
         """Both ends in whole lines, and between them the salient lines with their numbers."""
         text, limits = self.text, self.limits
         shares = [int(budget * SALIENT_SHARE) for budget in budgets]
-        first, last = _whole_lines(*ends(text, limits, _less(budgets, shares), _both))
+        first, last = _whole_lines(*ends(text, limits, _less(budgets, shares), "smart"))
         selected = select(found, limits, shares, len(first), len(text) - len(last))
         # What the selected lines leave of their share goes to head and tail, which may then include some of them.
         used = [each.measure(rendered(selected, 0)) for each in limits]
-        first, last = _whole_lines(*ends(text, limits, _less(budgets, used), _both))
+        first, last = _whole_lines(*ends(text, limits, _less(budgets, used), "smart"))
         end = len(text) - len(last)
         lines = rendered([each for each in selected if len(first) <= each.start < end], first.count("\n"))
         if not lines:
@@ -232,22 +228,6 @@ class _Excerpt:
 
     def _whole(self) -> str:
         return f"; whole output: {self.handle}" if self.handle else ""
-
-
-def _head_only(limit: UnitLimit, budget: int) -> tuple[int, int]:
-    return budget, 0
-
-
-def _both(limit: UnitLimit, budget: int) -> tuple[int, int]:
-    return budget - budget // 2, budget // 2
-
-
-def _middle(limit: UnitLimit, budget: int) -> tuple[int, int]:
-    keep = budget // 2 - MIDDLE_RESERVE[limit.unit]
-    return keep, keep
-
-
-_SPLITS: dict[Cut, Split] = {"head": _head_only, "head_tail": _both, "middle": _middle, "smart": _both}
 
 
 def _less(budgets: Sequence[int], used: Sequence[int]) -> list[int]:

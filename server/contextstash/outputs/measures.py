@@ -7,10 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from contextstash.window.settings import Cut
+
 Unit = Literal["lines", "characters", "bytes", "tokens"]
 
 Count = Callable[[str], int]
 """Tokens of a text."""
+
+MIDDLE_RESERVE = {"lines": 1, "characters": 50, "bytes": 50, "tokens": 0}
+"""What the middle-out cut leaves free on each side for its notice. The 50 come from the designs that the presets
+`staged` and `token-budget` reproduce. They count a token as four characters, so tokens need no reserve."""
 
 MAX_TOKENS_PER_BYTE = 2
 """No token counter returns more: a byte-pair token has at least one byte, and a model's factor is below 2."""
@@ -71,11 +77,17 @@ class UnitLimit:
         return _part(text, low, last)
 
 
-Split = Callable[[UnitLimit, int], tuple[int, int]]
-"""`split(limit, budget)`: how much of the budget the head gets, and how much the tail."""
+def divided(cut: Cut, unit: Unit, budget: int) -> tuple[int, int]:
+    """How much of a budget in this unit the head gets, and how much the tail."""
+    if cut == "head":
+        return budget, 0
+    if cut == "middle":
+        keep = budget // 2 - MIDDLE_RESERVE[unit]
+        return keep, keep
+    return budget - budget // 2, budget // 2
 
 
-def ends(text: str, limits: Sequence[UnitLimit], budgets: Sequence[int], split: Split) -> tuple[str, str]:
+def ends(text: str, limits: Sequence[UnitLimit], budgets: Sequence[int], cut: Cut) -> tuple[str, str]:
     """The head and the tail to show of a text that does not fit: cut by each limit in turn to its budget."""
     first = last = text
     whole = True
@@ -83,7 +95,7 @@ def ends(text: str, limits: Sequence[UnitLimit], budgets: Sequence[int], split: 
         # Limits in several units cut independently; one that the whole text meets must not cut it to its halves.
         if whole and limit.holds(text, budget):
             continue
-        head, tail = split(limit, budget)
+        head, tail = divided(cut, limit.unit, budget)
         first, last, whole = limit.longest(first, head), limit.longest(last, tail, last=True), False
     if len(first) + len(last) > len(text):
         last = text[len(first) :]

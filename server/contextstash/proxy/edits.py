@@ -15,9 +15,6 @@ from contextstash.proxy.conversations import AskedRequest, Conversation, Line
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.window.reasoning_binding import reasoning_binding
 
-REASONING_FORMATS = {"anthropic": "anthropic", "openai": "openai-responses"}
-"""The format in which each provider takes its models' reasoning back. Chat Completions takes none."""
-
 
 @dataclass(frozen=True)
 class Prepared:
@@ -102,8 +99,7 @@ def is_bound(conversation: Conversation, request: RequestText, first: int) -> bo
     """Whether reasoning from this message on is bound to what stands before it, so that this must stay as it was sent:
     edits wait until the client compacts. A request that lets the API drop what does not match is bound too: its
     reasoning would be lost."""
-    binding = reasoning_binding(conversation.state.model)
-    if binding is None or REASONING_FORMATS[binding.provider] != request.format:
+    if reasoning_binding(conversation.state.model) != request.format:
         return False
     return any(message.reasons for message in request.messages[first:])
 

@@ -124,7 +124,7 @@ def _strip_from(snapshot: SessionSnapshot, first_seq: int, handles: Sequence[str
 
 def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, Any] | None:
     """The fields that a request needs so that the API drops thinking invalidated by edits; None if it needs none."""
-    if reasoning_binding(snapshot.session.model) is not CLAUDE:
+    if reasoning_binding(snapshot.session.model) != CLAUDE:
         return None
     changed = next((entry.first_seq for entry in entries if entry.message is None or entry.replaced), None)
     if changed is None or not any(entry.thinks for entry in entries if entry.first_seq > changed):

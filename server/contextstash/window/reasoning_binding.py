@@ -10,27 +10,15 @@ https://developers.openai.com/api/docs/guides/keep-prefix-unchanged
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
 
-Provider = Literal["anthropic", "openai"]
+CLAUDE = "anthropic"
+"""The API refuses a request with reasoning that does not match, unless the request asks it to drop that. Accounts
+created before 2026-08-31 are checked on most models only if the request asks for it, which is unknown here: treated as
+checked, they lose old thinking at a compaction and nothing else."""
 
-
-@dataclass(frozen=True, slots=True)
-class ReasoningBinding:
-    """How a provider binds reasoning. `refuses` says whether it refuses a request with reasoning that does not match,
-    unless the request asks it to drop that; otherwise it drops it silently, and says so only in its response."""
-
-    provider: Provider
-    refuses: bool
-
-
-CLAUDE = ReasoningBinding("anthropic", refuses=True)
-"""Accounts created before 2026-08-31 are checked on most models only if the request asks for it, which is unknown here:
-treated as checked, they lose old thinking at a compaction and nothing else."""
-
-GPT = ReasoningBinding("openai", refuses=False)
-"""The response lists what was dropped in `input_transformations`."""
+GPT = "openai-responses"
+"""The API drops reasoning that does not match silently; its response lists what was dropped in
+`input_transformations`. Chat Completions takes no reasoning back."""
 
 _CLAUDE = re.compile(
     r"claude-(?:(?:fable|mythos)-(?:5-[1-9]|[6-9]|[1-9]\d)|(?:opus|sonnet|haiku)-(?:5-[5-9]|[6-9]|[1-9]\d))(?!\d)"
@@ -44,8 +32,9 @@ FIRST_BINDING_GPT = (6, 2)
 not as if it did costs only the prunes between compactions."""
 
 
-def reasoning_binding(model: str | None) -> ReasoningBinding | None:
-    """How the model binds its reasoning to what stands before it; None if it does not."""
+def reasoning_binding(model: str | None) -> str | None:
+    """The format in which the model's provider takes back reasoning that is bound to what stands before it; None if it
+    binds none."""
     name = (model or "").lower()
     if _CLAUDE.search(name.replace(".", "-")):
         return CLAUDE
