@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from contextstash.stash import Stash
 
-OUTPUTS_SUFFIX = ".outputs"
-"""Ends the id of the session that archives outputs for another one, as in session/access.py, which is slow to load."""
-
 MIN_ID_CHARACTERS = 8
 """Characters of a short id: those of a UUID up to its first hyphen."""
 

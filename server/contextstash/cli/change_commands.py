@@ -14,7 +14,7 @@ from contextstash import operations
 from contextstash.cli.console import echo, in_commands, print_table, tell
 from contextstash.cli.options import SESSION, Number, find_session, operation_command, stash_command
 from contextstash.outputs.counts import counted
-from contextstash.session_names import OUTPUTS_SUFFIX
+from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

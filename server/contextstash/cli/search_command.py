@@ -9,7 +9,8 @@ import click
 
 from contextstash.cli.console import echo, for_reader, in_commands, shortened, when
 from contextstash.cli.options import Number, find_session, moment, stash_command
-from contextstash.session_names import OUTPUTS_SUFFIX, short_id
+from contextstash.session.ids import OUTPUTS_SUFFIX
+from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from contextstash.cli.console import echo, for_reader, in_commands, print_table,
 from contextstash.cli.options import SESSION, Number, find_session, stash_command
 from contextstash.display.visible_text import project_name, readable_arguments
 from contextstash.outputs.counts import before_and_after
-from contextstash.session_names import OUTPUTS_SUFFIX, short_id
+from contextstash.session.ids import OUTPUTS_SUFFIX
+from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:

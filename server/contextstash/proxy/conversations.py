@@ -22,7 +22,7 @@ from typing import Any
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.messages.request import RequestText, TextMessage
-from contextstash.request.proxied import ProxiedEdits, state_of
+from contextstash.request.proxied import ProxiedEdits
 from contextstash.session.access import Access
 from contextstash_storage.records import Native, ProxiedSession, Usage
 
@@ -279,7 +279,7 @@ class Conversations:
         """The stored conversations that this sender could continue, and that are not in memory."""
         found = dict(await self._access.store.recent_proxied(asked.at - RECENT_SECONDS, RECENT_SESSIONS))
         if asked.client_id is not None and asked.client_id not in found:
-            state = await state_of(self._access, asked.client_id)
+            state = await self._access.proxied(asked.client_id)
             found |= {asked.client_id: state} if state is not None else {}
         return [
             Conversation(session_id, asked.request.format, state)
@@ -309,7 +309,7 @@ class Conversations:
 
     async def _is_taken(self, session_id: str) -> bool:
         """Whether a session of this id belongs to another conversation."""
-        return session_id in self._known or await state_of(self._access, session_id) is not None
+        return session_id in self._known or await self._access.proxied(session_id) is not None
 
 
 def _nearest(group: Sequence[Conversation], asked: AskedRequest) -> Conversation | None:

@@ -51,12 +51,7 @@ async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: 
     return CallList(session_id=session_id, calls=[_with_cost(call) for call in calls])
 
 
-def usage_of(call: Call) -> Usage:
-    """The usage that was reported for a call."""
-    return Usage(**{name: getattr(call, name) for name in Usage.model_fields})
-
-
 def _with_cost(call: Call) -> Call:
     """A call whose cost was not recorded with its list price, if that is known."""
-    cost = call.cost if call.cost is not None else price_of(call.model, usage_of(call))
+    cost = call.cost if call.cost is not None else price_of(call.model, call)
     return call.model_copy(update={"cost": cost})

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from contextstash.configuration.windows_and_prices import price_of
 from contextstash.messages.usage import with_cache
-from contextstash.queries.overview import cost_of_calls, usage_of
+from contextstash.queries.overview import cost_of_calls
 from contextstash.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.record.transcripts import OF_CLIENTS_WINDOW
@@ -69,7 +69,7 @@ async def receipt(access: Access, session_id: str | None = None, since: date | N
     total: dict[str, float] = defaultdict(float)
     found = _all(access, since) if session_id is None else _family(access, await access.read_session(session_id))
     async for session in found:
-        proxied = await access.store.get_note(session.session_id, ProxiedSession)
+        proxied = await access.proxied(session.session_id)
         if proxied is None:
             figures = await _of_calls(access, session, since)
         else:
@@ -199,9 +199,8 @@ def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]
         gone += removed
         saved = max(0, gone)
         again = _written_again(before, call, removed) if new and before is not None else 0
-        usage = usage_of(call)
-        kept = with_cache(usage, usage.cached_tokens + again, max(0, usage.cache_write_tokens - again))
-        paid, usual = price_of(call.model, usage), price_of(call.model, kept)
+        kept = with_cache(call, call.cached_tokens + again, max(0, call.cache_write_tokens - again))
+        paid, usual = price_of(call.model, call), price_of(call.model, kept)
         tokens += saved - again
         dollars += price_of(call.model, Usage(prompt_tokens=saved, cached_tokens=saved)) or 0.0
         dollars -= max(0.0, paid - usual) if paid is not None and usual is not None else 0.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 
@@ -129,43 +128,32 @@ async def search_history(
     most = min(MAX_HITS, DEFAULT_HITS if limit is None else limit)
     if most < 1:
         raise BadInputError("limit must be 1 or more.")
-    sessions = await _sessions(access, session_id, scope)
-    own = sessions[0] if unseen_first and sessions and scope in (None, "session", "outputs", "messages") else None
+    searched = await _searched(access, session_id, scope)
     where = SearchFilter(
-        session_ids=None if sessions is None else _with_outputs(sessions),
+        session_ids=None if searched is None else [searched, outputs_session_id(searched)],
         scope=scope if scope in ("outputs", "messages") else "all",
         after=None if since is None else _time(since),
     )
-    weigh = None if own is None else await _unseen_first(access, own)
+    weigh = await _unseen_first(access, searched) if unseen_first and searched is not None else None
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
     shown = await asyncio.to_thread(_shown, hits, query)
     return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND.format(f" since {since}" if since else ""))
 
 
-async def _sessions(access: Access, session_id: str | None, scope: str | None) -> list[str] | None:
-    """The sessions to search; None for all."""
+async def _searched(access: Access, session_id: str | None, scope: str | None) -> str | None:
+    """The session to search; None for all."""
     if scope == "everywhere":
         return None
     if session_id is None:
-        current = await access.current_session_id()
-        return None if current is None else [current]
+        return await access.current_session_id()
     await access.read_session(session_id)
-    return [session_id]
+    return session_id
 
 
 async def _unseen_first(access: Access, session_id: str) -> Weigh:
     """Weighs down the messages that the session's view shows."""
     shows = await access.shows_whole(await access.store.get_session(session_id))
     return lambda found_in, seq: SHOWN_WEIGHT if found_in == session_id and shows(seq) else 1.0
-
-
-def _with_outputs(sessions: Sequence[str]) -> list[str]:
-    """The sessions, and those that archive outputs for them."""
-    found = list(sessions)
-    for session_id in sessions:
-        with suppress(BadInputError):
-            found.append(outputs_session_id(session_id))
-    return found
 
 
 def _time(text: str) -> datetime:

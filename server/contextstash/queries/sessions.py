@@ -18,7 +18,7 @@ from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_session
 from contextstash.session.masks import shown_text, shown_texts
 from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError
-from contextstash_storage.records import ProxiedSession, Session
+from contextstash_storage.records import Session
 
 PAGE = 200
 """Sessions that are read from the store at a time."""
@@ -43,15 +43,10 @@ async def projects_of(access: Access, sessions: Sequence[Session]) -> list[str |
     """The folder in which the client of each session ran, as its transcript names it, or else the proxy that its
     requests went through; None if it is not known."""
     found = await asyncio.to_thread(lambda: [access.project_in(session.source) for session in sessions])
-    return [own or await _proxied_project(access, session) for own, session in zip(found, sessions, strict=True)]
-
-
-async def _proxied_project(access: Access, session: Session) -> str | None:
-    try:
-        state = await access.store.get_note(session.session_id, ProxiedSession)
-    except SessionNotFoundError:  # deleted since it was listed
-        return None
-    return None if state is None else state.project
+    for place, session in enumerate(sessions):
+        if not found[place] and (proxied := await access.proxied(session.session_id)) is not None:
+            found[place] = proxied.project
+    return found
 
 
 MAX_LISTED = 200

@@ -12,7 +12,7 @@ from contextstash.results import Change, ContextStatus, Estimate, SummaryMade
 from contextstash.session.access import Access
 from contextstash.session.estimate import estimate_messages, estimate_session
 from contextstash.view.view import edits_in_force
-from contextstash_storage.records import ArchiveEdit, Event, Native, ProxiedSession, TruncateEdit
+from contextstash_storage.records import ArchiveEdit, Event, Native, TruncateEdit
 
 CHANGES_SHOWN = 12
 
@@ -23,7 +23,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
     estimate = await estimate_session(access, session)
     overlay = edits_in_force(await access.store.read_edits(session.session_id))
     summaries = overlay.summaries
-    proxied = await access.store.get_note(session.session_id, ProxiedSession)
+    proxied = await access.proxied(session.session_id)
     events = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=CHANGES_SHOWN)
     cut = sum(isinstance(edit, TruncateEdit) for edit in overlay.replaced.values())
     return ContextStatus(

@@ -21,7 +21,7 @@ from contextstash.outputs.own_tools import is_own_call, is_own_retrieval
 from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX, check_session_id
 from contextstash.session.masks import derived, stored_body
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.errors import BadInputError, BadMessageError, NotFoundError
+from contextstash_storage.errors import BadMessageError, NotFoundError
 from contextstash_storage.records import Block, Counters, Native, NewMessage, Output, Role, Session, handle_of
 
 if TYPE_CHECKING:
@@ -44,17 +44,13 @@ MCP, and half of it is more than Anthropic accepts in one request."""
 
 
 def outputs_session_id(session_id: str | None) -> str:
-    """The id of the session that archives the outputs of this one. Raises BadInputError if the id is invalid."""
-    if session_id is None:
-        return OUTPUTS_SESSION
-    name = f"{session_id}{OUTPUTS_SUFFIX}"
-    check_session_id(name)
-    return name
+    """The id of the session that archives the outputs of this one, or of none."""
+    return OUTPUTS_SESSION if session_id is None else f"{session_id}{OUTPUTS_SUFFIX}"
 
 
 async def kept_outputs(access: Access, session_id: str) -> int:
     """How many outputs of a session are archived here, because a hook or gateway showed the model a shorter text."""
-    with suppress(BadInputError, NotFoundError):
+    with suppress(NotFoundError):
         return len(await access.store.read_outputs(outputs_session_id(session_id)))
     return 0
 
@@ -121,6 +117,7 @@ class OutputArchive(NamedTuple):
         if len(text) > MAX_CHARACTERS:
             raise BadMessageError(f"An output of more than {MAX_CHARACTERS:,} characters cannot be archived.")
         name = outputs_session_id(self.session_id)
+        check_session_id(name)
         messages = await asyncio.to_thread(self._messages, text, tool, argument)
         await self.store.create_session(_outputs_session(name, self.session_id))
         await self.store.append_messages(name, messages, count=_counted)

@@ -22,7 +22,7 @@ from contextstash.view.branches import HOST, restored, rewinding
 from contextstash.view.edits import summary_id
 from contextstash.view.ladder import cuts_of
 from contextstash.view.view import Entry
-from contextstash_storage.errors import BadMessageError, EditConflictError, SessionDeletedError, SessionNotFoundError
+from contextstash_storage.errors import BadMessageError, EditConflictError, SessionDeletedError
 from contextstash_storage.records import (
     Appended,
     Counters,
@@ -33,7 +33,6 @@ from contextstash_storage.records import (
     Event,
     Message,
     Part,
-    ProxiedSession,
     Session,
     SummaryEdit,
 )
@@ -150,11 +149,7 @@ async def _is_proxied(
     for session in sessions:
         if session is None or session.source is not None:
             continue
-        try:
-            proxied = await access.store.get_note(session.session_id, ProxiedSession)
-        except SessionNotFoundError:  # deleted meanwhile
-            continue
-        if proxied is not None:
+        if (proxied := await access.proxied(session.session_id)) is not None:
             times = [message.created_at.timestamp() for message in messages if message.created_at is not None]
             return min(times, default=0.0) <= proxied.last_at + PROXIED_SECONDS
     return False

@@ -44,14 +44,6 @@ class ProxiedEdits:
     summaries: tuple[SummaryEdit, ...] = ()
 
 
-async def state_of(access: Access, session_id: str) -> ProxiedSession | None:
-    """What is known of a session's requests; None if it does not exist or none went through the proxy."""
-    try:
-        return await access.store.get_note(session_id, ProxiedSession)
-    except SessionNotFoundError:
-        return None
-
-
 async def keep_state(access: Access, session_id: str, state: ProxiedSession) -> None:
     """Store what is known of a session's requests. Without effect if the session was deleted."""
     with suppress(SessionNotFoundError):
@@ -155,7 +147,7 @@ def noting_effect(
 
 
 async def _with_effect(access: Access, result: Changed, now: float) -> Changed:
-    proxied = await access.store.get_note(result.session_id, ProxiedSession)
+    proxied = await access.proxied(result.session_id)
     if proxied is None or not is_current(proxied, now) or getattr(result, "dry_run", None):
         return result
     if result.tokens_before == result.tokens_after:

@@ -126,6 +126,12 @@ class Access:
         deleted = await self.store.deleted_sessions()
         return any(each.is_continued_by(name, marks) for each in deleted)
 
+    async def proxied(self, name: str) -> ProxiedSession | None:
+        """What is known of a session's requests; None if it does not exist or none went through the proxy."""
+        with suppress(SessionNotFoundError):
+            return await self.store.get_note(name, ProxiedSession)
+        return None
+
     def lock(self, name: str) -> asyncio.Lock:
         """The lock that whoever records into a session holds: batches of one session wait for each other."""
         lock = self._locks.get(name)
@@ -138,7 +144,7 @@ class Access:
         proxy, or the proxy no longer edits them."""
         if session.source is None:
             return False
-        proxied = await self.store.get_note(session.session_id, ProxiedSession)
+        proxied = await self.proxied(session.session_id)
         return proxied is None or bool(proxied.left_alone) or not is_current(proxied)
 
     # What is in force for it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from contextstash.queries.sessions import all_sessions, title_of
@@ -32,10 +31,8 @@ async def delete_session(access: Access, session_id: str, *, others: Sequence[st
     if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
     session = await access.read_session(session_id)
     sub_agents = [each for name in (session_id, *others) for each in await _sub_agents(access, name)]
-    along = [*others, *sub_agents]
-    for each in (session_id, *along[:]):
-        with suppress(BadInputError):
-            along.append(outputs_session_id(each))
+    going = [session_id, *others, *sub_agents]
+    along = [*going[1:], *map(outputs_session_id, going)]
     overwritten = await access.store.delete_session(session_id, along=along)
     return DeleteResult(
         session_id=session_id,

@@ -23,7 +23,7 @@ from contextstash.record.messages import search_texts
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.results import CopyResult
 from contextstash.session.access import Access
-from contextstash.session.ids import check_conversation_id
+from contextstash.session.ids import check_conversation_id, check_session_id
 from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
 from contextstash.session.open_session import READ_AT_ONCE, remember_calls
 from contextstash.window.settings import ContextSettings, resolve_settings, session_layer
@@ -94,7 +94,7 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
     held in memory at a time; secrets are masked unless the settings say otherwise. Raises SessionNotFoundError."""
     sessions = [await access.read_session(session_id)]
     settings = access.settings(sessions[0])
-    with suppress(SessionNotFoundError, BadInputError):
+    with suppress(SessionNotFoundError):
         sessions.append(await access.store.get_session(outputs_session_id(session_id)))
     for place, session in enumerate(sessions, start=1):
         async for record in _session_records(access, session, len(sessions) - place):
@@ -153,8 +153,8 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
     while (session := await asyncio.to_thread(reading.next_session)) is not None:
         if session_id is not None:
             session = _renamed(session, session_id, result)
-        if session.agent != OUTPUTS_AGENT:
-            check_conversation_id(session.session_id)
+        check = check_session_id if session.agent == OUTPUTS_AGENT else check_conversation_id
+        check(session.session_id)
         stored = await access.store.copy_session(session, reading.items(session, access.settings(session)))
         known = 0 if stored else await _same(access, session)
         await asyncio.to_thread(reading.skip_to_next)
