@@ -52,7 +52,7 @@ async def open_store(
         from contextstash_storage.postgres.store import open_postgres
     except ModuleNotFoundError as error:
         raise StoreError(
-            f"A database in PostgreSQL needs the package {error.name}: install the extra, with"
-            " pip install --editable '.[postgres]' in the checkout."
+            f"A database in PostgreSQL needs the package {error.name}: install the extra, in the"
+            " checkout, with pipx install --force '.[postgres]', or with pip where contextstash is installed."
         ) from error
     return await open_postgres(location, busy_seconds=busy_seconds)

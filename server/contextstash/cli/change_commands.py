@@ -93,6 +93,8 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
     """Keep outputs in a session's view: by handle (out_…), or the newest output that shows a file, by its path; or a
     rule, in words ("never push to main"). Without any, list the pins."""
     named = _pins(pins)
+    if session is None and len(pins) > 1 and len(named) == 1 and await stash.complete_session_id(pins[0]):
+        raise BadInputError(f"'{pins[0]}' names a session: pass it as --session. A rule that begins so is quoted.")
     handle = next((each for each in named if each.startswith(PREFIXES[0])), None)
     if session is None and handle is not None:
         session_id = (await stash.find_output(handle))[0].removesuffix(OUTPUTS_SUFFIX)
@@ -147,7 +149,7 @@ async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
     "--days",
     type=Number(1, 36_500),
     metavar="N",
-    help="Keep what was recorded in these days. [default: keep_days]",
+    help="Keep what was recorded or imported in these days. [default: keep_days]",
 )
 @click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
 async def retain(stash: Stash, days: int | None, yes: bool) -> Any:

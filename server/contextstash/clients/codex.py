@@ -342,7 +342,8 @@ CLIENTS = (
             timeout=30,
             file=_in_folder("hooks.json"),
             parts=3,
-            remark="Codex runs new hooks only once you trust them: /hooks shows them.",
+            remark="Codex runs new hooks only once you trust them: /hooks shows them. Until then nothing is shortened"
+            " or handed over, and a session is recorded only if its model calls one of our tools.",
             # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).
             timeouts={"SessionEnd": 3},
             after_tool="PostToolUse",

@@ -47,7 +47,8 @@ def serve(
     if host not in LOOPBACK and hosts.public is None:
         raise BadInputError(
             f"Serving on {host} would show every session to everyone who can reach it."
-            f" Serve on {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}."
+            f" Serve on {', '.join(LOOPBACK[:-1])} or {LOOPBACK[-1]}; for others `contextstash serve --public-url`,"
+            " with a token for each and a reverse proxy for TLS."
         )
     with _listening(host, port) as listener:
         named = f"[{host}]" if ":" in host else host

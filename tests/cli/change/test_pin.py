@@ -45,3 +45,8 @@ def test_pins_are_listed_and_a_handle_names_its_session(orchard: Orchard) -> Non
     )
     assert orchard.run("export", orchard.session).stdout == before
     assert orchard.run("pin").stdout.endswith(": nothing.\n")
+
+
+def test_a_session_before_the_words_of_a_rule_is_asked_for_as_an_option(orchard: Orchard) -> None:
+    done = orchard.run("pin", orchard.session[:8], "never", "push")
+    assert f"'{orchard.session[:8]}' names a session: pass it as --session." in done.stderr
