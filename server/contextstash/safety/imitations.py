@@ -11,7 +11,7 @@ import re
 from contextstash.safety.sanitize import SPEAKERS, UNSEEN, unforged, without_host_tags
 
 _GAP = r"[^\S\n]"
-_LEAD = rf"(?P<lead>(?:{_GAP}|[>|*_+#-]|[^\w\s\x00-\x7f“]|\d{{1,3}}[.)]|\[.?\]){{0,20}})"
+_LEAD = rf"(?P<lead>{_GAP}*+(?:(?:[>|*_+#-]|[^\w\s\x00-\x7f“]|\d{{1,3}}[.)]|\[.?\]){_GAP}*+){{0,20}})"
 """Bullets, quotation marks, check boxes, pictures and emphasis before the first word of a line."""
 
 _WHO = "|".join(SPEAKERS)

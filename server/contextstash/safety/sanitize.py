@@ -36,7 +36,7 @@ _SPACES = re.compile(r"\s+")
 _ROUND = str.maketrans("[]", "()")
 
 _FORGED = re.compile(
-    rf"\[(?=[\s{UNSEEN}]{{0,8}}(?:contextstash|compaction tool digest|previously viewed))", re.IGNORECASE
+    rf"\[(?=[\s{UNSEEN}]{{0,80}}(?:contextstash|compaction tool digest|previously viewed))", re.IGNORECASE
 )
 """The bracket before a marker or placeholder of contextstash."""
 
