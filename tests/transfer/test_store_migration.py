@@ -5,9 +5,13 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.transfer.transfer import migrate_store
+from contextstash.queries.sessions import all_sessions
+from contextstash.session.access import Access
+from contextstash.transfer import transfer
+from contextstash_storage.records import Session
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.stored_sessions import bodies, conversation, new_session, record
 
@@ -22,10 +26,32 @@ async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Pa
         db.execute("UPDATE segments SET contents = x'00' WHERE session = 2")
     source, target = await open_sqlite(tmp_path / "source.db"), await open_sqlite(tmp_path / "target.db")
     try:
-        done = await migrate_store(source, target)
+        done = await transfer.migrate_store(source, target)
         assert done.copied == 2
         assert list(done.failed) == ["two"]
         assert "damaged" in done.failed["two"]
+        assert len(await bodies(target, "one")) == len(await bodies(target, "three")) == 10
+    finally:
+        await source.close()
+        await target.close()
+
+
+async def test_a_session_that_is_deleted_meanwhile_stops_no_copy_of_a_database_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = await open_sqlite(tmp_path / "source.db"), await open_sqlite(tmp_path / "target.db")
+    for name in ("one", "two", "three"):
+        await new_session(source, name)
+        await record(source, *conversation(5), session_id=name)
+
+    async def and_delete_one(access: Access) -> list[Session]:
+        found = await all_sessions(access)
+        await source.delete_session("two")
+        return found
+
+    monkeypatch.setattr(transfer, "all_sessions", and_delete_one)
+    try:
+        assert await transfer.migrate_store(source, target) == transfer.Migrated(copied=2)
         assert len(await bodies(target, "one")) == len(await bodies(target, "three")) == 10
     finally:
         await source.close()

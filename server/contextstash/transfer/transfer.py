@@ -358,6 +358,8 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
         # Another session is stored under this id, the copy would not be the same, or it cannot be read: others can.
         done.failed[name] = str(error)
         return
+    except SessionNotFoundError:  # deleted since it was listed: a server may run meanwhile
+        return
     async for record in _session_records(target, await target.store.get_session(name)):
         _line(record, arrived.update)
     if arrived.digest() != sent.digest():
