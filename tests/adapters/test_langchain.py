@@ -18,10 +18,11 @@ pytest.importorskip("langchain_anthropic")
 
 from langchain.agents import create_agent
 from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from contextstash.adapters.langchain import StashMiddleware, _form
+from contextstash.adapters.langchain import StashMiddleware, _form, _parts
 
 
 def agent(provider: StrictProvider, *middleware: Any, responses: bool = False) -> Any:
@@ -143,3 +144,15 @@ async def test_reasoning_that_is_bound_to_what_stands_before_it_stays_valid(
 def test_the_form_is_that_of_the_api_which_the_model_uses(asked: bool | None, form: str) -> None:
     """LangChain has no public name for it: if `_get_request_payload` changes, `adapters/langchain.py` must follow."""
     assert _form(ChatOpenAI(model="gpt-5.4", api_key=SecretStr("test"), use_responses_api=asked)) == form
+
+
+@pytest.mark.parametrize("form", ["openai-chat", "openai-responses", "anthropic"])
+def test_a_system_message_in_the_list_stays_and_an_empty_reply_is_no_error(form: str) -> None:
+    key = SecretStr("test")
+    model = (
+        ChatAnthropic(model_name="claude-opus-4-5", api_key=key, timeout=None, stop=None)
+        if form == "anthropic"
+        else ChatOpenAI(model="gpt-5.4", api_key=key, use_responses_api=form == "openai-responses")
+    )
+    messages = [SystemMessage("Answer in French."), HumanMessage("Hello."), AIMessage([]), HumanMessage("Go on.")]
+    assert {0, 1, 3} <= {part.source[0] for part in _parts(messages, model, form) if part.source}

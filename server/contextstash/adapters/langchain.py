@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_messages, convert_to_openai_messages
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -138,8 +138,10 @@ def _parts(messages: Sequence[BaseMessage], model: Any, form: str) -> list[Part]
     """The parts of LangChain's messages, each with the place of its message, and its own in what that is sent as."""
     parts = []
     for at, message in enumerate(messages):
-        payload = _payload(model, [message])
-        for native in as_natives(payload.get("input") or payload["messages"]):
+        # Anthropic has the system prompt beside the list: what stands in it is recorded as a text of the user.
+        is_beside = form == "anthropic" and isinstance(message, SystemMessage)
+        payload = _payload(model, [HumanMessage(message.content) if is_beside else message])
+        for native in as_natives(payload["input"] if "input" in payload else payload["messages"]):
             blocks = _blocks(native["content"]) if form == "anthropic" else [native]
             role = str(native.get("role", "assistant"))
             parts += [Part(role, block, (at, place)) for place, block in enumerate(blocks)]
