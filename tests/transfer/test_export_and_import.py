@@ -224,6 +224,19 @@ async def test_every_declared_version_and_the_figures_of_requests_are_copied(tmp
             )
 
 
+async def test_an_export_of_a_session_in_use_is_of_the_moment_at_which_it_began(stash: Stash) -> None:
+    await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
+    await stash.get_context(SESSION)
+    lines: list[str] = []
+    async for record in stash.export_session(SESSION):
+        if not lines:
+            await stash.get_context(SESSION)
+        lines.append(json.dumps(record))
+    await stash.import_session(lines, session_id="copy")
+    requests = await stash.store.read_log("copy", Request)
+    assert len(requests) == (await stash.store.get_session("copy")).counters.requests == 1
+
+
 async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     lines = await lines_of_a_session(tmp_path)
     other = lines[0].replace('"contextstash_session": 4', '"contextstash_session": 3')

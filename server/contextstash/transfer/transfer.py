@@ -128,6 +128,8 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
         after = 0
         while page := await access.store.read_log(name, kind, after=after, limit=LOGGED_AT_ONCE):
             for record in page:
+                if isinstance(record, Request) and record.number > session.counters.requests:
+                    break  # made since the session was read: the counters go with the file
                 yield {part: record.model_dump(mode="json", exclude_none=True)}
             after = getattr(page[-1], NUMBERS[part])
 
