@@ -7,6 +7,7 @@ import pytest
 from contextstash.messages.detection import FORMATS, detect_format, get_format
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
+from tests.messages.natives import CHAT_IMAGE, assistant, call_item, chat_result, text, tool_use, user
 
 HI: Native = {"role": "user", "content": "hi"}
 
@@ -23,33 +24,16 @@ def test_the_error_for_an_unknown_name_suggests_the_closest_one() -> None:
     [
         (HI, "openai-chat"),
         ({"role": "system", "content": "be brief"}, "openai-chat"),
-        ({"role": "tool", "tool_call_id": "a", "content": "x"}, "openai-chat"),
-        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}, "openai-chat"),
-        ({"role": "user", "content": [{"type": "text", "text": "x"}]}, "openai-chat"),
-        ({"role": "user", "content": [{"type": "input_text", "text": "x"}]}, "openai-responses"),
+        (chat_result("a"), "openai-chat"),
+        (user(CHAT_IMAGE), "openai-chat"),
+        (user(text("x")), "openai-chat"),
+        (user(text("x", "input_text")), "openai-responses"),
         ({"type": "message", "role": "user", "content": "x"}, "openai-responses"),
         ({"type": "reasoning", "summary": []}, "openai-responses"),
-        ({"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}, "openai-responses"),
-        (
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
-            "anthropic",
-        ),
-        (
-            {
-                "type": "message",
-                "role": "assistant",
-                "content": [{"type": "text", "text": "x"}],
-                "stop_reason": "end_turn",
-            },
-            "anthropic",
-        ),
-        (
-            {
-                "role": "user",
-                "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}],
-            },
-            "anthropic",
-        ),
+        (call_item("a"), "openai-responses"),
+        (assistant(tool_use("a")), "anthropic"),
+        (assistant(text("x"), type="message", stop_reason="end_turn"), "anthropic"),
+        (user({**text("x"), "cache_control": {"type": "ephemeral"}}), "anthropic"),
     ],
 )
 def test_one_distinctive_message_decides_for_the_whole_list(telling: Native, right: str) -> None:
@@ -89,11 +73,7 @@ def test_messages_of_others_are_not_geminis(native: Native) -> None:
 
 
 def test_a_list_of_mixed_formats_is_refused_by_naming_the_message() -> None:
-    natives = [
-        HI,
-        {"role": "tool", "tool_call_id": "a", "content": "x"},
-        {"type": "reasoning", "summary": []},
-    ]
+    natives = [HI, chat_result("a"), {"type": "reasoning", "summary": []}]
     with pytest.raises(BadMessageError, match="Message 2 is in the format openai-responses, but those before"):
         detect_format(natives)
 

@@ -13,6 +13,19 @@ from contextstash.messages.cuts import safe_cuts
 from contextstash.messages.detection import get_format
 from contextstash.messages.repair import render
 from contextstash_storage.records import Message, Native
+from tests.messages.natives import (
+    REASONING,
+    assistant,
+    call_item,
+    chat_calls,
+    chat_result,
+    output_item,
+    text,
+    thinking,
+    tool_result,
+    tool_use,
+    user,
+)
 from tests.support.conversations import FORMAT_NAMES, as_messages, conversations
 from tests.support.effort import examples
 from tests.support.provider_rules import violations
@@ -66,20 +79,11 @@ def test_a_session_can_be_cut_between_its_turns(name: str, data: st.DataObject) 
     assert len(cuts(name, natives)) >= 4
 
 
-def chat_call(*ids: str) -> Native:
-    calls = [{"id": id_, "type": "function", "function": {"name": "f", "arguments": "{}"}} for id_ in ids]
-    return {"role": "assistant", "content": None, "tool_calls": calls}
-
-
-def chat_result(call_id: str) -> Native:
-    return {"role": "tool", "tool_call_id": call_id, "content": "done"}
-
-
 USER: Native = {"role": "user", "content": "go on"}
 TEXT: Native = {"role": "assistant", "content": "I see"}
 
 
-AB, A, DONE = chat_call("a", "b"), chat_call("a"), chat_result("a")
+AB, A, DONE = chat_calls("a", "b"), chat_calls("a"), chat_result("a")
 
 
 @pytest.mark.parametrize(
@@ -100,46 +104,26 @@ def test_where_calls_and_results_forbid_a_cut(natives: list[Native], found: list
 
 def test_a_reply_recorded_in_pieces_stays_whole() -> None:
     def piece(message_id: str, block: Native) -> Native:
-        return {"id": message_id, "role": "assistant", "content": [block], "stop_reason": None}
+        return assistant(block, id=message_id, stop_reason=None)
 
-    def result(call_id: str) -> Native:
-        return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": "x"}]}
-
-    use_a = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
-    use_b = {"type": "tool_use", "id": "b", "name": "f", "input": {}}
-    thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
-    natives = [
-        USER,
-        piece("msg_1", thought),
-        piece("msg_1", use_a),
-        result("a"),
-        piece("msg_1", use_b),
-        result("b"),
-        piece("msg_2", {"type": "text", "text": "ok"}),
-        piece("msg_3", {"type": "text", "text": "more"}),
-    ]
+    natives = [USER, piece("msg_1", thinking())]
+    for call_id in ("a", "b"):
+        natives += [piece("msg_1", tool_use(call_id)), user(tool_result(call_id))]
+    natives += [piece("msg_2", text("ok")), piece("msg_3", text("more"))]
     assert cuts("anthropic", natives) == [0, 1, 6, 7, 8]
 
 
 def test_reasoning_stays_with_the_item_that_it_led_to() -> None:
-    reasoning: Native = {"type": "reasoning", "id": "rs_1", "summary": []}
-    call: Native = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
-    output: Native = {"type": "function_call_output", "call_id": "a", "output": "x"}
-    assert cuts("openai-responses", [USER, reasoning, call, output, reasoning]) == [0, 1, 4]
+    natives = [USER, REASONING, call_item("a"), output_item("a"), REASONING]
+    assert cuts("openai-responses", natives) == [0, 1, 4]
 
 
 def test_a_call_of_a_providers_own_tool_stays_with_its_result_and_the_calls_that_it_made() -> None:
     run = {"type": "server_tool_use", "id": "srv", "name": "code_execution", "input": {}}
     caller = {"type": "code_execution_20250825", "tool_id": "srv"}
-    called = {"type": "tool_use", "id": "a", "name": "f", "input": {}, "caller": caller}
-    answer = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+    called = {**tool_use("a"), "caller": caller}
     ran = {"type": "code_execution_tool_result", "tool_use_id": "srv", "content": {}}
-    natives = [
-        USER,
-        {"role": "assistant", "content": [run, called]},
-        {"role": "user", "content": [answer]},
-        {"role": "assistant", "content": [ran, {"type": "text", "text": "ok"}]},
-    ]
+    natives = [USER, assistant(run, called), user(tool_result("a")), assistant(ran, text("ok"))]
     assert cuts("anthropic", natives) == [0, 1, 4]
 
 
@@ -159,7 +143,7 @@ class Watched(list[Message]):
 
 
 def test_finding_cuts_reads_each_message_a_fixed_number_of_times() -> None:
-    natives = [USER, chat_call("a"), USER, chat_call("a"), chat_result("a")] * 200
+    natives = [USER, A, USER, A, DONE] * 200
     watched = Watched(as_messages("openai-chat", natives))
     safe_cuts(watched)
     assert watched.looks <= 12 * len(natives)

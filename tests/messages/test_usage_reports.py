@@ -9,67 +9,39 @@ import pytest
 from contextstash.messages.usage import read_usage
 from contextstash_storage.records import Usage
 
+OPENAI = {"prompt_tokens": 100, "completion_tokens": 9}
+ITEMS = {"input_tokens": 100, "output_tokens": 9}
+WRITTEN = {"cached_tokens": 64, "cache_write_tokens": 30}
+ANTHROPIC = {"input_tokens": 4, "output_tokens": 9}
+CACHED = {"cache_read_input_tokens": 90, "cache_creation_input_tokens": 6}
+GEMINI = {"promptTokenCount": 100, "candidatesTokenCount": 9, "totalTokenCount": 146}
+GEMINIS_OTHERS = {"cachedContentTokenCount": 64, "thoughtsTokenCount": 30, "toolUsePromptTokenCount": 7}
+SNAKE = {"prompt_token_count": 100, "candidates_token_count": 9, "thoughts_token_count": None}
+OURS = Usage(prompt_tokens=7, cached_tokens=3).model_dump()
+
 
 @pytest.mark.parametrize(
-    ("data", "usage"),
+    ("data", "prompt", "completion", "cached", "written"),
     [
-        (
-            {"prompt_tokens": 100, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 64}},
-            Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=64),
-        ),
-        (
-            {"prompt_tokens": 100, "completion_tokens": 9, "prompt_cache_hit_tokens": 50},
-            Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=50),
-        ),
-        (
-            {"input_tokens": 100, "output_tokens": 9, "input_tokens_details": {"cached_tokens": 64}},
-            Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=64),
-        ),
-        (
-            {
-                "input_tokens": 100,
-                "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 30},
-                "output_tokens": 9,
-            },
-            Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=64, cache_write_tokens=30),
-        ),
-        (
-            {"input_tokens": 100, "cached_input_tokens": 64, "output_tokens": 9, "total_tokens": 109},
-            Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=64),
-        ),
-        (
-            {
-                "input_tokens": 4,
-                "cache_read_input_tokens": 90,
-                "cache_creation_input_tokens": 6,
-                "output_tokens": 9,
-            },
-            Usage(prompt_tokens=100, completion_tokens=9, cached_tokens=90, cache_write_tokens=6),
-        ),
-        (
-            {"input_tokens": 4, "cache_read_input_tokens": None, "output_tokens": 9},
-            Usage(prompt_tokens=4, completion_tokens=9),
-        ),
-        (
-            {
-                "promptTokenCount": 100,
-                "cachedContentTokenCount": 64,
-                "candidatesTokenCount": 9,
-                "thoughtsTokenCount": 30,
-                "toolUsePromptTokenCount": 7,
-                "totalTokenCount": 146,
-            },
-            Usage(prompt_tokens=100, completion_tokens=39, cached_tokens=64),
-        ),
-        (
-            {"prompt_token_count": 100, "candidates_token_count": 9, "thoughts_token_count": None},
-            Usage(prompt_tokens=100, completion_tokens=9),
-        ),
-        (Usage(prompt_tokens=7, cached_tokens=3).model_dump(), Usage(prompt_tokens=7, cached_tokens=3)),
+        pytest.param({**OPENAI, "prompt_tokens_details": {"cached_tokens": 64}}, 100, 9, 64, 0, id="Chat Completions"),
+        pytest.param({**OPENAI, "prompt_cache_hit_tokens": 50}, 100, 9, 50, 0, id="DeepSeek"),
+        pytest.param({**ITEMS, "input_tokens_details": {"cached_tokens": 64}}, 100, 9, 64, 0, id="Responses"),
+        pytest.param({**ITEMS, "input_tokens_details": WRITTEN}, 100, 9, 64, 30, id="Responses, cache written"),
+        pytest.param({**ITEMS, "cached_input_tokens": 64, "total_tokens": 109}, 100, 9, 64, 0, id="Codex"),
+        pytest.param({**ANTHROPIC, **CACHED}, 100, 9, 90, 6, id="Anthropic"),
+        pytest.param({**ANTHROPIC, "cache_read_input_tokens": None}, 4, 9, 0, 0, id="Anthropic, no cache"),
+        pytest.param({**GEMINI, **GEMINIS_OTHERS}, 100, 39, 64, 0, id="Gemini"),
+        pytest.param(SNAKE, 100, 9, 0, 0, id="Gemini's Python SDK"),
+        pytest.param(OURS, 7, 0, 3, 0, id="our own record"),
     ],
 )
-def test_the_usage_of_each_provider_is_read(data: dict[str, Any], usage: Usage) -> None:
-    assert read_usage(data) == usage
+def test_the_usage_of_each_provider_is_read(
+    data: dict[str, Any], prompt: int, completion: int, cached: int, written: int
+) -> None:
+    expected = Usage(
+        prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cache_write_tokens=written
+    )
+    assert read_usage(data) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from contextstash.stash import Stash
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
+from tests.messages.natives import assistant, tool_result, tool_use, user
 from tests.support.planted_secrets import (
     KINDS,
     Planted,
@@ -137,15 +138,18 @@ async def test_what_the_model_is_given_is_as_it_was_recorded(
         assert as_bytes(viewed) == as_bytes((await plain.get_context(SESSION, budget=10_000_000)).messages)
 
 
+LOG = [f"line {number} of the log" for number in range(3_000)]
+
+
+def printed(command: Any, output: str) -> list[Native]:
+    """A command that was run, and its output."""
+    return [assistant({**tool_use("t"), "name": "Bash", "input": {"command": command}}), user(tool_result("t", output))]
+
+
 async def test_a_secret_in_an_output_comes_back_byte_for_byte(stash: Stash) -> None:
     [secret] = [each for each in planted(Random(1), len(KINDS)) if each.kind == "private key"]
     text = "\n".join(["before", secret.text, "after"] * 50)
-    call = {"type": "tool_use", "id": "toolu_1", "name": "Read", "input": {"file_path": ".ssh/id_rsa"}}
-    natives = [
-        {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": text}]},
-    ]
-    await stash.record_messages(natives, session_id=SESSION)
+    await stash.record_messages(printed("cat .ssh/id_rsa", text), session_id=SESSION)
     [handle] = await all_handles(stash)
     assert await whole_output(stash, handle) == text
 
@@ -197,13 +201,8 @@ async def test_an_export_with_masks_can_be_imported(tmp_path: Path) -> None:
 async def test_a_secret_that_the_cut_of_a_main_argument_divides_is_in_no_index(tmp_path: Path) -> None:
     key = "AIzaofCYZclnouQjy1gw2ZkfZbzAv5TAUBjHkVx"
     command = f"{('go vet ./e2e && ' * 5)[:73]}\nkey = '{key}'  # local"  # 119 characters end within the key
-    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": command}}
-    natives: list[Native] = [
-        {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]},
-    ]
     async with stash_at(tmp_path / "s.db") as stash:
-        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+        await stash.record_messages(printed(command, "ok"), session_id=SESSION)
     assert key[:20].lower() not in indexed_texts(tmp_path / "s.db").lower()
 
 
@@ -211,25 +210,16 @@ async def test_a_secret_that_the_cut_of_a_main_argument_divides_is_in_no_index(t
     "command", [["mysql", "-u", "root", "-pS3cr3tPa55w0rd9x", "db"], "mysql -u root\t-pS3cr3tPa55w0rd9x db"]
 )
 async def test_a_password_that_only_the_words_of_a_command_show_is_masked_in_it(tmp_path: Path, command: Any) -> None:
-    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": command}}
-    natives: list[Native] = [{"role": "assistant", "content": [call]}]
     async with stash_at(tmp_path / "s.db") as stash:
-        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+        await stash.record_messages(printed(command, "ok")[:1], session_id=SESSION)
         [block] = (await stash.store.read_messages(SESSION))[0].blocks
     assert block.argument == "mysql -u root -p‹masked›•••••••• db"
 
 
 async def test_a_secret_is_masked_in_what_stands_for_an_output(tmp_path: Path) -> None:
     key = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL3nR6"
-    printed = f"error: push with {key} was refused\n" + "\n".join(
-        f"line {number} of the log" for number in range(3_000)
-    )
-    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "git push"}}
-    natives: list[Native] = [
-        {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": printed}]},
-        {"role": "user", "content": "And now?"},
-    ]
+    output = "\n".join([f"error: push with {key} was refused", *LOG])
+    natives = [*printed("git push", output), {"role": "user", "content": "And now?"}]
     async with stash_at(tmp_path / "s.db", window=60_000, output_tokens=500) as stash:
         await stash.record_messages(natives, session_id=SESSION, format="anthropic")
         page = (await stash.read_shown_messages(SESSION)).model_dump_json()
@@ -245,13 +235,8 @@ async def test_a_secret_is_masked_in_what_stands_for_an_output(tmp_path: Path) -
 async def test_the_rest_of_a_key_that_a_cut_divides_is_masked_on_pages(tmp_path: Path) -> None:
     lines = [f"{'aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL' * 2}" for _ in range(40)]
     key = "\n".join(["-----BEGIN RSA PRIVATE KEY-----", *lines, "-----END RSA PRIVATE KEY-----"])
-    printed = "\n".join([*(f"line {number} of the log" for number in range(3_000)), key, "done"])
-    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "make"}}
-    natives: list[Native] = [
-        {"role": "assistant", "content": [call]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": printed}]},
-    ]
+    natives = printed("make", "\n".join([*LOG, key, "done"]))
     async with stash_at(tmp_path / "s.db", window=60_000, output_tokens=500) as stash:
-        await stash.record_messages(natives, session_id=SESSION, format="anthropic")
+        await stash.record_messages(natives, session_id=SESSION)
         assert lines[0] in json.dumps((await stash.get_context(SESSION)).messages)
         assert lines[0] not in (await stash.read_shown_messages(SESSION)).model_dump_json()

@@ -22,32 +22,17 @@ def tokens(native: Native, settings: ContextSettings, model: str | None = None) 
     return [block.tokens for block in measure(reading, counter, settings)]
 
 
+OPENAI_OLD = ("gpt-4", "gpt-4-turbo", "gpt-4-0613", "gpt-4-1106-preview", "gpt-3.5-turbo")
+OPENAI_NEW = ("gpt-5.4", "gpt-4o-2024-08-06", "gpt-4.5-preview", "o3-mini", "openai/o4-mini", "gpt-4.1")
+CLAUDE_OLD = ("claude-opus-4-6", "claude-sonnet-4-20250514", "claude-3-7-sonnet-20250219")
+CLAUDE_NEW = ("us.anthropic.claude-opus-4-7-v1:0", "claude-sonnet-5", "anthropic/claude-opus-4.8")
+UNKNOWN = ("my-own-model", "foo3", "retro3-large", None)
+FAMILIES = {"gpt-4": OPENAI_OLD, "gpt": OPENAI_NEW, "claude": CLAUDE_OLD, "claude-new": CLAUDE_NEW, "unknown": UNKNOWN}
+
+
 @pytest.mark.parametrize(
     ("model", "family"),
-    [
-        ("gpt-5.4", "gpt"),
-        ("gpt-4", "gpt-4"),
-        ("gpt-4-turbo", "gpt-4"),
-        ("gpt-4-0613", "gpt-4"),
-        ("gpt-4-1106-preview", "gpt-4"),
-        ("gpt-3.5-turbo", "gpt-4"),
-        ("gpt-4o-2024-08-06", "gpt"),
-        ("gpt-4.5-preview", "gpt"),
-        ("o3-mini", "gpt"),
-        ("openai/o4-mini", "gpt"),
-        ("gpt-4.1", "gpt"),
-        ("claude-opus-4-6", "claude"),
-        ("claude-sonnet-4-20250514", "claude"),
-        ("claude-3-7-sonnet-20250219", "claude"),
-        ("us.anthropic.claude-opus-4-7-v1:0", "claude-new"),
-        ("claude-sonnet-5", "claude-new"),
-        ("anthropic/claude-opus-4.8", "claude-new"),
-        ("deepseek-chat", "deepseek"),
-        ("my-own-model", "unknown"),
-        ("foo3", "unknown"),
-        ("retro3-large", "unknown"),
-        (None, "unknown"),
-    ],
+    [("deepseek-chat", "deepseek"), *((model, family) for family, models in FAMILIES.items() for model in models)],
 )
 def test_the_family_of_a_model_follows_from_its_name(model: str | None, family: str) -> None:
     assert family_of(model).name == family
