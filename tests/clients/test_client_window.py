@@ -9,6 +9,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ def transcript(tmp_path: Path) -> Path:
     return path
 
 
-def listed(transcript: Path) -> list[dict[str, Any]]:
-    """The messages that Claude Code has in its window, as its plugin passes them."""
-    found: list[dict[str, Any]] = []
+def listed(transcript: Path) -> list[ClientMessage]:
+    """The messages that Claude Code has in its window."""
+    found: list[ClientMessage] = []
     for record in map(json.loads, transcript.read_text().splitlines()):
         if record.get("subtype") == "compact_boundary":
             found.clear()
@@ -48,46 +49,30 @@ def listed(transcript: Path) -> list[dict[str, Any]]:
             continue
         content = record["message"]["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        found.append(
-            {
-                "id": record["uuid"],
-                "role": record["type"],
-                "text": "".join(block["text"] for block in blocks if block["type"] == "text"),
-                "calls": [
-                    {"id": block["id"], "tool": block["name"], "input": block["input"]}
-                    for block in blocks
-                    if block["type"] == "tool_use"
-                ],
-                "results": [
-                    {"id": block["tool_use_id"], "text": block["content"]}
-                    for block in blocks
-                    if block["type"] == "tool_result"
-                ],
-            }
-        )
+        text = "".join(block["text"] for block in blocks if block["type"] == "text")
+        used = [block for block in blocks if block["type"] == "tool_use"]
+        calls = tuple(ClientCall(block["id"], block["name"], block["input"]) for block in used)
+        returned = [block for block in blocks if block["type"] == "tool_result"]
+        results = tuple(ClientResult(block["tool_use_id"], block["content"]) for block in returned)
+        found.append(ClientMessage(record["uuid"], record["type"], text, calls, results))
     return found
 
 
+def asked(transcript: Path, do: str = "compact", **more: Any) -> str:
+    """A request as the plugin of Claude Code makes it."""
+    messages = [asdict(message) for message in listed(transcript)]
+    return json.dumps({"do": do, "transcript": str(transcript), "messages": messages, **more})
+
+
 def ask(home: CommandLine, transcript: Path, do: str = "compact", **more: Any) -> dict[str, Any]:
-    request = {"do": do, "transcript": str(transcript), "messages": listed(transcript), **more}
-    done = home.run("window", "claude-code", typed=json.dumps(request))
+    done = home.run("window", "claude-code", typed=asked(transcript, do, **more))
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
 
 def window(transcript: Path, answer: dict[str, Any]) -> list[ClientMessage]:
-    messages = [
-        ClientMessage(
-            each["id"],
-            each["role"],
-            each["text"],
-            tuple(ClientCall(**call) for call in each["calls"]),
-            tuple(ClientResult(**result) for result in each["results"]),
-        )
-        for each in listed(transcript)
-    ]
-    return applied(messages, answer["messages"])
+    return applied(listed(transcript), answer["messages"])
 
 
 def write_window(transcript: Path, messages: list[ClientMessage], at: str, session: str = SESSION) -> None:
@@ -148,7 +133,7 @@ def test_a_compaction_returns_the_users_words_and_the_newest_messages(home: Comm
 def test_a_placeholder_names_the_handle_of_the_whole_output(home: CommandLine, transcript: Path) -> None:
     answer = ask(home, transcript, tokens=8_000)
     texts = {call: text for part in answer["messages"] for call, text in part.get("results", {}).items()}
-    originals = {each["id"]: each["text"] for message in listed(transcript) for each in message["results"]}
+    originals = {each.id: each.text for message in listed(transcript) for each in message.results}
     assert texts
     for call, text in texts.items():
         assert originals[call].strip() in home.run("show", handle_in(text)).stdout
@@ -239,14 +224,13 @@ def test_the_hooks_give_a_hand_off_only_to_a_window_that_the_client_compacts_its
 
 
 def test_the_hooks_give_the_hand_off_if_nobody_took_the_window(home: CommandLine, transcript: Path) -> None:
-    request = {"do": "compact", "transcript": str(transcript), "messages": listed(transcript), "tokens": 6_000}
     program = [sys.executable, "-m", "contextstash", "window", "claude-code"]
     own = {**os.environ, "HOME": str(home.folder), "CONTEXTSTASH_DB": str(home.database)}
     child = subprocess.Popen(program, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert child.stdin is not None
     assert child.stdout is not None
     child.stdout.close()  # the plugin has ended
-    child.stdin.write(json.dumps(request).encode())
+    child.stdin.write(asked(transcript, tokens=6_000).encode())
     child.stdin.close()
     assert child.wait(timeout=100) == 1
     assert PROMPT in started(home, transcript)[0]
@@ -276,16 +260,14 @@ def test_what_cannot_be_compacted_is_left_to_the_client(
     write_transcript(path, outputs=outputs)
     if damaged:
         home.database.write_bytes(b"not a database" * 1_000)
-    asked = {"do": "compact", "transcript": str(path), "messages": listed(path)}
-    assert says in failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
+    assert says in failure_of(home.run("window", "claude-code", typed=asked(path)))
 
 
 def test_a_locked_database_is_given_up_in_time_and_nothing_is_recorded(home: CommandLine, transcript: Path) -> None:
     ask(home, transcript, "record")
     with sqlite3.connect(home.database, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
-        asked = {"do": "compact", "transcript": str(transcript), "messages": listed(transcript)}
-        assert failure_of(home.run("window", "claude-code", typed=json.dumps(asked)))
+        assert failure_of(home.run("window", "claude-code", typed=asked(transcript)))
         other.execute("ROLLBACK")
     assert recorded(home)[0] == []
 

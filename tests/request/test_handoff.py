@@ -22,7 +22,10 @@ PROMPT = "Fix the build. Never touch the public API."
 
 @pytest.fixture
 def client(tmp_path: Path, stash: Stash) -> ClientTranscript:
-    return ClientTranscript(tmp_path, stash)
+    """A transcript that begins with the user's prompt."""
+    client = ClientTranscript(tmp_path, stash)
+    client.write("user", PROMPT)
+    return client
 
 
 async def handed_off(stash: Stash, client: ClientTranscript) -> str:
@@ -30,58 +33,50 @@ async def handed_off(stash: Stash, client: ClientTranscript) -> str:
     return await stash.hand_off(await client.read()) or ""
 
 
+async def handed_off_after(stash: Stash, client: ClientTranscript, last: str) -> str:
+    """The hand-off after the model said this and the client compacted its window."""
+    client.say(last)
+    client.compact()
+    return await handed_off(stash, client)
+
+
 async def test_the_whole_session_is_handed_off_also_its_end(stash: Stash, client: ClientTranscript) -> None:
-    client.write("user", PROMPT)
     for number in range(30):
         client.call("Bash", {"command": f"make {number}"}, LARGE[:3_000])
-    client.say("The disk of the builder is full.")
-    client.compact()
-    text = await handed_off(stash, client)
+    text = await handed_off_after(stash, client, "The disk of the builder is full.")
     assert PROMPT in text
     assert "The disk of the builder is full." in text
 
 
 async def test_the_end_of_the_newest_request_is_told(stash: Stash, client: ClientTranscript) -> None:
-    client.write("user", PROMPT)
     client.call("Bash", {"command": "make"}, LARGE[:3_000])
-    under_way = await stash.hand_off(await client.read()) or ""
+    under_way = await handed_off(stash, client)
     assert "Answered by the agent" not in under_way
     assert "In progress: the request in message 0" in under_way
     client.say("The build is fixed.")
-    ended = await stash.hand_off(await client.read()) or ""
+    ended = await handed_off(stash, client)
     assert "Answered by the agent: (0) at 3." in ended
     assert "In progress" not in ended
 
 
 async def test_the_task_is_still_handed_off_after_a_second_compaction(stash: Stash, client: ClientTranscript) -> None:
-    client.write("user", PROMPT)
-    client.say("Working on it.")
-    client.compact()
-    await handed_off(stash, client)
+    await handed_off_after(stash, client, "Working on it.")
     client.call("mcp__contextstash__get_summary", {}, "a summary")
-    client.say("I know again what to do.")
-    client.compact()
-    text = await handed_off(stash, client)
+    text = await handed_off_after(stash, client, "I know again what to do.")
     assert PROMPT in text
     assert "get_summary" not in text.partition("]")[2]
 
 
 async def test_a_window_is_handed_off_once(stash: Stash, client: ClientTranscript) -> None:
-    client.write("user", PROMPT)
-    client.say("Working on it.")
-    client.compact()
-    assert await handed_off(stash, client)
+    assert await handed_off_after(stash, client, "Working on it.")
     assert not await handed_off(stash, client)  # a hook that is installed twice
-    client.say("Going on.")
-    client.compact()
-    assert await handed_off(stash, client)
+    assert await handed_off_after(stash, client, "Going on.")
     assert [event.kind for event in await stash.read_events(SESSION)].count("handoff") == 2
 
 
 async def test_a_session_whose_window_was_compacted_by_us_is_not_handed_off_to_it(
     stash: Stash, client: ClientTranscript
 ) -> None:
-    client.write("user", PROMPT)
     client.call("Bash", {"command": "make"}, LARGE[:3_000])
     session_id = await client.read()
     window = ClientWindow(session_id=session_id, messages=[], tokens_before=3_000, tokens_after=1_000, left=1)
@@ -92,19 +87,17 @@ async def test_a_session_whose_window_was_compacted_by_us_is_not_handed_off_to_i
 async def test_what_a_model_summarized_for_us_is_handed_off_with_what_came_after(
     stash: Stash, client: ClientTranscript
 ) -> None:
-    client.write("user", PROMPT)
     for number in range(40):
         client.call("Bash", {"command": f"make {number}"}, LARGE[:8_000])
     result = await stash.compact_session(await client.read(), summary="The builder's disk is full; clean /var/tmp.")
     assert result.compacted
-    client.say("Cleaned the disk.")
-    client.compact()
-    text = await handed_off(stash, client)
+    text = await handed_off_after(stash, client, "Cleaned the disk.")
     assert "The builder's disk is full; clean /var/tmp." in text
     assert "Cleaned the disk." in text
 
 
-async def test_only_what_the_person_typed_is_the_task(stash: Stash, client: ClientTranscript) -> None:
+async def test_only_what_the_person_typed_is_the_task(stash: Stash, tmp_path: Path) -> None:
+    client = ClientTranscript(tmp_path, stash)
     client.write("user", "<local-command-stdout>Set model to opus</local-command-stdout>")
     client.write("user", PROMPT)
     client.call("Skill", {"skill": "fmt"}, "Launching skill: fmt")
@@ -112,16 +105,13 @@ async def test_only_what_the_person_typed_is_the_task(stash: Stash, client: Clie
     client.write("user", "A task has ended: never restart it.", origin={"kind": "task-notification"})
     client.write("user", "Stop hook feedback:\n[lint]: you must never stop before lint passes", isMeta=True)
     client.write("user", "<system-reminder>You must never mention this.</system-reminder>")
-    client.say("The build is fixed.")
-    client.compact()
-    text = await handed_off(stash, client)
+    text = await handed_off_after(stash, client, "The build is fixed.")
     assert PROMPT in text
     for added in ("Set model", "bullet points", "never restart", "never stop", "never mention"):
         assert added not in text
 
 
 async def test_the_files_under_edit_are_handed_off_as_they_stand(stash: Stash, client: ClientTranscript) -> None:
-    client.write("user", PROMPT)
     text = "".join(f"{number:6}→{line}\n" for number, line in enumerate(["def f():", "    return 1"], 1))
     client.call("Read", {"file_path": "/srv/a.py"}, text)
     client.call("Edit", {"file_path": "/srv/a.py", "old_string": "return 1", "new_string": "return 2"}, "updated")
@@ -130,7 +120,6 @@ async def test_the_files_under_edit_are_handed_off_as_they_stand(stash: Stash, c
 
 
 async def test_what_the_clients_own_summary_holds_is_not_repeated(stash: Stash, client: ClientTranscript) -> None:
-    client.write("user", PROMPT)
     client.say("Which port?")
     client.write("user", "Use port 5433 for the test database, always.")
     client.call("Bash", {"command": "grep -rn orders_by_region src"}, "src/report.py:7: orders_by_region(total_fines)")
@@ -162,25 +151,21 @@ async def test_what_was_folded_for_one_hand_off_is_known_to_the_next(
 ) -> None:
     for name, most in (("MAX_READ", 40), ("OPENING", 1)):
         monkeypatch.setattr(session_turns, name, most)
-    client.write("user", PROMPT)
     client.call("Edit", {"file_path": "/srv/early.py", "old_string": "a", "new_string": "b"}, "updated")
     for _ in range(2):
         for number in range(14):
             client.call("Bash", {"command": f"make {number}"}, "built")
-        client.say("Built.")
-        client.compact()
-        text = await handed_off(stash, client)
+        text = await handed_off_after(stash, client, "Built.")
         assert "`/srv/early.py`: edited" in text
         assert PROMPT in text
 
 
 async def test_a_call_that_ran_at_a_hand_off_has_its_result_in_the_next(stash: Stash, client: ClientTranscript) -> None:
-    client.write("user", PROMPT)
     client.write("assistant", [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "make all"}}])
-    assert "ran `make all`: no result yet" in (await stash.hand_off(await client.read()) or "")
+    assert "ran `make all`: no result yet" in await handed_off(stash, client)
     client.write("user", [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "fatal error: disk full"}])
     client.say("The disk is full.")
-    text = await stash.hand_off(await client.read()) or ""
+    text = await handed_off(stash, client)
     assert "ran `make all`: fatal error: disk full" in text
     assert "no result" not in text
 

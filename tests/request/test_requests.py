@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,37 +51,35 @@ async def turn(stash: Stash, number: int, usage: dict[str, int], **arguments: An
     await stash.record_messages([results([call_id], 3)], session_id=SESSION)
 
 
-async def test_usage_of_a_request_that_was_shrunk_is_not_taken_for_that_of_the_view(
-    tmp_path: Path, preset_with: Callable[..., str]
-) -> None:
-    async with stash_at(
-        tmp_path / "r.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
-    ) as stash:
-        await recorded(stash)
-        for number in range(4):
-            context = await stash.get_context(SESSION)
-            true = true_tokens(context.messages)
-            assert context.fits
-            assert abs(context.tokens - true) < 0.05 * true or context.tokens >= true
-            assert true < WINDOW
-            await turn(stash, number, {"input_tokens": true, "output_tokens": 20})
+@pytest.fixture
+async def roomy(tmp_path: Path, preset_with: Callable[..., str]) -> AsyncIterator[Stash]:
+    """A stash in which an output is cut by nothing but the window."""
+    preset = preset_with(output_share=None)
+    async with stash_at(tmp_path / "s.db", window=WINDOW, output_tokens=None, preset=preset) as stash:
+        yield stash
 
 
-async def test_what_was_shrunk_for_one_request_stays_so_and_the_next_one_only_adds(
-    tmp_path: Path, preset_with: Callable[..., str]
-) -> None:
-    async with stash_at(
-        tmp_path / "p.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
-    ) as stash:
-        await recorded(stash)
-        before = (await stash.get_context(SESSION)).messages
-        for number in range(3):
-            await turn(stash, number, {"input_tokens": true_tokens(before), "output_tokens": 20})
-            after = (await stash.get_context(SESSION)).messages
-            assert as_bytes(after[: len(before)]) == as_bytes(before)
-            before = after
-        [text] = {len(await whole_output(stash, handle)) for handle in (await all_handles(stash))[:3]}
-        assert text == len("\n".join(f"toolu_000000000001 line {line} of a long file" for line in range(900)))
+async def test_usage_of_a_request_that_was_shrunk_is_not_taken_for_that_of_the_view(roomy: Stash) -> None:
+    await recorded(roomy)
+    for number in range(4):
+        context = await roomy.get_context(SESSION)
+        true = true_tokens(context.messages)
+        assert context.fits
+        assert abs(context.tokens - true) < 0.05 * true or context.tokens >= true
+        assert true < WINDOW
+        await turn(roomy, number, {"input_tokens": true, "output_tokens": 20})
+
+
+async def test_what_was_shrunk_for_one_request_stays_so_and_the_next_one_only_adds(roomy: Stash) -> None:
+    await recorded(roomy)
+    before = (await roomy.get_context(SESSION)).messages
+    for number in range(3):
+        await turn(roomy, number, {"input_tokens": true_tokens(before), "output_tokens": 20})
+        after = (await roomy.get_context(SESSION)).messages
+        assert as_bytes(after[: len(before)]) == as_bytes(before)
+        before = after
+    [text] = {len(await whole_output(roomy, handle)) for handle in (await all_handles(roomy))[:3]}
+    assert text == len("\n".join(f"toolu_000000000001 line {line} of a long file" for line in range(900)))
 
 
 async def test_messages_that_were_left_out_stay_left_out(tmp_path: Path) -> None:
@@ -102,19 +100,14 @@ def _said(text: str) -> Native:
     return {"role": "assistant", "content": text}
 
 
-async def test_every_output_can_be_cut_the_newest_and_those_that_are_cut_already_too(
-    tmp_path: Path, preset_with: Callable[..., str]
-) -> None:
-    async with stash_at(
-        tmp_path / "c.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
-    ) as stash:
-        await recorded(stash, lines=2_500)
-        for budget in (20_000, 5_000, 1_500, 400):
-            context = await stash.get_context(SESSION, budget=budget)
-            assert context.fits
-            assert context.tokens <= budget
-            assert violations("anthropic", context.messages) == []
-        assert len(await whole_output(stash, (await all_handles(stash))[0])) > 90_000
+async def test_every_output_can_be_cut_the_newest_and_those_that_are_cut_already_too(roomy: Stash) -> None:
+    await recorded(roomy, lines=2_500)
+    for budget in (20_000, 5_000, 1_500, 400):
+        context = await roomy.get_context(SESSION, budget=budget)
+        assert context.fits
+        assert context.tokens <= budget
+        assert violations("anthropic", context.messages) == []
+    assert len(await whole_output(roomy, (await all_handles(roomy))[0])) > 90_000
 
 
 async def test_system_prompt_and_tools_are_counted_and_named_if_they_alone_do_not_fit(tmp_path: Path) -> None:
@@ -176,16 +169,13 @@ async def test_usage_can_come_after_its_reply(stash: Stash) -> None:
     assert 700 < (await stash.estimate_context(SESSION)).tokens < 740
 
 
-async def test_reading_the_context_records_nothing(tmp_path: Path, preset_with: Callable[..., str]) -> None:
-    async with stash_at(
-        tmp_path / "q.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
-    ) as stash:
-        await recorded(stash, lines=2_500)
-        context = await stash.read_context(SESSION, budget=3_000)
-        assert context.fits
-        assert context.request_id is None
-        assert await stash.store.read_log(SESSION, Request, newest=True, limit=10) == []
-        assert (await stash.estimate_context(SESSION)).tokens > 60_000
+async def test_reading_the_context_records_nothing(roomy: Stash) -> None:
+    await recorded(roomy, lines=2_500)
+    context = await roomy.read_context(SESSION, budget=3_000)
+    assert context.fits
+    assert context.request_id is None
+    assert await roomy.store.read_log(SESSION, Request, newest=True, limit=10) == []
+    assert (await roomy.estimate_context(SESSION)).tokens > 60_000
 
 
 async def test_unreadable_reasoning_takes_the_tokens_that_the_provider_reported(stash: Stash) -> None:
@@ -201,18 +191,13 @@ async def test_unreadable_reasoning_takes_the_tokens_that_the_provider_reported(
 
 
 @pytest.mark.parametrize("lines", [500, 525, 575])
-async def test_a_count_that_may_be_too_low_is_not_taken_to_the_last_token(
-    tmp_path: Path, lines: int, preset_with: Callable[..., str]
-) -> None:
-    async with stash_at(
-        tmp_path / "u.db", window=WINDOW, output_tokens=None, preset=preset_with(output_share=None)
-    ) as stash:
-        await stash.record_messages([user("go")], session_id=SESSION, format="anthropic", model="claude-sonnet-4-5")
-        first = await stash.get_context(SESSION)
-        usage = {"input_tokens": first.tokens, "output_tokens": 30}
-        ids = ["toolu_000000000001", "toolu_000000000002", "toolu_000000000003"]
-        await stash.record_messages([calls(*ids)], session_id=SESSION, usage=usage)
-        await stash.record_messages([results(ids, lines)], session_id=SESSION)
-        context = await stash.get_context(SESSION)
-        assert context.fits
-        assert context.tokens + 0.07 * (context.tokens - first.tokens) <= context.budget
+async def test_a_count_that_may_be_too_low_is_not_taken_to_the_last_token(roomy: Stash, lines: int) -> None:
+    await roomy.record_messages([user("go")], session_id=SESSION, format="anthropic", model="claude-sonnet-4-5")
+    first = await roomy.get_context(SESSION)
+    usage = {"input_tokens": first.tokens, "output_tokens": 30}
+    ids = ["toolu_000000000001", "toolu_000000000002", "toolu_000000000003"]
+    await roomy.record_messages([calls(*ids)], session_id=SESSION, usage=usage)
+    await roomy.record_messages([results(ids, lines)], session_id=SESSION)
+    context = await roomy.get_context(SESSION)
+    assert context.fits
+    assert context.tokens + 0.07 * (context.tokens - first.tokens) <= context.budget

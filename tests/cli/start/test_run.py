@@ -14,7 +14,7 @@ from contextstash.cli.run_commands import _log_file
 from contextstash.clients.client import Machine
 from contextstash.clients.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
-from tests.support.caching_provider import caching_provider
+from tests.support.caching_provider import CachingProvider, caching_provider
 from tests.support.command_line import CommandLine
 from tests.support.proxies import request_of, session
 
@@ -48,32 +48,45 @@ held.stdout.readline()
 """
 
 
-def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exit_code(tmp_path: Path) -> None:
-    client = tmp_path / "claude"
-    client.write_text(f"#!{sys.executable}\n{CLIENT}", "utf-8")
-    client.chmod(0o700)
-    body = tmp_path / "body.json"
+def run_client(
+    folder: Path, script: str, provider: CachingProvider, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """`contextstash run` with a client that carries out a script, which gets the file of a request first."""
+    body = folder / "body.json"
     body.write_text(json.dumps(request_of(session(2))), "utf-8")
+    options = ["--upstream", provider.url, "--db", str(folder / "stash.db")]
+    command = [sys.executable, "-m", "contextstash", "run", *options, script_at(folder, script), "--", str(body)]
+    environment = {**os.environ, "HOME": str(folder)}
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120, env=environment)
+
+
+def script_at(folder: Path, script: str) -> str:
+    """The path of a client that carries out this script."""
+    client = folder / "claude"
+    client.write_text(f"#!{sys.executable}\n{script}", "utf-8")
+    client.chmod(0o700)
+    return str(client)
+
+
+def said_by_run(folder: Path, script: str) -> str:
+    """What `run` says beside a client whose script gets the database too."""
+    with caching_provider() as provider:
+        done = run_client(folder, script, provider, str(folder / "stash.db"))
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exit_code(tmp_path: Path) -> None:
     database = tmp_path / "stash.db"
     with caching_provider() as provider:
-        command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
-        done, resumed = (
-            subprocess.run(
-                [*command, str(client), "--", str(body), "--resume"],
-                capture_output=True,
-                text=True,
-                timeout=120,
-                env={**os.environ, "HOME": str(tmp_path)},
-            )
-            for _ in range(2)
-        )
+        done, resumed = (run_client(tmp_path, CLIENT, provider, "--resume") for _ in range(2))
     assert "Proxy: 2 requests, 0 edited" in done.stderr
     assert "Proxy: 4 requests, 0 edited" in resumed.stderr, "of the whole session, with the run before"
     assert done.returncode == 7, done.stderr
     assert json.loads(done.stdout) == {"database": str(database), "argument": "--resume"}
     [listed] = json.loads(listed_in(database).stdout)["sessions"]
     assert listed["project"] == str(Path.cwd())
-    assert [asked.body for asked in provider.asked] == [body.read_bytes()] * 4
+    assert [asked.body for asked in provider.asked] == [(tmp_path / "body.json").read_bytes()] * 4
 
 
 def test_the_last_request_is_recorded_before_run_ends_however_busy_the_machine_is(tmp_path: Path) -> None:
@@ -87,21 +100,6 @@ def test_what_could_not_be_recorded_is_said_at_the_end(tmp_path: Path) -> None:
     said = said_by_run(tmp_path, ONE_REQUEST + holding + ONE_REQUEST + ONE_REQUEST)
     assert "could not be recorded at once" in said
     assert str(tmp_path / "proxy.log") in said
-
-
-def said_by_run(folder: Path, script: str) -> str:
-    """What `run` says beside a client that carries out a script, which gets a request's file and the database."""
-    client, body, database = folder / "claude", folder / "body.json", folder / "stash.db"
-    client.write_text(f"#!{sys.executable}\n{script}", "utf-8")
-    client.chmod(0o700)
-    body.write_text(json.dumps(request_of(session(2))), "utf-8")
-    with caching_provider() as provider:
-        command = [sys.executable, "-m", "contextstash", "run", "--upstream", provider.url, "--db", str(database)]
-        command += [str(client), "--", str(body), str(database)]
-        environment = {**os.environ, "HOME": str(folder)}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
 
 
 def listed_in(database: Path) -> subprocess.CompletedProcess[str]:
@@ -157,9 +155,6 @@ print([os.environ.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW"), *sys.argv[1:]])
 
 @pytest.mark.parametrize("given", [["-p", "hello", "--window", "5"], ["--", "--window", "5"], []])
 def test_what_stands_behind_the_client_is_for_the_client(tmp_path: Path, given: list[str]) -> None:
-    client = tmp_path / "claude"
-    client.write_text(f"#!{sys.executable}\n{PRINTS}", "utf-8")
-    client.chmod(0o700)
     options = ["--upstream", "http://127.0.0.1:9", "--window", "100k"]
-    done = CommandLine(tmp_path).run("run", *options, str(client), *given)
+    done = CommandLine(tmp_path).run("run", *options, script_at(tmp_path, PRINTS), *given)
     assert done.stdout == f"{['133000', *given[given[:1] == ['--'] :]]}\n", done.stderr

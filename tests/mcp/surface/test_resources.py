@@ -42,7 +42,10 @@ async def compacted(client: Client) -> str:
     await record(client)
     await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
     pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=1)
-    await answer(client, "compact_session", session_id=SESSION, summary=SUMMARY)
+    made = await answer(client, "compact_session", session_id=SESSION, summary=SUMMARY)
+    assert (made["compacted"], made["strategy"]) == (True, "host")
+    assert made["tokens_after"] < made["tokens_before"]
+    assert (await answer(client, "get_summary", session_id=SESSION))["summary_id"] == made["summary_id"]
     handle: str = pruned["archived"][0]["handle"]
     return handle
 
@@ -70,7 +73,8 @@ async def test_resources_show_the_contents_of_a_session(tmp_path: Path, mode: Mo
         output = await contents(client, f"context://archive/{handle}")
     assert [each["session_id"] for each in sessions["sessions"]] == [SESSION]
     assert session["tokens"] > 0
-    assert context["messages"]
+    assert SUMMARY in str(context["messages"])
+    assert len(context["messages"]) < len(small_session())
     assert {"prune", "compaction"} <= {event["kind"] for event in events["events"]}
     assert calls["calls"] == []
     words, _, text = summary.text.partition("\n\n")

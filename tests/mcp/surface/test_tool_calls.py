@@ -62,24 +62,6 @@ async def test_a_pruned_output_is_read_back_word_for_word(database: Path, mode: 
     assert "\n".join(page.rstrip("\n") for page in pages) == small_session()[3]["content"]
 
 
-async def test_a_summary_by_the_host_replaces_the_older_messages(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        await answer(client, "configure_session", session_id=SESSION, settings={"compact_keep_tokens": 0})
-        compacted = await answer(client, "compact_session", session_id=SESSION, summary=SUMMARY)
-        summary = await answer(client, "get_summary", session_id=SESSION)
-        context = await answer(client, "get_context", session_id=SESSION)
-    assert compacted["compacted"] is True
-    assert compacted["strategy"] == "host"
-    assert compacted["tokens_after"] < compacted["tokens_before"]
-    assert summary["summary_id"] == compacted["summary_id"]
-    words, _, shown = summary["summary"].split("\n\n## From the record")[0].partition("\n\n")
-    assert "Never touch the public API." in words
-    assert shown == SUMMARY
-    assert len(context["messages"]) < len(small_session())
-    assert any(SUMMARY in str(message["content"]) for message in context["messages"])
-
-
 async def test_a_compaction_reports_progress(database: Path, mode: Mode) -> None:
     heard: list[str | None] = []
 

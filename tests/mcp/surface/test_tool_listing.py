@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from mcp import Client
 from mcp.types import Tool
 
@@ -68,12 +69,9 @@ async def test_a_program_is_offered_all_tools(mode: Mode) -> None:
     assert [tool.name for tool in await listed("all", mode)] == AGENT_TOOLS + PROGRAM_TOOLS
 
 
-async def test_the_agent_tools_take_at_most_1200_tokens() -> None:
-    assert tokens_of(await listed("agent")) <= 1_200
-
-
-async def test_all_tools_take_at_most_2200_tokens() -> None:
-    assert tokens_of(await listed("all")) <= 2_200
+@pytest.mark.parametrize(("tools", "most"), [("agent", 1_200), ("all", 2_200)])
+async def test_the_tools_take_few_tokens_of_a_window(tools: str, most: int) -> None:
+    assert tokens_of(await listed(tools)) <= most
 
 
 async def test_every_tool_declares_its_side_effects() -> None:
