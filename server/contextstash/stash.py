@@ -228,10 +228,6 @@ class Stash(Access):
     export_session = transfer.export_session
     import_session = transfer.import_session
 
-    async def read_cursor(self, source: str) -> Cursor | None:
-        """Up to where a transcript was read; None if it never was."""
-        return await self.store.get_cursor(source)
-
     async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
         """The model calls of a session behind number `after`, in order."""
         return await self.store.read_log(session_id, Call, after=after, limit=limit)

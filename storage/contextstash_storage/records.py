@@ -477,9 +477,10 @@ class DeclaredVersion(Record):
 
 
 class KeptState(Record):
-    """What a session came to at its last compaction, as JSON of its reader's own."""
+    """What a session came to at its last compaction, as JSON of its reader's own, and the `rewinds` then in force."""
 
     text: str
+    rewinds: tuple[int, ...] = ()
 
 
 Copied = NewMessage | Edit | Event | Call | DeclaredVersion | Request

@@ -100,7 +100,7 @@ def run(
     proxied = launched.proxied
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream(os.environ))
-    configured = _is_configured(launched)
+    configured = _is_configured(launched, "not installed in this client, so nothing is pruned")
     options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
     opener = StashOpener(db, settings_from(preset, given))
     served = ServedProxy(address, options, opener, secret=secrets.token_urlsafe(SECRET_BYTES))
@@ -148,15 +148,14 @@ def _log_file(db: Location | None) -> TextIO:
         raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
 
 
-def _is_configured(launched: Client) -> bool:
-    """Whether the client has our server; says so if it has not: without the retrieval tool nothing is pruned."""
+def _is_configured(client: Client, without: str) -> bool:
+    """Whether the client has our server; if it has not, says what is the case `without` it, and what to do."""
     from contextstash.clients.client import Machine
     from contextstash.clients.launch import is_configured
 
-    found = is_configured(launched, Machine.this())
+    found = is_configured(client, Machine.this())
     if not found:
-        command = f"contextstash install {launched.name}"
-        click.echo(f"contextstash: not installed in this client, so nothing is pruned. Run first: {command}", err=True)
+        click.echo(f"contextstash: {without}. To change that: contextstash install {client.name}", err=True)
     return found
 
 
@@ -198,7 +197,7 @@ def continue_(
     if only_print:
         click.echo(message)
         return 0
-    _note_if_not_installed(found)
+    _is_configured(found, f"{client} cannot search the old session yet")
     assert found.continued is not None
     if folder is None or not Path(folder).is_dir():
         click.echo("The folder of the session is not known, or gone: starting here.", err=True)
@@ -248,13 +247,3 @@ async def _read_on(stash: Stash, source: str) -> None:
         click.echo("The client has deleted its transcript; the session is kept here.", err=True)
     except (OSError, ContextstashError) as error:
         click.echo(f"The newest messages may be missing: {source} cannot be read: {error}", err=True)
-
-
-def _note_if_not_installed(client: Client) -> None:
-    """Say how the client can read the old session, if it cannot yet."""
-    from contextstash.clients.client import Machine
-    from contextstash.clients.launch import is_configured
-
-    if not is_configured(client, Machine.this()):
-        command = f"contextstash install {client.name}"
-        click.echo(f"{client.name} cannot search the old session yet. To give it the tools: {command}", err=True)

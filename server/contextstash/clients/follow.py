@@ -173,7 +173,7 @@ async def ingest(
     path = await asyncio.to_thread(path.resolve)
     if reader is None:
         reader = await asyncio.to_thread(recognize, path)
-    cursor = await stash.read_cursor(str(path)) or Cursor(source=str(path))
+    cursor = await stash.store.get_cursor(str(path)) or Cursor(source=str(path))
     report, chunk = IngestReport(session_id=None), _Chunk(None, cursor, end=False)
     while not (chunk.end or report.deleted):
         chunk = await asyncio.to_thread(_read, path, reader, chunk.cursor)

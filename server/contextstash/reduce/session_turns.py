@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
@@ -130,17 +129,9 @@ HISTORY_MESSAGES = 400
 keep nearly as much as all; the limit bounds the work in a long session."""
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """A state that was kept, and the rewinds that were in force then."""
-
-    state: State
-    rewinds: tuple[int, ...]
-
-
 @cache
-def _adapter() -> TypeAdapter[_Kept]:
-    return TypeAdapter(_Kept)
+def _adapter() -> TypeAdapter[State]:
+    return TypeAdapter(State)
 
 
 async def state_at(turns: SessionTurns, last_seq: int) -> State:
@@ -157,15 +148,15 @@ async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> Sta
     """The state that was kept; None if it is of a later message or of a branch that the conversation has left."""
     note = await access.store.get_note(snapshot.session_id, KeptState)
     try:
-        kept = _adapter().validate_json(note.text) if note is not None else None
+        state = _adapter().validate_json(note.text) if note is not None else None
     except ValidationError:
         return None
-    if kept is None or kept.state.seq > last_seq:
+    if note is None or state is None or state.seq > last_seq:
         return None
     rewinds = rewinds_in_force(snapshot.edits)
-    new = [edit for edit in rewinds if edit.edit_id not in kept.rewinds]
-    gone = set(kept.rewinds) - {edit.edit_id for edit in rewinds}
-    return None if gone or any(edit.first_seq <= kept.state.seq for edit in new) else kept.state
+    new = [edit for edit in rewinds if edit.edit_id not in note.rewinds]
+    gone = set(note.rewinds) - {edit.edit_id for edit in rewinds}
+    return None if gone or any(edit.first_seq <= state.seq for edit in new) else state
 
 
 async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) -> None:
@@ -173,5 +164,5 @@ async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) ->
     if any(each.text.endswith(WAITS) for each in state.calls):
         return
     rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
-    text = await asyncio.to_thread(lambda: _adapter().dump_json(_Kept(state, rewinds)).decode())
-    await access.store.put_note(snapshot.session_id, KeptState(text=text))
+    text = await asyncio.to_thread(lambda: _adapter().dump_json(state).decode())
+    await access.store.put_note(snapshot.session_id, KeptState(text=text, rewinds=rewinds))
