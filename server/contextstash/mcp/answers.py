@@ -16,13 +16,10 @@ import pydantic_core
 from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel
 
-REPLACEMENT = "\ufffd"
+from contextstash.safety.sanitize import encodable
 
 TIMELINE = "contextstash/timeline"
 """The key of the timeline in a result's `_meta`, which only apps see."""
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
 
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
@@ -36,15 +33,11 @@ def with_whole_characters(document: bytes) -> bytes:
     return _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], document)
 
 
-def sendable_text(text: str) -> str:
-    """The text with halves of surrogate pairs shown as U+FFFD."""
-    return _SURROGATES.sub(REPLACEMENT, text)
-
-
 def sendable(value: Any) -> Any:
     """A JSON value that can be sent; the same object if nothing had to be replaced."""
     text = json.dumps(value, ensure_ascii=False)
-    return json.loads(sendable_text(text)) if not text.isascii() and _SURROGATES.search(text) else value
+    sent = encodable(text)
+    return value if sent == text else json.loads(sent)
 
 
 def dumped(result: BaseModel) -> Any:
@@ -57,7 +50,7 @@ def dumped(result: BaseModel) -> Any:
 
 def answer_of(result: Any) -> CallToolResult:
     """The result of a tool as it is sent."""
-    sent, words = sendable(dumped(result)), sendable_text(result.in_words())
+    sent, words = sendable(dumped(result)), encodable(result.in_words())
     text = words if _holds_page(result) else readable(sent, words)
     timeline = getattr(result, "timeline", None)
     aside = {TIMELINE: dumped(timeline)} if timeline is not None else None

@@ -23,10 +23,11 @@ from mcp.types import (
 from pydantic import BaseModel, Field
 
 from contextstash.base.near_names import unknown_name
-from contextstash.mcp.answers import dumped, sendable_text
+from contextstash.mcp.answers import dumped
 from contextstash.mcp.errors import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import clipped
+from contextstash.safety.sanitize import encodable
 from contextstash.session_names import whole_id
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
@@ -139,7 +140,7 @@ def _reader(name: str, read: Callable[..., Awaitable[Any]], stash: LazyStash) ->
             if session := parameters.get("session_id"):
                 parameters["session_id"] = await whole_id(opened, session)
             found = await read(opened, **parameters)
-            return sendable_text(found) if isinstance(found, str) else exact_json(found)
+            return encodable(found) if isinstance(found, str) else exact_json(found)
 
     _, *taken = inspect.signature(read).parameters.values()
     vars(reader)["__signature__"] = inspect.Signature([each.replace(annotation=str) for each in taken])
@@ -159,7 +160,7 @@ def exact_json(value: Any) -> str:
     it is read back equal."""
     plain = dumped(value) if isinstance(value, BaseModel) else value
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-    return text if sendable_text(text) == text else json.dumps(plain)
+    return text if encodable(text) == text else json.dumps(plain)
 
 
 Session = Annotated[str | None, Field(description="Which session; the current one if left out")]
@@ -192,12 +193,12 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
     async def compact(session_id: Session = None, instructions: Instructions = None) -> str:
         from contextstash.writers.prompts import compaction_prompt
 
-        return sendable_text(compaction_prompt(session_id=session_id, instructions=instructions))
+        return encodable(compaction_prompt(session_id=session_id, instructions=instructions))
 
     async def context_status(session_id: Session = None) -> str:
         with protocol_errors("The prompt"):
             said = (await (await stash.get()).context_status(session_id)).in_words()
-        return sendable_text(f"{said}\n\nTell me this in two or three sentences, and what you suggest.")
+        return encodable(f"{said}\n\nTell me this in two or three sentences, and what you suggest.")
 
     async def handoff(session_id: Session = None) -> str:
         with protocol_errors("The prompt"):
@@ -209,7 +210,7 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
                 text = f"Session {session_id} has no summary yet: use the prompt compact there first."
                 raise NotFoundError(text) from None
         text = clipped(summary.summary, "get_summary and search_history have it")
-        return sendable_text(
+        return encodable(
             f"This continues session {session_id}, whose messages {summary.first_seq} to {summary.last_seq} are"
             f" summarized here:\n\n{text}\n\nEverything else is still stored: search_history (session_id"
             f' "{session_id}") finds it, get_archived_output reads outputs. Continue with the next step named above.'
@@ -236,7 +237,7 @@ def add_completions(server: MCPServer[None], stash: LazyStash) -> None:
             with protocol_errors(f"Completing {argument.name}"):
                 opened = await stash.get()
                 find = opened.complete_session_id if argument.name == "session_id" else opened.complete_handle
-                values = [sendable_text(value) for value in await find(argument.value)]
+                values = [encodable(value) for value in await find(argument.value)]
         return Completion(values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES)
 
     server.completion()(complete)  # type: ignore[no-untyped-call]
@@ -250,8 +251,8 @@ def protocol_errors(doing: str) -> Iterator[None]:
     except MCPError:
         raise
     except (BadInputError, NotFoundError) as error:
-        raise MCPError(INVALID_PARAMS, sendable_text(str(error))) from None
+        raise MCPError(INVALID_PARAMS, encodable(str(error))) from None
     except ContextstashError as error:
-        raise MCPError(INTERNAL_ERROR, sendable_text(str(error))) from None
+        raise MCPError(INTERNAL_ERROR, encodable(str(error))) from None
     except Exception as error:
         raise MCPError(INTERNAL_ERROR, report_crash(doing, error)) from None

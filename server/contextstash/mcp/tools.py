@@ -18,11 +18,12 @@ from mcp.types import CallToolResult, ToolAnnotations
 from mcp.types import Tool as ListedTool
 
 from contextstash.base.near_names import unknown_name
-from contextstash.mcp.answers import answer_of, sendable, sendable_text
+from contextstash.mcp.answers import answer_of, sendable
 from contextstash.mcp.errors import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.status_app import URI
 from contextstash.operations import Operation
+from contextstash.safety.sanitize import encodable
 from contextstash_storage.errors import ContextstashError
 
 SCHEMAS = Path(__file__).with_name("schemas.json")
@@ -116,7 +117,7 @@ class ToolServer(MCPServer[None]):
         except (MCPError, ToolError):
             raise
         except ContextstashError as error:
-            raise ToolError(sendable_text(str(error))) from None
+            raise ToolError(encodable(str(error))) from None
         except Exception as error:
             raise ToolError(report_crash(name, error)) from None
 

@@ -14,6 +14,7 @@ from contextstash.record.declared_parts import MAX_HEAD, System, Tools, check_de
 from contextstash.record.messages import append, check_limits, in_thread_if_large, size_of
 from contextstash.record.output_limits import limit_outputs
 from contextstash.record.usage import book_late, with_usage
+from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
 from contextstash.session.edit import entries_after, retrying
 from contextstash.session.ids import check_conversation_id
@@ -75,9 +76,9 @@ class Batch:
             raise BadInputError(
                 "first_seq is the position of the first message: 0 or more. Pass next_seq of the previous result."
             )
+        name = self.batch_id
         # No database stores half of a surrogate pair as text.
-        valid = self.batch_id is None or not any("\ud800" <= character <= "\udfff" for character in self.batch_id)
-        if self.batch_id is not None and not (valid and 0 < len(self.batch_id) <= MAX_BATCH_ID):
+        if name is not None and not (encodable(name) == name and 0 < len(name) <= MAX_BATCH_ID):
             raise BadInputError(f"A batch_id is 1 to {MAX_BATCH_ID} characters, such as a UUID.")
 
     def check_writer(self, session: Session, changes: Sequence[Edit] = ()) -> None:
