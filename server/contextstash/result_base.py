@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic_core import to_jsonable_python
 
 
 def _in_iso_format(time: object) -> object:
@@ -27,6 +29,14 @@ class Result(BaseModel):
         """The result with the fields of a record that have the same names, and these others."""
         same = {name: getattr(record, name) for name in cls.model_fields if hasattr(record, name)}
         return cls(**{**same, **others})
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values. Halves of surrogate pairs stay, also in names, which pydantic cannot write."""
+        try:
+            return self.model_dump(mode="json")
+        except ValueError:
+            fields: dict[str, Any] = json.loads(json.dumps(self.model_dump(), default=to_jsonable_python))
+            return fields
 
     @model_serializer(mode="wrap")
     def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def print_json(result: Result | Sequence[Result] | object) -> None:
 
 
 def _dumped(result: Any) -> object:
-    return result.model_dump(mode="json") if hasattr(result, "model_dump") else result
+    return result.as_json() if hasattr(result, "as_json") else result
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

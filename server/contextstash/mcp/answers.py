@@ -12,9 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import pydantic_core
 from mcp.types import CallToolResult, TextContent
-from pydantic import BaseModel
 
 from contextstash.safety.sanitize import encodable
 
@@ -40,20 +38,12 @@ def sendable(value: Any) -> Any:
     return value if sent == text else json.loads(sent)
 
 
-def dumped(result: BaseModel) -> Any:
-    """The result as a JSON value. Halves of surrogate pairs stay, also in names, which pydantic cannot write."""
-    try:
-        return result.model_dump(mode="json")
-    except ValueError:
-        return json.loads(json.dumps(result.model_dump(), default=pydantic_core.to_jsonable_python))
-
-
 def answer_of(result: Any) -> CallToolResult:
     """The result of a tool as it is sent."""
-    sent, words = sendable(dumped(result)), encodable(result.in_words())
+    sent, words = sendable(result.as_json()), encodable(result.in_words())
     text = words if _holds_page(result) else readable(sent, words)
     timeline = getattr(result, "timeline", None)
-    aside = {TIMELINE: dumped(timeline)} if timeline is not None else None
+    aside = {TIMELINE: timeline.as_json()} if timeline is not None else None
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=sent, _meta=aside)
 
 

@@ -20,13 +20,13 @@ from mcp.types import (
     PromptReference,
     ResourceTemplateReference,
 )
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from contextstash.base.near_names import unknown_name
-from contextstash.mcp.answers import dumped
 from contextstash.mcp.errors import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import clipped
+from contextstash.result_base import Result
 from contextstash.safety.sanitize import encodable
 from contextstash.session_names import whole_id
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
@@ -44,7 +44,7 @@ MAX_VALUES = 100
 """The protocol's limit of values in one result of `completion/complete`."""
 
 
-async def _messages(stash: Stash, session_id: str, first: str = "0", limit: str = "20") -> BaseModel:
+async def _messages(stash: Stash, session_id: str, first: str = "0", limit: str = "20") -> Result:
     start, most = positive("first", first), positive("limit", limit, most=MAX_LINES)
     return await stash.read_messages(session_id, first=start, limit=most)
 
@@ -158,7 +158,7 @@ def positive(name: str, value: str, most: int = 2**53) -> int:
 def exact_json(value: Any) -> str:
     """A result as JSON. If it holds halves of surrogate pairs, which cannot be sent, all but ASCII is escaped, so that
     it is read back equal."""
-    plain = dumped(value) if isinstance(value, BaseModel) else value
+    plain = value.as_json() if isinstance(value, Result) else value
     text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
     return text if encodable(text) == text else json.dumps(plain)
 

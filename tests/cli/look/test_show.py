@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.support.command_line import CommandLine, failure_of
@@ -88,3 +90,11 @@ def test_options_that_do_not_apply_are_refused(orchard: Orchard) -> None:
         done = orchard.run(*command)
         assert done.returncode == 2
         assert says in done.stderr
+
+
+def test_a_name_that_utf8_cannot_hold_is_printed_as_json(contextstash: CommandLine) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"\ud800": 1}}
+    path = contextstash.folder / "half.json"
+    path.write_text(json.dumps([{"role": "user", "content": "Go."}, {"role": "assistant", "content": [call]}]))
+    contextstash.run("import", path)
+    assert contextstash.json("show")["messages"][1]["message"]["content"] == [call]
