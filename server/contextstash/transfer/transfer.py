@@ -208,9 +208,9 @@ class _Lines:
         if version != VERSION:
             raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
         try:
-            session = Session.model_validate(record["session"], extra="ignore")
+            session = Session.model_validate(_with_whole_request(record["session"]), extra="ignore")
             return session.model_copy(update={"settings": _settings_here(session.settings)})
-        except (ValidationError, KeyError, TypeError) as error:
+        except (ValidationError, KeyError, TypeError, AttributeError) as error:
             raise self._wrong() from error
 
     def items(self, session: Session, settings: ContextSettings) -> Iterator[Copied]:
@@ -284,6 +284,16 @@ class _Lines:
 
     def _wrong(self, problem: str = "is not part of an exported session.") -> BadInputError:
         return BadInputError(f"Line {self._number} {problem} {NOT_STORED}")
+
+
+def _with_whole_request(session: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a session. Exports of commit 81800828 have only a part of a request that has no report."""
+    counters = session.get("counters") or {}
+    sent = counters.get("request")
+    if sent is None or "tokens" in sent:
+        return session
+    whole = {**sent, "declared": {}, "budget": 0, "tokens": sent["counted"]}
+    return {**session, "counters": {**counters, "request": whole}}
 
 
 def _settings_here(settings: Mapping[str, Any]) -> dict[str, Any]:
