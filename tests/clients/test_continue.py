@@ -22,7 +22,7 @@ import pytest
 from tests.clients.test_windows import RULE, SECONDS, WORK
 from tests.support.coding_provider import Asked, CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import in_the_end, program
+from tests.support.real_clients import ended, in_the_end, program
 
 pytestmark = [
     pytest.mark.timeout(3 * SECONDS),
@@ -118,15 +118,7 @@ def test_a_session_of_claude_code_goes_on_in_codex_and_back(tmp_path: Path) -> N
         for client in ("claude-code", "codex"):
             assert ours.run("install", client, "--yes").returncode == 0
         (tmp_path / ".codex" / "hooks.json").unlink()  # Codex asks first whether to trust them
-        subprocess.run(
-            [claude, "-p", WORK, "--dangerously-skip-permissions"],
-            env=environment,
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
-            check=True,
-        )
+        ended([claude, "-p", WORK, "--dangerously-skip-permissions"], tmp_path, environment, SECONDS).check_returncode()
         assert in_the_end(lambda: bool(ours.json("sessions")["sessions"]))
         [first] = ours.json("sessions")["sessions"]
 

@@ -23,7 +23,7 @@ from contextstash_storage.sqlite.store import open_sqlite
 from tests.clients.test_windows import SECONDS
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import in_the_end, install_hooks_alone, program
+from tests.support.real_clients import ended, in_the_end, install_hooks_alone, program
 
 pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.processes]
 
@@ -52,15 +52,8 @@ class Client:
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE"))}
-        return subprocess.run(
-            [program("claude"), "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5", *arguments],
-            env={**kept, **environment},
-            cwd=self.home,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
+        command = [program("claude"), "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5", *arguments]
+        return ended(command, self.home, {**kept, **environment}, SECONDS)
 
     def work(self, *options: str) -> None:
         """A turn with a few commands."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.support.provider import Asked, Json, Said, provider
-from tests.support.real_clients import program
+from tests.support.real_clients import ended, program
 from tests.support.servers import SESSION, answer, small_session, stdio_client, stdio_command, text_of
 from tests.support.stashes import stash_at
 
@@ -85,15 +85,9 @@ def sent_to_model(calls: Calls, command: list[str], folder: Path, **environment:
         return Said("", (name, arguments), number=made, more={"namespace": space} if space else {})
 
     with provider(say) as url:
-        done = subprocess.run(
-            [part.replace("URL", url) for part in command],
-            env={**os.environ, **{name: value.replace("URL", url) for name, value in environment.items()}},
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-        )
+        addressed = {name: value.replace("URL", url) for name, value in environment.items()}
+        started = [part.replace("URL", url) for part in command]
+        done = ended(started, folder, {**os.environ, **addressed}, SECONDS)
     assert len(results) == len(calls), done.stdout[-2_000:] + done.stderr[-2_000:]
     return results
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.coding_provider import Asked, CodingProvider, coding_provider
-from tests.support.real_clients import install_hooks_alone, program
+from tests.support.real_clients import ended, install_hooks_alone, program
 
 SECONDS = 240
 """A guess: a client starts in a few seconds, on a busy machine in a minute."""
@@ -32,15 +32,8 @@ def contextstash(home: Path, *arguments: str, fails: bool = False) -> subprocess
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     own = {"HOME": str(home), "CODEX_HOME": str(home / ".codex"), "IS_SANDBOX": "1"}
     own |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ANTHROPIC_API_KEY": "none", "CODEX_API_KEY": "none"}
-    done = subprocess.run(
-        [sys.executable, "-m", "contextstash", *arguments],
-        env={**kept, **own, "CONTEXTSTASH_DB": str(home / "sessions.db")},
-        cwd=home,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    environment = {**kept, **own, "CONTEXTSTASH_DB": str(home / "sessions.db")}
+    done = ended([sys.executable, "-m", "contextstash", *arguments], home, environment, SECONDS)
     assert fails or done.returncode == 0, done.stderr[-2_000:]
     return done
 

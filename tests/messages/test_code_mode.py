@@ -13,34 +13,23 @@ from tests.support.turns import Script
 PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-price\n+`price`\n*** End Patch"
 
 
+READS = 'const r = await tools.exec_command({cmd: "cat a.py", workdir: "/src", tty: true, prefix_rule: ["cat"]});'
+ESCAPED = "const cmd = 'echo \\'a\\'\\n\\x41\\u{e9}';\ntext(await tools.exec_command({cmd, \"workdir\": '/src',}))"
+PATCHES = "text(await tools.apply_patch(`" + PATCH.replace("`", "\\`") + "`));"
+RAW = "const patch = String.raw`a\\n`;\nawait tools.apply_patch(patch)"
+WRITES = 'tools.write_stdin({session_id: 16678, chars: ""})'
+NAMES = "// not tools.apply_patch('x')\ntext(await tools.exec_command({cmd: 'echo tools.apply_patch(1)'}))"
+
+
 @pytest.mark.parametrize(
     ("script", "call"),
     [
-        (
-            'const r = await tools.exec_command({cmd: "cat a.py", workdir: "/src", tty: true, prefix_rule: ["cat"]});\n'
-            "text(r.output);",
-            ("exec_command", {"cmd": "cat a.py", "workdir": "/src"}),
-        ),
-        (
-            "const cmd = 'echo \\'a\\'\\n\\x41\\u{e9}';\ntext(await tools.exec_command({cmd, \"workdir\": '/src',}))",
-            ("exec_command", {"cmd": "echo 'a'\nAé", "workdir": "/src"}),
-        ),
-        (
-            "text(await tools.apply_patch(`" + PATCH.replace("`", "\\`") + "`));",
-            ("apply_patch", PATCH),
-        ),
-        (
-            "const patch = String.raw`a\\n`;\nawait tools.apply_patch(patch)",
-            ("apply_patch", "a\\n"),
-        ),
-        (
-            'tools.write_stdin({session_id: 16678, chars: ""})',
-            ("write_stdin", {"session_id": "16678", "chars": ""}),
-        ),
-        (
-            "// not tools.apply_patch('x')\ntext(await tools.exec_command({cmd: 'echo tools.apply_patch(1)'}))",
-            ("exec_command", {"cmd": "echo tools.apply_patch(1)"}),
-        ),
+        (f"{READS}\ntext(r.output);", ("exec_command", {"cmd": "cat a.py", "workdir": "/src"})),
+        (ESCAPED, ("exec_command", {"cmd": "echo 'a'\nAé", "workdir": "/src"})),
+        (PATCHES, ("apply_patch", PATCH)),
+        (RAW, ("apply_patch", "a\\n")),
+        (WRITES, ("write_stdin", {"session_id": "16678", "chars": ""})),
+        (NAMES, ("exec_command", {"cmd": "echo tools.apply_patch(1)"})),
         # What the tool was given is not known, or several were called.
         ("for (const f of files) text(await tools.exec_command({cmd: 'cat ' + f}))", None),
         ("for (const f of files) text(await tools.exec_command({cmd: `cat ${f}`}))", None),

@@ -273,40 +273,34 @@ def test_what_is_wrong_with_a_message_is_named(name: str, native: Native, compla
         read(name, native)
 
 
+def responded(response: dict[str, Any], *more: Native) -> Native:
+    """Gemini's response to a call of `Read`."""
+    return asked(*answering("Read", response=response)["parts"], *more)
+
+
 SHELL = {"type": "shell_call_output", "call_id": "a", "output": [{"stdout": "x", "outcome": {"type": "timeout"}}]}
 SHELL_CUT = {**SHELL, "output": [{"stdout": "short", "stderr": "", "outcome": {"type": "timeout"}}]}
 FAILED = {**tool_result("b", [text("long"), IMAGE]), "is_error": True, "cache_control": {"type": "ephemeral"}}
 SHOT = {"function_response": {"id": "c", "name": "Shot", "response": {"result": "long"}, "parts": [INLINE_IMAGE]}}
 SHOT_CUT = {"function_response": {"id": "c", "name": "Shot", "response": {"result": "short b"}}}
+TWO_RESULTS = user(tool_result("a", "long"), FAILED, text("and now?"))
+TWO_CUT = user(tool_result("a", "short"), {**FAILED, "content": [text("short b")]}, text("and now?"))
+ITEM_PARTS, ITEM_CUT = output_item("a", [text("long", "input_text"), INPUT_IMAGE]), [text("short", "input_text")]
+PRINTED, PRINTED_CUT = ({"stdout": "x", "stderr": ""}, {"output": "short"})
+REFUSED, REFUSED_CUT = ({"content": [text("no")], "isError": True}, {"error": "short"})
 
 
 @pytest.mark.parametrize(
     ("name", "native", "expected"),
     [
-        (
-            ANTHROPIC,
-            user(tool_result("a", "long"), FAILED, text("and now?")),
-            user(tool_result("a", "short"), {**FAILED, "content": [text("short b")]}, text("and now?")),
-        ),
+        (ANTHROPIC, TWO_RESULTS, TWO_CUT),
         (CHAT, {**chat_result("a", "long"), "name": "run"}, {**chat_result("a", "short"), "name": "run"}),
         (CHAT, chat_result("a", [text("long"), CHAT_IMAGE]), chat_result("a", [text("short")])),
         (RESPONSES, {**output_item("a"), "id": "fc_1"}, {**output_item("a", "short"), "id": "fc_1"}),
-        (
-            RESPONSES,
-            output_item("a", [text("long", "input_text"), INPUT_IMAGE]),
-            output_item("a", [text("short", "input_text")]),
-        ),
+        (RESPONSES, ITEM_PARTS, output_item("a", ITEM_CUT)),
         (RESPONSES, SHELL, SHELL_CUT),
-        (
-            GEMINI,
-            asked(*answering("Read", response={"stdout": "x", "stderr": ""})["parts"], SHOT),
-            asked(*answering("Read", response={"output": "short"})["parts"], SHOT_CUT),
-        ),
-        (
-            GEMINI,
-            answering("Read", response={"content": [text("no")], "isError": True}),
-            answering("Read", response={"error": "short"}),
-        ),
+        (GEMINI, responded(PRINTED, SHOT), responded(PRINTED_CUT, SHOT_CUT)),
+        (GEMINI, responded(REFUSED), responded(REFUSED_CUT)),
     ],
 )
 def test_replacing_keeps_ids_errors_breakpoints_order_and_everything_else_but_media(

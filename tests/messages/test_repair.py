@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -55,36 +57,52 @@ def called_by(key: str) -> Native:
     return {**tool_use("a"), "caller": {"type": "code_execution_20250825", key: "srvtoolu_1"}}
 
 
-def response(name: str, call_id: str | None = None, **said: str) -> Native:
-    return {**({"id": call_id} if call_id else {}), "name": name, "response": said}
+def piece(*content: Native, **keys: Any) -> Native:
+    """A piece of a reply of Anthropic, as clients record them."""
+    return assistant(*content, id="msg_1", **keys)
 
+
+def response(name: str, call_id: str | None = None, **said: str) -> Native:
+    return {"functionResponse": {**({"id": call_id} if call_id else {}), "name": name, "response": said}}
+
+
+USES = assistant(tool_use("a"), tool_use("b"))
+USAGE = {"input_tokens": 5, "output_tokens": 1}
+THINKS, USES_A = piece(thinking(), usage=USAGE), piece(tool_use("a"), stop_reason="tool_use")
+ANSWER, ANSWER_B = user(tool_result("a")), user(tool_result("b"))
+MISSING_A = {**tool_result("a", MISSING_RESULT), "is_error": True}
+CALL_0, CALL_AB, RESULT_B = chat_calls("call_0"), chat_calls("a", "b"), chat_result("b")
+ITEM, CUSTOM, OUTPUT = call_item("a"), call_item("a", "custom_tool_call"), output_item("a")
+COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FB"}
+MISSING_B = output_item("b", MISSING_RESULT, "custom_tool_call_output")
+BRIEF: Native = {"role": "system", "content": "be brief"}
+BRIEF_PARTS: Native = {"role": "system", "parts": [{"text": "Be brief."}]}
+COMPUTER = {"type": "computer_call", "call_id": "a", "action": {"type": "click"}}
+ITEMS = [GO, REASONING, ITEM, call_item("b", "custom_tool_call"), call_item("c")]
+SAID: Native = {"role": "assistant", "content": "hi", "refusal": None}
+CHAT_USAGE = {"prompt_tokens": 5, "completion_tokens": 1}
+NOT_SENT = {"annotations": [], "tool_calls": None, "function_call": None, "audio": None, "usage": CHAT_USAGE}
+BARE_REASONING = {"type": "reasoning", "id": "rs_1"}
+DONE_ITEM = {**ITEM, "status": "completed"}
+NAMED = replied({"functionCall": {"id": "c1", "name": "a"}})
+SPELLED = replied({"function_call": {"id": "c", "name": "Read"}})
+DONE_B = answering("Bash")["parts"]
+THOUGHT = replied({"text": ""}, {}, {"text": "hm", "thought": True}, finishReason="STOP")
 
 VALID: dict[str, tuple[str, list[Native]]] = {
     "a call of Anthropic's own tool with its result": (ANTHROPIC, [START, assistant(SEARCH, FOUND, text("ok"))]),
     "one at the end, whose result is to come": (ANTHROPIC, [START, assistant(text("looking"), SEARCH)]),
     "one open while a tool that it called is answered": (
         ANTHROPIC,
-        [START, assistant(RUN, called_by("tool_id")), user(tool_result("a"))],
+        [START, assistant(RUN, called_by("tool_id")), ANSWER],
     ),
     "Anthropic's summary at the start": (
         ANTHROPIC,
         [assistant({**SUMMARY, "content": "All done so far."}), user(text("go on")), OK],
     ),
     "reasoning that its provider requires": (CHAT, [GO, chat_calls("a", reasoning_content="hm"), chat_result("a")]),
-    "ids used again": (
-        CHAT,
-        [GO, chat_calls("call_0"), chat_result("call_0"), GO, chat_calls("call_0"), chat_result("call_0", "other")],
-    ),
-    "OpenAI's summary": (
-        RESPONSES,
-        [
-            {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FB"},
-            GO,
-            REASONING,
-            call_item("a"),
-            output_item("a"),
-        ],
-    ),
+    "ids used again": (CHAT, [GO, CALL_0, chat_result("call_0"), GO, CALL_0, chat_result("call_0", "other")]),
+    "OpenAI's summary": (RESPONSES, [COMPACTION, GO, REASONING, ITEM, OUTPUT]),
     "contents of one role": (GEMINI, [ASKED, MORE, HI, HI, MORE]),
     "calls of Gemini, one by one": (
         GEMINI,
@@ -107,49 +125,22 @@ def test_a_list_that_providers_accept_goes_out_as_it_came(case: str) -> None:
 BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
     "the pieces of a reply become one message, and its results the next": (
         ANTHROPIC,
-        [
-            GO,
-            assistant(thinking(), id="msg_1", usage={"input_tokens": 5, "output_tokens": 1}),
-            assistant(tool_use("a"), id="msg_1", stop_reason="tool_use"),
-            user(tool_result("a")),
-            assistant(tool_use("b"), id="msg_1"),
-            user(tool_result("b")),
-            assistant(text("ok"), id="msg_2"),
-        ],
+        [GO, THINKS, USES_A, ANSWER, piece(tool_use("b")), ANSWER_B, assistant(text("ok"), id="msg_2")],
         [GO, assistant(thinking(), tool_use("a"), tool_use("b")), user(tool_result("a"), tool_result("b")), OK],
     ),
     "results come first, and the user's text after them": (
         ANTHROPIC,
-        [
-            START,
-            assistant(tool_use("a"), tool_use("b")),
-            user(text("wait")),
-            user(tool_result("b")),
-            user(text("x"), tool_result("a")),
-        ],
-        [
-            START,
-            assistant(tool_use("a"), tool_use("b")),
-            user(tool_result("b"), tool_result("a"), text("wait"), text("x")),
-        ],
+        [START, USES, user(text("wait")), ANSWER_B, user(text("x"), tool_result("a"))],
+        [START, USES, user(tool_result("b"), tool_result("a"), text("wait"), text("x"))],
     ),
     "a call without a result gets one, and a result without a call becomes text (Anthropic)": (
         ANTHROPIC,
         [user(tool_result("gone", "42 files")), assistant(tool_use("a")), user(text("never mind"))],
-        [
-            user(text(ORPHAN)),
-            assistant(tool_use("a")),
-            user({**tool_result("a", MISSING_RESULT), "is_error": True}, text("never mind")),
-        ],
+        [user(text(ORPHAN)), assistant(tool_use("a")), user(MISSING_A, text("never mind"))],
     ),
     "system messages, empty texts and unsigned thinking are left out": (
         ANTHROPIC,
-        [
-            {"role": "system", "content": "be brief"},
-            GO,
-            assistant(thinking("cut off", ""), text(""), text("ok")),
-            {"role": "user", "content": " \n"},
-        ],
+        [BRIEF, GO, assistant(thinking("cut off", ""), text(""), text("ok")), {"role": "user", "content": " \n"}],
         [GO, OK],
     ),
     "a call of the provider's own tool goes if the user spoke in place of its result": (
@@ -159,91 +150,45 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
     ),
     "results are put directly after their call": (
         CHAT,
-        [GO, chat_calls("a", "b"), GO, chat_result("b"), chat_calls("c"), chat_result("a"), chat_result("c")],
-        [GO, chat_calls("a", "b"), chat_result("b"), chat_result("a"), GO, chat_calls("c"), chat_result("c")],
+        [GO, CALL_AB, GO, RESULT_B, chat_calls("c"), chat_result("a"), chat_result("c")],
+        [GO, CALL_AB, RESULT_B, chat_result("a"), GO, chat_calls("c"), chat_result("c")],
     ),
-    "fields of replies are left out of a request": (
-        CHAT,
-        [
-            GO,
-            {
-                **{"role": "assistant", "content": "hi", "refusal": None, "annotations": []},
-                **{"tool_calls": None, "function_call": None, "audio": None},
-                "usage": {"prompt_tokens": 5, "completion_tokens": 1},
-            },
-        ],
-        [GO, {"role": "assistant", "content": "hi", "refusal": None}],
-    ),
+    "fields of replies are left out of a request": (CHAT, [GO, {**SAID, **NOT_SENT}], [GO, SAID]),
     "a call without a result gets one, and a result without a call becomes text (Chat Completions)": (
         CHAT,
-        [chat_result("gone", "42 files"), chat_calls("a", "b"), chat_result("b"), GO],
-        [
-            {"role": "user", "content": ORPHAN},
-            chat_calls("a", "b"),
-            chat_result("b"),
-            chat_result("a", MISSING_RESULT),
-            GO,
-        ],
+        [chat_result("gone", "42 files"), CALL_AB, RESULT_B, GO],
+        [{"role": "user", "content": ORPHAN}, CALL_AB, RESULT_B, chat_result("a", MISSING_RESULT), GO],
     ),
     "an empty reply": (CHAT, [GO, {"role": "assistant", "content": ""}], [GO]),
     "missing outputs come after the calls made together, each of its type": (
         RESPONSES,
-        [GO, REASONING, call_item("a"), call_item("b", "custom_tool_call"), call_item("c"), output_item("c"), GO],
-        [
-            GO,
-            REASONING,
-            call_item("a"),
-            call_item("b", "custom_tool_call"),
-            call_item("c"),
-            output_item("a", MISSING_RESULT),
-            output_item("b", MISSING_RESULT, "custom_tool_call_output"),
-            output_item("c"),
-            GO,
-        ],
+        [*ITEMS, output_item("c"), GO],
+        [*ITEMS, output_item("a", MISSING_RESULT), MISSING_B, output_item("c"), GO],
     ),
     "an output is converted to the type of its call": (
         RESPONSES,
-        [GO, call_item("a", "custom_tool_call"), output_item("a", "gone")],
-        [GO, call_item("a", "custom_tool_call"), output_item("a", "gone", "custom_tool_call_output")],
+        [GO, CUSTOM, output_item("a", "gone")],
+        [GO, CUSTOM, output_item("a", "gone", "custom_tool_call_output")],
     ),
     "reasoning that nothing follows is left out with its computer call": (
         RESPONSES,
-        [GO, REASONING, {"type": "computer_call", "call_id": "a", "action": {"type": "click"}}, GO, REASONING],
+        [GO, REASONING, COMPUTER, GO, REASONING],
         [GO, GO],
     ),
     "fields of recorders are left out, and a missing summary is added": (
         RESPONSES,
-        [
-            {**GO, "response_id": "resp_1"},
-            {"type": "reasoning", "id": "rs_1", "status": None},
-            {**call_item("a"), "status": "completed", "usage": {"input_tokens": 5, "output_tokens": 1}},
-            output_item("a"),
-        ],
-        [
-            GO,
-            {"type": "reasoning", "id": "rs_1", "summary": []},
-            {**call_item("a"), "status": "completed"},
-            output_item("a"),
-        ],
+        [{**GO, "response_id": "resp_1"}, {**BARE_REASONING, "status": None}, {**DONE_ITEM, "usage": USAGE}, OUTPUT],
+        [GO, {**BARE_REASONING, "summary": []}, DONE_ITEM, OUTPUT],
     ),
     "an interrupted call gets an object in its place": (
         GEMINI,
         [ASKED, calling("Read", "Bash"), answering("Bash"), MORE],
-        [
-            ASKED,
-            calling("Read", "Bash"),
-            asked({"functionResponse": response("Read", error=MISSING_RESULT)}, *answering("Bash")["parts"]),
-            MORE,
-        ],
+        [ASKED, calling("Read", "Bash"), asked(response("Read", error=MISSING_RESULT), *DONE_B), MORE],
     ),
     "and in its spelling": (
         GEMINI,
-        [ASKED, replied({"function_call": {"id": "c", "name": "Read"}})],
-        [
-            ASKED,
-            replied({"function_call": {"id": "c", "name": "Read"}}),
-            asked({"function_response": response("Read", "c", error=MISSING_RESULT)}),
-        ],
+        [ASKED, SPELLED],
+        [ASKED, SPELLED, asked({"function_response": response("Read", "c", error=MISSING_RESULT)["functionResponse"]})],
     ),
     "responses recorded one by one become one content": (
         GEMINI,
@@ -252,22 +197,12 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
     ),
     "a response takes the id of its call": (
         GEMINI,
-        [ASKED, replied({"functionCall": {"id": "c1", "name": "a"}}), answering("a")],
-        [
-            ASKED,
-            replied({"functionCall": {"id": "c1", "name": "a"}}),
-            asked({"functionResponse": response("a", "c1", output="a done")}),
-        ],
+        [ASKED, NAMED, answering("a")],
+        [ASKED, NAMED, asked(response("a", "c1", output="a done"))],
     ),
     "what a recorder added and empty parts are not sent": (
         GEMINI,
-        [
-            {"role": "system", "parts": [{"text": "Be brief."}]},
-            ASKED,
-            replied({"text": ""}, {}, {"text": "hm", "thought": True}, finishReason="STOP"),
-            {"role": "model"},
-            {**SIGNED_END, "usageMetadata": {}},
-        ],
+        [BRIEF_PARTS, ASKED, THOUGHT, {"role": "model"}, {**SIGNED_END, "usageMetadata": {}}],
         [ASKED, SIGNED_END],
     ),
 }

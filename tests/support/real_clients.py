@@ -35,19 +35,26 @@ def in_the_end(holds: Callable[[], bool]) -> bool:
     return held
 
 
+def ended(
+    command: Sequence[str | Path], folder: Path, environment: Mapping[str, str], seconds: float = SECONDS
+) -> subprocess.CompletedProcess[str]:
+    """A process in this folder that got nothing to read and has ended, in whatever way."""
+    return subprocess.run(
+        command,
+        env=environment,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )
+
+
 def run_real(
     command: Sequence[str | Path], home: Path, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """The client's process in the folder `project` of this home, which has ended well."""
-    done = subprocess.run(
-        command,
-        env=environment,
-        cwd=home / "project",
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
+    done = ended(command, home / "project", environment)
     assert done.returncode == 0, done.stdout[-2_000:] + done.stderr[-2_000:]
     return done
 
