@@ -132,11 +132,9 @@ def recorded(database: Path) -> str:
     """All messages of all sessions, as JSON."""
 
     async def read() -> list[Any]:
-        store = await open_sqlite(database)
-        sessions = await store.list_sessions(limit=500)
-        found = [message.body for s in sessions for message in await store.read_messages(s.session_id)]
-        await store.close()
-        return found
+        async with await open_sqlite(database) as store:
+            sessions = await store.list_sessions(limit=500)
+            return [message.body for s in sessions for message in await store.read_messages(s.session_id)]
 
     return json.dumps(asyncio.run(read()))
 

@@ -99,8 +99,9 @@ async def test_no_planted_secret_can_be_read_or_found_in_postgresql() -> None:
     secrets = planted(random, 3 * len(KINDS))
     natives = with_secrets(made_session(), secrets, random)
     address = new_store_address()
-    stash = Stash(await open_store(address), settings={"automatic": False, "window": 60_000, "output_tokens": None})
-    try:
+    async with Stash(
+        await open_store(address), settings={"automatic": False, "window": 60_000, "output_tokens": None}
+    ) as stash:
         await stash.record_messages(natives, session_id=SESSION, format="anthropic")
         assert await stash.read_conversation(SESSION) == natives
         await stash.compact_session(SESSION, strategy="extractive")
@@ -111,8 +112,6 @@ async def test_no_planted_secret_can_be_read_or_found_in_postgresql() -> None:
             shown.append(("search", hits.model_dump_json()))
         facts = await stash.store.read_messages(SESSION, bodies=False)
         shown += [("facts", message.model_dump_json()) for message in facts]
-    finally:
-        await stash.close()
     rows = "SELECT string_agg(each::text, ' ') FROM {} AS each"
     words = server().sql(rows.format("(SELECT vector FROM words)"), database_name(address))
     assert "broken" in words

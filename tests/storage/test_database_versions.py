@@ -33,21 +33,20 @@ async def test_a_database_of_another_version_is_refused_and_left_unchanged(
 async def test_a_process_that_is_open_while_a_newer_one_changes_the_tables_refuses_clearly_and_writes_nothing(
     path: Path,
 ) -> None:
-    store = await open_sqlite(path)
-    await new_session(store)
-    await record(store, says("before"))
-    with closing(sqlite3.connect(path, isolation_level=None)) as newer:
-        newer.execute(f"PRAGMA user_version = {VERSION + 1}")
-    for work in (
-        lambda: record(store, says("after")),
-        lambda: store.read_messages(SESSION),
-        lambda: store.search("before"),
-        lambda: store.update_session(SESSION, title="x"),
-        lambda: store.delete_session(SESSION),
-    ):
-        with pytest.raises(StoreVersionError, match="restart this program"):
-            await work()
-    await store.close()
+    async with await open_sqlite(path) as store:
+        await new_session(store)
+        await record(store, says("before"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as newer:
+            newer.execute(f"PRAGMA user_version = {VERSION + 1}")
+        for work in (
+            lambda: record(store, says("after")),
+            lambda: store.read_messages(SESSION),
+            lambda: store.search("before"),
+            lambda: store.update_session(SESSION, title="x"),
+            lambda: store.delete_session(SESSION),
+        ):
+            with pytest.raises(StoreVersionError, match="restart this program"):
+                await work()
     with closing(sqlite3.connect(path)) as newer:
         assert newer.execute("SELECT sum(messages) FROM segments").fetchone() == (1,)
 

@@ -53,14 +53,13 @@ async def test_every_acknowledged_message_outlives_kill_9(path: Path, after: int
         acknowledged = [int(process.stdout.readline()) for _ in range(after)]
         process.kill()
         acknowledged += [int(line) for line in process.stdout.read().splitlines()]
-    store = await open_sqlite(path)
-    read = await store.read_messages(SESSION)
-    assert [message.seq for message in read][: len(acknowledged)] == acknowledged
-    assert len(read) <= len(acknowledged) + 1
-    hits = await store.search(f'"{acknowledged[-1]} word"', limit=1)
-    assert hits
-    await record(store, says("and on"))
-    await store.close()
+    async with await open_sqlite(path) as store:
+        read = await store.read_messages(SESSION)
+        assert [message.seq for message in read][: len(acknowledged)] == acknowledged
+        assert len(read) <= len(acknowledged) + 1
+        hits = await store.search(f'"{acknowledged[-1]} word"', limit=1)
+        assert hits
+        await record(store, says("and on"))
     check_integrity(path)
 
 
@@ -104,16 +103,15 @@ async def test_a_closed_store_says_so(path: Path) -> None:
 
 
 async def test_a_database_held_by_another_process_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
-    store = await open_sqlite(path, busy_seconds=0.05)
-    await new_session(store)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError, match="Try again"):
-            await record(store, says("hi"))
-        assert (await store.get_session(SESSION)).counters.messages == 0
-        other.execute("ROLLBACK")
-    assert len((await record(store, says("hi"))).messages) == 1
-    await store.close()
+    async with await open_sqlite(path, busy_seconds=0.05) as store:
+        await new_session(store)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StoreBusyError, match="Try again"):
+                await record(store, says("hi"))
+            assert (await store.get_session(SESSION)).counters.messages == 0
+            other.execute("ROLLBACK")
+        assert len((await record(store, says("hi"))).messages) == 1
 
 
 def test_a_full_disk_of_the_system_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
@@ -149,22 +147,20 @@ async def _stored(path: Path) -> list[str]:
 @pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
 async def test_only_its_owner_may_read_the_file_and_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "data" / "stash.db"
-    store = await open_sqlite(path)
-    await new_session(store)
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
-    await store.close()
+    async with await open_sqlite(path) as store:
+        await new_session(store)
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()} == {0o600}
 
 
 async def test_nothing_blocks_the_event_loop(path: Path) -> None:
     with blockbuster_ctx():
-        store = await open_sqlite(path)
-        await new_session(store)
-        await record(store, *conversation(20), answers("call_0", "long output " * 5_000))
-        await store.read_messages(SESSION)
-        await store.search("long output")
-        await store.delete_session(SESSION)
-        await store.close()
+        async with await open_sqlite(path) as store:
+            await new_session(store)
+            await record(store, *conversation(20), answers("call_0", "long output " * 5_000))
+            await store.read_messages(SESSION)
+            await store.search("long output")
+            await store.delete_session(SESSION)
 
 
 async def test_a_reader_sees_one_moment_s_state(path: Path) -> None:

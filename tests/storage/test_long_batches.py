@@ -45,29 +45,27 @@ async def stored_after(store: SessionStore, messages: int) -> int:
 
 
 async def test_others_record_between_the_pieces_of_a_long_batch(store: SqliteStore, path: Path) -> None:
-    other = await open_sqlite(path)
-    long = asyncio.create_task(record(store, *long_batch(8), batch_id="long"))
-    await stored_after(other, 2)
-    await record(other, says("in between"))
-    again = asyncio.create_task(record(other, *long_batch(8), batch_id="long"))
-    done = await long
-    assert ((await again).duplicates > 0, (await again).first_seq) == (True, done.first_seq)
-    expected = [message.body for message in long_batch(8)]
-    held = await bodies(store)
-    assert held.index({"role": "user", "content": "in between"}) < len(held) - 1
-    assert [body for body in held if body["role"] != "user"] == expected
-    await other.close()
+    async with await open_sqlite(path) as other:
+        long = asyncio.create_task(record(store, *long_batch(8), batch_id="long"))
+        await stored_after(other, 2)
+        await record(other, says("in between"))
+        again = asyncio.create_task(record(other, *long_batch(8), batch_id="long"))
+        done = await long
+        assert ((await again).duplicates > 0, (await again).first_seq) == (True, done.first_seq)
+        expected = [message.body for message in long_batch(8)]
+        held = await bodies(store)
+        assert held.index({"role": "user", "content": "in between"}) < len(held) - 1
+        assert [body for body in held if body["role"] != "user"] == expected
 
 
 async def test_no_piece_parts_a_tool_call_from_its_result(store: SqliteStore, path: Path) -> None:
     seen = set()
-    other = await open_sqlite(path)
-    long = asyncio.create_task(record(store, *long_batch(8)))
-    while not long.done():
-        seen.add((await other.get_session(SESSION)).counters.messages)
-        await asyncio.sleep(0.001)
-    await long
-    await other.close()
+    async with await open_sqlite(path) as other:
+        long = asyncio.create_task(record(store, *long_batch(8)))
+        while not long.done():
+            seen.add((await other.get_session(SESSION)).counters.messages)
+            await asyncio.sleep(0.001)
+        await long
     assert len(seen) > 2
     assert {count % 2 for count in seen} == {0}
 
@@ -76,10 +74,9 @@ async def test_no_piece_parts_a_tool_call_from_its_result(store: SqliteStore, pa
 async def test_a_batch_cut_off_in_the_middle_is_continued_and_never_doubled(
     path: Path, store: SqliteStore, mark: dict[str, Any]
 ) -> None:
-    first = await open_sqlite(path)
-    cut_off = asyncio.create_task(record(first, *long_batch(8), **mark))
-    stored = await stored_after(store, 2)
-    await first.close()
+    async with await open_sqlite(path) as first:
+        cut_off = asyncio.create_task(record(first, *long_batch(8), **mark))
+        stored = await stored_after(store, 2)
     await asyncio.gather(cut_off, return_exceptions=True)
     assert stored < 16
     again = await record(store, *long_batch(8), **mark)
@@ -89,32 +86,32 @@ async def test_a_batch_cut_off_in_the_middle_is_continued_and_never_doubled(
 
 
 async def test_the_cursor_is_stored_with_the_last_piece(store: SqliteStore, path: Path) -> None:
-    other = await open_sqlite(path)
-    messages = [message.model_copy(update={"key": f"k{place}"}) for place, message in enumerate(long_batch(8))]
-    cursor = Cursor(source="file:a", offset=10)
-    long = asyncio.create_task(record(store, *messages, cursor=cursor))
-    await stored_after(other, 2)
-    assert await other.get_cursor("file:a") is None
-    await long
-    assert await other.get_cursor("file:a") == cursor
-    await other.close()
+    async with await open_sqlite(path) as other:
+        messages = [message.model_copy(update={"key": f"k{place}"}) for place, message in enumerate(long_batch(8))]
+        cursor = Cursor(source="file:a", offset=10)
+        long = asyncio.create_task(record(store, *messages, cursor=cursor))
+        await stored_after(other, 2)
+        assert await other.get_cursor("file:a") is None
+        await long
+        assert await other.get_cursor("file:a") == cursor
 
 
 async def test_a_batch_that_fails_in_the_middle_says_how_much_is_recorded_and_how_to_go_on(path: Path) -> None:
-    store = await open_sqlite(path, busy_seconds=0.05)
-    await new_session(store)
-    long = asyncio.create_task(record(store, *long_batch(20)))
-    await stored_after(store, 2)
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError, match=r"of 40 messages were recorded, .* locked by another process") as told:
-            await long
-        other.execute("ROLLBACK")
-    stored = (await store.get_session(SESSION)).counters.messages
-    assert f"from number {stored} of the batch on with first_seq={stored}" in str(told.value)
-    await record(store, *long_batch(20)[stored:], first_seq=stored)
-    assert await bodies(store) == [message.body for message in long_batch(20)]
-    await store.close()
+    async with await open_sqlite(path, busy_seconds=0.05) as store:
+        await new_session(store)
+        long = asyncio.create_task(record(store, *long_batch(20)))
+        await stored_after(store, 2)
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=5)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(
+                StoreBusyError, match=r"of 40 messages were recorded, .* locked by another process"
+            ) as told:
+                await long
+            other.execute("ROLLBACK")
+        stored = (await store.get_session(SESSION)).counters.messages
+        assert f"from number {stored} of the batch on with first_seq={stored}" in str(told.value)
+        await record(store, *long_batch(20)[stored:], first_seq=stored)
+        assert await bodies(store) == [message.body for message in long_batch(20)]
 
 
 @pytest.mark.parametrize("mark", [{}, {"batch_id": "long"}, {"first_seq": 0}])

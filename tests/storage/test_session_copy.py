@@ -152,15 +152,11 @@ async def test_an_import_that_fails_midway_leaves_nothing(store: SqliteStore, pa
 
 
 async def test_of_two_imports_under_one_name_the_first_to_end_is_kept_whole(path: Path) -> None:
-    one, two = await open_sqlite(path), await open_sqlite(path)
-    try:
+    async with await open_sqlite(path) as one, await open_sqlite(path) as two:
         stored = await asyncio.gather(one.copy_session(session(), items()), two.copy_session(session(), items()))
         assert [copy is None for copy in stored].count(True) == 1
         assert len(await bodies(one, "copied")) == 11
         await gone(path)
-    finally:
-        await one.close()
-        await two.close()
 
 
 KILLED = """
@@ -181,11 +177,10 @@ async def test_what_a_killed_process_had_imported_is_removed_by_the_next_opening
     code = f"import sys; sys.path[:0] = {where!r}\n{KILLED}"
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path)], check=False)
     assert owners(path) == [HIDDEN_OWNER]
-    store = await open_sqlite(path)
-    await gone(path)
-    assert await store.copy_session(session(), items())
-    assert len(await bodies(store, "copied")) == 11
-    await store.close()
+    async with await open_sqlite(path) as store:
+        await gone(path)
+        assert await store.copy_session(session(), items())
+        assert len(await bodies(store, "copied")) == 11
 
 
 async def test_an_opening_leaves_alone_what_a_living_process_is_importing(store: SqliteStore, path: Path) -> None:

@@ -56,14 +56,13 @@ def texts(edits: list[Edit]) -> list[str]:
 
 async def test_of_two_that_store_many_edits_at_once_one_is_refused_whole(store: SqliteStore, path: Path) -> None:
     await record(store, *conversation(4))
-    other = await open_sqlite(path)
-    answers = await asyncio.gather(
-        store.append_edits(SESSION, archives(95, "ours"), expected=0),
-        other.append_edits(SESSION, archives(95, "theirs"), expected=0),
-        return_exceptions=True,
-    )
-    assert [isinstance(answer, EditConflictError) for answer in answers].count(True) == 1
-    edits = await store.read_edits(SESSION)
-    assert [edit.edit_id for edit in edits] == list(range(1, 96))
-    assert len({text.split()[0] for text in texts(edits)}) == 1
-    await other.close()
+    async with await open_sqlite(path) as other:
+        answers = await asyncio.gather(
+            store.append_edits(SESSION, archives(95, "ours"), expected=0),
+            other.append_edits(SESSION, archives(95, "theirs"), expected=0),
+            return_exceptions=True,
+        )
+        assert [isinstance(answer, EditConflictError) for answer in answers].count(True) == 1
+        edits = await store.read_edits(SESSION)
+        assert [edit.edit_id for edit in edits] == list(range(1, 96))
+        assert len({text.split()[0] for text in texts(edits)}) == 1

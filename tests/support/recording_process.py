@@ -14,13 +14,12 @@ from tests.support.stored_sessions import new_session, record, says
 
 
 async def main(path: str, session_id: str, number: int) -> None:
-    store = await open_sqlite(Path(path))
-    await new_session(store, session_id)
-    name = f"{session_id} {id(store)}"
-    for place in range(number):
-        appended = await record(store, says(f"{name} {place} " + "word " * 300), session_id=session_id)
-        print(appended.messages[0].seq, flush=True)
-    await store.close()
+    async with await open_sqlite(Path(path)) as store:
+        await new_session(store, session_id)
+        name = f"{session_id} {id(store)}"
+        for place in range(number):
+            appended = await record(store, says(f"{name} {place} " + "word " * 300), session_id=session_id)
+            print(appended.messages[0].seq, flush=True)
 
 
 if __name__ == "__main__":

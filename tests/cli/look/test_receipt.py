@@ -23,11 +23,10 @@ def proxied(folder: Path, **sessions: ProxiedSession) -> CommandLine:
     """The command line on a database with these proxied sessions."""
 
     async def write() -> None:
-        stash = Stash(await open_sqlite(folder / "sessions.db"))
-        for name, state in sessions.items():
-            await stash.record_messages(round_of(1, "log line\n"), session_id=name, model="claude-sonnet-4-5")
-            await stash.store.put_note(name, state)
-        await stash.close()
+        async with Stash(await open_sqlite(folder / "sessions.db")) as stash:
+            for name, state in sessions.items():
+                await stash.record_messages(round_of(1, "log line\n"), session_id=name, model="claude-sonnet-4-5")
+                await stash.store.put_note(name, state)
 
     asyncio.run(write())
     return CommandLine(folder)

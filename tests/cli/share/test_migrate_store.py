@@ -41,11 +41,8 @@ BIG = "".join(f"line {number} of a long output\n" for number in range(300))
 
 def with_store(location: Location, work: Callable[[SessionStore], Awaitable[Result]]) -> Result:
     async def opened() -> Result:
-        store = await open_store(location)
-        try:
+        async with await open_store(location) as store:
             return await work(store)
-        finally:
-            await store.close()
 
     return asyncio.run(opened())
 

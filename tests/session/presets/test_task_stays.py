@@ -14,8 +14,7 @@ from tests.reduce.test_user_words import TASK, plain, step
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))
 async def test_the_task_is_at_the_head_of_a_compacted_view(preset: str, tmp_path: Path) -> None:
-    stash = Stash(await open_sqlite(tmp_path / "s.db"), settings={"preset": preset, "window": 16_000})
-    try:
+    async with Stash(await open_sqlite(tmp_path / "s.db"), settings={"preset": preset, "window": 16_000}) as stash:
         await stash.record_messages([{"role": "user", "content": TASK}], session_id="s", format="openai-chat")
         for number in range(40):
             await stash.record_messages(step(number), session_id="s")
@@ -23,5 +22,3 @@ async def test_the_task_is_at_the_head_of_a_compacted_view(preset: str, tmp_path
         assert result.compacted, result.reason
         first = (await stash.read_context("s")).messages[0]
         assert "To submit, run\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT" in plain(str(first["content"]))
-    finally:
-        await stash.close()

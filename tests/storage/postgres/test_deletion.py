@@ -42,8 +42,7 @@ def packed_text(address: Address) -> bytes:
 
 async def test_after_a_vacuum_no_table_or_index_holds_a_trace_of_a_deleted_session() -> None:
     address = new_store_address()
-    store = await open_postgres(address)
-    try:
+    async with await open_postgres(address) as store:
         await others(store)
         await fill(store, "secret")
         packed = packed_text(address)
@@ -53,5 +52,3 @@ async def test_after_a_vacuum_no_table_or_index_holds_a_trace_of_a_deleted_sessi
         server().sql("VACUUM FULL", database_name(address))
         assert traces(address, packed) == {}
         assert [len(await bodies(store, f"kept {number}")) for number in range(4)] == [60] * 4
-    finally:
-        await store.close()

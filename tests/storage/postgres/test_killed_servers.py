@@ -68,18 +68,17 @@ async def killed(address: str, server: str, rng: random.Random) -> int:
 
 async def test_nothing_acknowledged_is_lost_or_stored_twice() -> None:
     address = new_store_address()
-    store = await open_postgres(address)
-    await new_session(store)
-    counts = await asyncio.gather(*(killed(address.url, server, random.Random(server)) for server in SERVERS))
-    messages = await store.read_messages(SESSION)
-    texts = [str((message.body or {})["content"]) for message in messages]
-    whole = [[text.split()[:2] for text in texts[first : first + BATCH]] for first in range(0, len(texts), BATCH)]
-    assert all(len({tuple(place) for place in group}) == 1 for group in whole)  # no batch parts another one
-    stored = Counter(" ".join(group[0]) for group in whole)
-    assert set(stored.values()) == {1}
-    for server, count in zip(SERVERS, counts, strict=True):
-        own = sum(name.startswith(server) for name in stored)
-        assert all(stored[f"{server} batch{number}"] for number in range(count))
-        assert own - count in (0, 1)  # the last one may have been stored without an answer
-        assert await store.search(f"{server} batch{count - 1} part{BATCH - 1}", limit=1)
-    await store.close()
+    async with await open_postgres(address) as store:
+        await new_session(store)
+        counts = await asyncio.gather(*(killed(address.url, server, random.Random(server)) for server in SERVERS))
+        messages = await store.read_messages(SESSION)
+        texts = [str((message.body or {})["content"]) for message in messages]
+        whole = [[text.split()[:2] for text in texts[first : first + BATCH]] for first in range(0, len(texts), BATCH)]
+        assert all(len({tuple(place) for place in group}) == 1 for group in whole)  # no batch parts another one
+        stored = Counter(" ".join(group[0]) for group in whole)
+        assert set(stored.values()) == {1}
+        for server, count in zip(SERVERS, counts, strict=True):
+            own = sum(name.startswith(server) for name in stored)
+            assert all(stored[f"{server} batch{number}"] for number in range(count))
+            assert own - count in (0, 1)  # the last one may have been stored without an answer
+            assert await store.search(f"{server} batch{count - 1} part{BATCH - 1}", limit=1)

@@ -111,14 +111,13 @@ async def test_a_cancelled_caller_leaves_its_connection_to_others_when_its_work_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(postgres_store, "CONNECTIONS", 1)
-    store = await open_postgres(new_store_address())
-    await new_session(store)
-    recording = asyncio.create_task(record(store, *conversation(20)))
-    await asyncio.sleep(0.01)
-    recording.cancel()
-    await asyncio.gather(recording, return_exceptions=True)
-    assert len(await bodies(store)) in (0, 40)
-    await store.close()
+    async with await open_postgres(new_store_address()) as store:
+        await new_session(store)
+        recording = asyncio.create_task(record(store, *conversation(20)))
+        await asyncio.sleep(0.01)
+        recording.cancel()
+        await asyncio.gather(recording, return_exceptions=True)
+        assert len(await bodies(store)) in (0, 40)
 
 
 async def test_what_postgresql_cannot_hold_in_a_name_is_refused_with_words() -> None:

@@ -23,16 +23,14 @@ FLIPS = 1_000 if THOROUGH else 60
 
 async def filled(path: Path) -> list[str]:
     """A database of three sessions that grew in small batches; returns what is in each."""
-    store = await open_sqlite(path)
-    for name in ("one", "two", "three"):
-        await new_session(store, name)
-        for number in range(50):
-            output = answers(f"call_{number}", f"line {number} of {name}\n" * 9, f"out_{name}{number}")
-            await record(store, says(f"ask {number}"), calls(f"call_{number}"), output, session_id=name)
-        await store.append_edits(name, [archiving(2, text=f"archived in {name}")], expected=0)
-    content = [await everything(store, name) for name in ("one", "two", "three")]
-    await store.close()
-    return content
+    async with await open_sqlite(path) as store:
+        for name in ("one", "two", "three"):
+            await new_session(store, name)
+            for number in range(50):
+                output = answers(f"call_{number}", f"line {number} of {name}\n" * 9, f"out_{name}{number}")
+                await record(store, says(f"ask {number}"), calls(f"call_{number}"), output, session_id=name)
+            await store.append_edits(name, [archiving(2, text=f"archived in {name}")], expected=0)
+        return [await everything(store, name) for name in ("one", "two", "three")]
 
 
 async def everything(store: SqliteStore, name: str) -> str:
@@ -91,22 +89,21 @@ async def test_a_damaged_segment_names_its_messages_and_leaves_the_others_readab
         ).fetchone()
         db.execute(f"UPDATE segments SET contents = {changed} WHERE segment = ?", (body,))
         [first, messages] = db.execute("SELECT first_seq, messages FROM segments WHERE segment = ?", (body,)).fetchone()
-    store = await open_sqlite(path)
-    last = first + messages - 1
-    with pytest.raises(StoreError, match=f"Session 'one'.* messages? {first}"):
-        await bodies(store)
-    with pytest.raises(StoreError, match="damaged"):
-        await store.read_messages_at(SESSION, [last])
-    assert len(await store.read_messages(SESSION, first=last + 1)) == 150 - last - 1
-    assert len(await store.read_messages(SESSION, bodies=False)) == 150
-    assert len(await bodies(store, "two")) == 150
-    assert len((await record(store, *[says(f"more {number}") for number in range(200)])).messages) == 200
-    assert await store.search("more 7")
-    health = look_at(path)
-    assert [name for name, _ in health.damaged] == ["one"]
-    assert f"message {first}" in health.damaged[0][1] or f"messages {first}" in health.damaged[0][1]
-    assert await store.delete_session(SESSION)
-    await store.close()
+    async with await open_sqlite(path) as store:
+        last = first + messages - 1
+        with pytest.raises(StoreError, match=f"Session 'one'.* messages? {first}"):
+            await bodies(store)
+        with pytest.raises(StoreError, match="damaged"):
+            await store.read_messages_at(SESSION, [last])
+        assert len(await store.read_messages(SESSION, first=last + 1)) == 150 - last - 1
+        assert len(await store.read_messages(SESSION, bodies=False)) == 150
+        assert len(await bodies(store, "two")) == 150
+        assert len((await record(store, *[says(f"more {number}") for number in range(200)])).messages) == 200
+        assert await store.search("more 7")
+        health = look_at(path)
+        assert [name for name, _ in health.damaged] == ["one"]
+        assert f"message {first}" in health.damaged[0][1] or f"messages {first}" in health.damaged[0][1]
+        assert await store.delete_session(SESSION)
     assert look_at(path).damaged == ()
 
 
@@ -122,8 +119,7 @@ async def test_what_is_damaged_beside_the_messages_is_said_too(path: Path, table
     with closing(sqlite3.connect(path)) as db, db:
         db.execute(f"UPDATE {table} SET record = substr(record, 1, 9) WHERE {what}")
     assert [name for name, _ in look_at(path).damaged] == [SESSION]
-    store = await open_sqlite(path)
-    with pytest.raises(StoreError, match="damaged"):
-        await (store.read_log(SESSION, Event) if table == "log" else store.get_note(SESSION, ProxiedSession))
-    assert await bodies(store)
-    await store.close()
+    async with await open_sqlite(path) as store:
+        with pytest.raises(StoreError, match="damaged"):
+            await (store.read_log(SESSION, Event) if table == "log" else store.get_note(SESSION, ProxiedSession))
+        assert await bodies(store)

@@ -132,17 +132,17 @@ async def test_a_session_that_is_hidden_while_another_is_removed_is_removed_next
     assert await store.delete_session("first")
     assert hidden_rows(path) == 1
     await store.close()
-    again = await open_sqlite(path)
-    await until(lambda: hidden_rows(path) == 0)
-    with closing(sqlite3.connect(path)) as db:
-        left = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("segments", "outputs", "log")]
-    assert left == [0, 0, 0]
-    await again.close()
+    async with await open_sqlite(path):
+        await until(lambda: hidden_rows(path) == 0)
+        with closing(sqlite3.connect(path)) as db:
+            left = [
+                db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("segments", "outputs", "log")
+            ]
+        assert left == [0, 0, 0]
 
 
 async def test_no_trace_is_left_while_other_processes_have_the_database_open(path: Path) -> None:
-    store, second = await open_sqlite(path), await open_sqlite(path)
-    try:
+    async with await open_sqlite(path) as store, await open_sqlite(path) as second:
         await others(store)
         await fill(second, "secret")
         with held(path, "idle"), held(path, "idle"):
@@ -150,9 +150,6 @@ async def test_no_trace_is_left_while_other_processes_have_the_database_open(pat
             assert await store.delete_session("secret")
             assert marks(path) == {}
             assert len(await bodies(second, "kept 0")) == 60
-    finally:
-        await store.close()
-        await second.close()
 
 
 async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_says_so(
@@ -183,10 +180,9 @@ async def test_what_one_process_could_not_overwrite_is_overwritten_by_the_next_t
         assert not await store.delete_session("secret")
         await store.close()
         assert marks(path) != {}
-    again = await open_sqlite(path)
-    await until(lambda: hidden_rows(path) == 0)
-    assert marks(path) == {}
-    await again.close()
+    async with await open_sqlite(path):
+        await until(lambda: hidden_rows(path) == 0)
+        assert marks(path) == {}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -255,17 +251,15 @@ async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
     monkeypatch.setattr(hidden_sessions, "PIECE_SECONDS", 0.0)
-    store = await open_sqlite(path)
-    await others(store, 1)
-    await fill(store, "secret")
-    deleting = asyncio.create_task(store.delete_session("secret"))
-    await asyncio.sleep(pieces * PAUSE_SECONDS)
-    await store.close()
+    async with await open_sqlite(path) as store:
+        await others(store, 1)
+        await fill(store, "secret")
+        deleting = asyncio.create_task(store.delete_session("secret"))
+        await asyncio.sleep(pieces * PAUSE_SECONDS)
     assert await deleting is False
     assert hidden_rows(path) == 1
     assert look_at(path).sessions == 1
-    again = await open_sqlite(path)
-    assert await again.search(SECRET) == []
-    await until(lambda: hidden_rows(path) == 0)
-    assert marks(path) == {}
-    await again.close()
+    async with await open_sqlite(path) as again:
+        assert await again.search(SECRET) == []
+        await until(lambda: hidden_rows(path) == 0)
+        assert marks(path) == {}

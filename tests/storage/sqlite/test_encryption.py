@@ -42,19 +42,15 @@ def every_file(folder: Path) -> bytes:
 
 
 async def contents(path: Path, find_key: FindKey) -> dict[str, list[Native]]:
-    store = await open_sqlite(path, find_key=find_key)
-    try:
+    async with await open_sqlite(path, find_key=find_key) as store:
         return {each.session_id: await bodies(store, each.session_id) for each in await store.list_sessions()}
-    finally:
-        await store.close()
 
 
 async def plain(path: Path) -> dict[str, list[Native]]:
     """A plain database of some sessions, and what is in it."""
-    store = await open_sqlite(path)
-    await others(store)
-    await fill(store, "secret")
-    await store.close()
+    async with await open_sqlite(path) as store:
+        await others(store)
+        await fill(store, "secret")
     return await contents(path, no_key)
 
 
@@ -72,16 +68,13 @@ async def test_no_file_of_an_encrypted_database_holds_what_is_in_it(path: Path) 
 
 
 async def test_neither_the_log_nor_an_index_can_be_read_while_it_is_written(path: Path) -> None:
-    store = await open_sqlite(path, find_key=our_key)
-    try:
+    async with await open_sqlite(path, find_key=our_key) as store:
         await fill(store, "secret")
         assert path.with_name(f"{path.name}-wal").stat().st_size > 0
         assert [hit.session_id for hit in await store.search(SECRET, limit=1)] == ["secret"]
         assert marks(path) == {}
         assert await store.delete_session("secret")
         assert not await store.search(SECRET)
-    finally:
-        await store.close()
     assert convert(path, KEY, encrypt=False)
     assert marks(path) == {}
 

@@ -39,29 +39,28 @@ async def recorded(stash: Stash, number: int) -> list[object]:
 
 async def test_recordings_at_the_same_time_take_fewer_commits_than_they_are(tmp_path: Path) -> None:
     store = await open_sqlite(tmp_path / "db")
-    stash = Stash(store)
-    for number in range(CALLERS):
-        await stash.record_messages(said("first"), session_id=f"s{number}", format="openai-chat")
-    seen = await commits(store)
-    await asyncio.gather(*(stash.record_messages(said(f"{n}"), session_id=f"s{n}") for n in range(CALLERS)))
-    assert 0 < len(seen) < CALLERS
-    assert [await recorded(stash, n) for n in range(CALLERS)] == [["first", f"{n}"] for n in range(CALLERS)]
-    await stash.close()
+    async with Stash(store) as stash:
+        for number in range(CALLERS):
+            await stash.record_messages(said("first"), session_id=f"s{number}", format="openai-chat")
+        seen = await commits(store)
+        await asyncio.gather(*(stash.record_messages(said(f"{n}"), session_id=f"s{n}") for n in range(CALLERS)))
+        assert 0 < len(seen) < CALLERS
+        assert [await recorded(stash, n) for n in range(CALLERS)] == [["first", f"{n}"] for n in range(CALLERS)]
 
 
 async def test_one_that_fails_leaves_the_others_committed(tmp_path: Path) -> None:
-    stash = Stash(await open_sqlite(tmp_path / "db"))
-    for number in range(CALLERS):
-        await stash.record_messages(said("first"), session_id=f"s{number}", format="openai-chat")
-    calls = [
-        stash.record_messages(said(f"{n}"), session_id=f"s{n}", first_seq=7 if n == 3 else None) for n in range(CALLERS)
-    ]
-    outcomes = await asyncio.gather(*calls, return_exceptions=True)
-    assert [n for n, outcome in enumerate(outcomes) if isinstance(outcome, BaseException)] == [3]
-    assert isinstance(outcomes[3], ContextstashError)
-    expected = [["first"] if n == 3 else ["first", f"{n}"] for n in range(CALLERS)]
-    assert [await recorded(stash, n) for n in range(CALLERS)] == expected
-    await stash.close()
+    async with Stash(await open_sqlite(tmp_path / "db")) as stash:
+        for number in range(CALLERS):
+            await stash.record_messages(said("first"), session_id=f"s{number}", format="openai-chat")
+        calls = [
+            stash.record_messages(said(f"{n}"), session_id=f"s{n}", first_seq=7 if n == 3 else None)
+            for n in range(CALLERS)
+        ]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [n for n, outcome in enumerate(outcomes) if isinstance(outcome, BaseException)] == [3]
+        assert isinstance(outcomes[3], ContextstashError)
+        expected = [["first"] if n == 3 else ["first", f"{n}"] for n in range(CALLERS)]
+        assert [await recorded(stash, n) for n in range(CALLERS)] == expected
 
 
 async def test_a_cancelled_caller_does_not_keep_the_others_from_their_outcome(tmp_path: Path) -> None:
