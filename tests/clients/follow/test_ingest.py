@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,42 +12,9 @@ import pytest
 from contextstash.clients.follow import Follower, find_transcripts, ingest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.claude_code_records import SESSION, as_lines, prompt, reply
 
-SESSION = "11111111-2222-3333-4444-555555555555"
-
-
-def record(uuid: str, parent: str | None, text: str, **more: Any) -> dict[str, Any]:
-    """A prompt as Claude Code writes it; `more` overrides."""
-    return {
-        "type": "user",
-        "uuid": uuid,
-        "parentUuid": parent,
-        "sessionId": SESSION,
-        "isSidechain": False,
-        "timestamp": "2026-01-28T22:26:39.918Z",
-        "message": {"role": "user", "content": text},
-        **more,
-    }
-
-
-def reply(uuid: str, parent: str, text: str) -> dict[str, Any]:
-    message = {"id": f"msg_{uuid}", "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
-    return record(uuid, parent, "", type="assistant", message=message)
-
-
-def lines(records: Sequence[dict[str, Any]]) -> bytes:
-    return b"".join(json.dumps(item).encode() + b"\n" for item in records)
-
-
-TALK = [record("a", None, "First question"), reply("b", "a", "First answer"), record("c", "b", "Second question")]
-
-
-@pytest.fixture
-async def stash(tmp_path: Path) -> AsyncIterator[Stash]:
-    opened = Stash(await open_sqlite(tmp_path / "stash.db"))
-    yield opened
-    await opened.close()
+TALK = [prompt("a", None, "First question"), reply("b", "a", "First answer"), prompt("c", "b", "Second question")]
 
 
 PROJECT = Path("/srv/app")
@@ -72,8 +37,8 @@ async def texts(stash: Stash, session_id: str = SESSION) -> list[Any]:
 @pytest.mark.parametrize("cut", [1, 60, 300, 500, 700])
 async def test_a_cut_line_is_recorded_once_the_rest_of_it_came(stash: Stash, tmp_path: Path, cut: int) -> None:
     transcript = tmp_path / f"{SESSION}.jsonl"
-    data = lines(TALK)
-    transcript.write_bytes(lines(TALK[:1]) + data[len(lines(TALK[:1])) :][:cut])
+    data = as_lines(TALK)
+    transcript.write_bytes(as_lines(TALK[:1]) + data[len(as_lines(TALK[:1])) :][:cut])
     await ingest(stash, transcript)
     transcript.write_bytes(data)
     await ingest(stash, transcript)
@@ -84,11 +49,11 @@ async def test_of_a_file_that_lost_its_middle_and_grew_beyond_that_everything_ne
     stash: Stash, tmp_path: Path
 ) -> None:
     path = tmp_path / "session.jsonl"
-    first = record("a", None, "First question " + "with many words " * 100)
-    path.write_bytes(lines([first, *TALK[1:]]))
+    first = prompt("a", None, "First question " + "with many words " * 100)
+    path.write_bytes(as_lines([first, *TALK[1:]]))
     await ingest(stash, path)
-    more = [record("d", "a", "Third question"), reply("e", "d", "Third answer " + "with many words " * 100)]
-    path.write_bytes(lines([first, *more]))
+    more = [prompt("d", "a", "Third question"), reply("e", "d", "Third answer " + "with many words " * 100)]
+    path.write_bytes(as_lines([first, *more]))
     await ingest(stash, path)
     assert "Third question" in await texts(stash)
 
@@ -97,9 +62,9 @@ async def test_broken_and_unknown_lines_lose_nothing_else(
     stash: Stash, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     transcript = tmp_path / f"{SESSION}.jsonl"
-    unknown = lines([{"type": "a-new-thing", "uuid": "n", "parentUuid": "b", "sessionId": SESSION}])
-    together = lines([record("d", "c", "Third"), record("e", "d", "Fourth")]).replace(b"}\n{", b"}{")  # on one line
-    data = lines(TALK[:2]) + b'{"type":"user","secret\n\xff\xfe\n' + unknown + lines(TALK[2:]) + together
+    unknown = as_lines([{"type": "a-new-thing", "uuid": "n", "parentUuid": "b", "sessionId": SESSION}])
+    together = as_lines([prompt("d", "c", "Third"), prompt("e", "d", "Fourth")]).replace(b"}\n{", b"}{")  # on one line
+    data = as_lines(TALK[:2]) + b'{"type":"user","secret\n\xff\xfe\n' + unknown + as_lines(TALK[2:]) + together
     transcript.write_bytes(data.replace(b"\n", b"\r\n"))
     await ingest(stash, transcript)
     assert len(await texts(stash)) == 5
@@ -110,19 +75,19 @@ async def test_the_follower_records_what_is_new_at_each_call(stash: Stash, folde
     follower = Follower(stash, find_transcripts("claude-code", PROJECT))
     assert await follower.catch_up() is None
     transcript = folder / f"{SESSION}.jsonl"
-    transcript.write_bytes(lines(TALK[:2]))
+    transcript.write_bytes(as_lines(TALK[:2]))
     assert await follower.catch_up() == SESSION
     with transcript.open("ab") as file:
-        file.write(lines(TALK[2:]))
+        file.write(as_lines(TALK[2:]))
     assert await asyncio.gather(*(follower.catch_up() for _ in range(4))) == [SESSION] * 4
     assert len(await texts(stash)) == 3
 
 
 async def test_the_follower_records_sub_agents_as_sessions_of_their_own(stash: Stash, folder: Path) -> None:
     (folder / SESSION / "subagents").mkdir(parents=True)
-    (folder / f"{SESSION}.jsonl").write_bytes(lines(TALK))
-    side = record("s", None, "Look into it", isSidechain=True, agentId="a1b2c3")
-    (folder / SESSION / "subagents" / "agent-a1b2c3.jsonl").write_bytes(lines([side]))
+    (folder / f"{SESSION}.jsonl").write_bytes(as_lines(TALK))
+    side = prompt("s", None, "Look into it", isSidechain=True, agentId="a1b2c3")
+    (folder / SESSION / "subagents" / "agent-a1b2c3.jsonl").write_bytes(as_lines([side]))
     assert await Follower(stash, find_transcripts("claude-code", PROJECT)).catch_up() == SESSION
     assert await texts(stash, f"{SESSION}.a1b2c3") == ["Look into it"]
     assert len(await texts(stash)) == 3
@@ -132,7 +97,7 @@ async def test_the_transcript_written_to_last_is_the_current_one(stash: Stash, f
     other = SESSION.replace("1", "9")
     for place, session_id in enumerate((SESSION, other)):
         path = folder / f"{session_id}.jsonl"
-        path.write_bytes(lines([{**item, "sessionId": session_id} for item in TALK]))
+        path.write_bytes(as_lines([{**item, "sessionId": session_id} for item in TALK]))
         os.utime(path, (1000 + place, 1000 + place))
     follower = Follower(stash, find_transcripts("claude-code", PROJECT))
     assert await follower.catch_up() == other
@@ -164,11 +129,11 @@ async def test_a_list_of_messages_that_was_rewritten_is_the_conversation_and_the
 ) -> None:
     path = tmp_path / "list.jsonl"
     before = said("one", "two", "three", "four")
-    path.write_bytes(lines(before))
+    path.write_bytes(as_lines(before))
     name = (await ingest(stash, path)).session_id
     assert name is not None
     for now in (said(*changed), said(*changed, "grown"), before, said("one", "two", "three", "four", "five")):
-        path.write_bytes(lines(now))
+        path.write_bytes(as_lines(now))
         await ingest(stash, path)
         assert (await ingest(stash, path)).recorded == 0
         assert (await stash.get_context(name, budget=100_000)).messages == now
