@@ -34,6 +34,7 @@ from contextstash_storage.records import (
     Copied,
     DeclaredVersion,
     Event,
+    KeptState,
     Message,
     NewMessage,
     Output,
@@ -377,6 +378,8 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
     if arrived.digest() != sent.digest():
         done.failed[name] = DIFFERENT
     elif is_new:
+        if (kept := await source.store.get_note(name, KeptState)) is not None:  # a long session is not folded again
+            await target.store.put_note(name, kept)
         done.copied += 1
     else:
         done.already += 1

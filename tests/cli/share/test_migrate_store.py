@@ -16,6 +16,7 @@ from contextstash_storage.records import (
     Cursor,
     DeclaredVersion,
     Event,
+    KeptState,
     Request,
     RestoreEdit,
 )
@@ -72,6 +73,7 @@ async def fill(store: SessionStore) -> None:
             await mine.declare(
                 name, [part], lambda declared, versions: declared.model_copy(update={"tools": versions[0]})
             )
+            await mine.put_note(name, KeptState(text="{}", rewinds=()))
             await mine.append_request(name, Request(messages=3, edits=1, appended=9, budget=100, counted=5, tokens=7))
 
 
@@ -87,6 +89,7 @@ async def contents(store: SessionStore) -> list[object]:
                 await mine.read_log(name, DeclaredVersion),
                 await mine.read_log(name, Request),
             ]
+            found.append(await mine.get_note(name, KeptState))
             found.append([call.prompt_tokens for call in await mine.read_log(name, Call)])
             found += [[hit.seq for hit in await mine.search("long output", SearchFilter([name]))]]
     return found
@@ -99,7 +102,7 @@ def test_sessions_go_to_postgresql_and_back_unchanged(tmp_path: Path, capsys: py
         assert run(["migrate-store", name_of(source), name_of(target)]) == 0
         assert "Copied 4 sessions, verified by checksum; 0 were there already." in capsys.readouterr().out
     everything = with_store(first, contents)
-    assert len(everything) == 4 * 9
+    assert len(everything) == 4 * 10
     assert with_store(second, contents) == everything
     assert with_store(third, contents) == everything
 
