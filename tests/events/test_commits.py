@@ -52,22 +52,32 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     script = bash(Script().user("Fix it."), "git status", "On branch fines\nnothing to commit, working tree clean")
     assert commit_in(script) == []
     bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
-    assert commit_in(script) == ["Last commit by a call of this session: 1a2b3c4 on fines, message 4"]
+    assert commit_in(script) == [
+        "Last commit by a call of this session: 1a2b3c4 on fines, message 4; no call has pushed since"
+    ]
     script.call("Edit", {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}, "done")
     assert commit_in(script) == [
-        "Last commit by a call of this session: 1a2b3c4 on fines, message 4 (changed since: a.py)"
+        "Last commit by a call of this session: 1a2b3c4 on fines, message 4; no call has pushed since"
+        " (changed since: a.py)"
     ]
     bash(script, "git checkout -- a.py", "")
-    assert commit_in(script) == ["Last commit by a call of this session: 1a2b3c4 on fines, message 4"]
+    bash(script, "git push -q", "")
+    told = "Last commit by a call of this session: 1a2b3c4 on fines"
+    assert commit_in(script) == [f"{told}, message 4; `git push` was run at message 10"]
+    bash(script, "git rebase origin/main", "Successfully rebased and updated refs/heads/fines.")
+    told += " (before `git rebase` in message 12, which may have rewritten it), message 4"
+    assert commit_in(script) == [f"{told}; `git push` was run at message 10"]
     bash(script, "git commit -q --amend --no-edit", "")
-    assert commit_in(script) == ["Last commit by a call of this session: message 10"]
-    assert done_in(script) == ["(10) committed: Fix it"]
+    assert commit_in(script) == ["Last commit by a call of this session: message 14; no call has pushed since"]
 
 
-def test_an_amended_commit_takes_the_place_of_the_one_before() -> None:
+def test_an_amended_commit_is_told_as_amended() -> None:
     script = bash(Script().user("Commit."), "git commit -qm 'Read the fines once'", "")
     bash(script, "git commit -q --amend -m 'Read the fines only once'", "")
-    assert done_in(script) == ["(4) committed: Read the fines only once"]
+    assert done_in(script) == [
+        "(2) committed: Read the fines once",
+        "(4) committed: Read the fines only once (amends the commit before)",
+    ]
 
 
 def test_a_pull_request_is_told_with_its_address_and_title() -> None:
@@ -118,6 +128,12 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
     assert branch_in(script) == ["Git branch at message 10: `main`"]
     bash(script, "git checkout -q a.py; git checkout -q 1a2b3c4; git checkout -q -- b", "")
     assert branch_in(script) == ["Git branch at message 10: `main`"]
+    bash(script, "git log --oneline -1 --decorate", "1a2b3c4 (HEAD -> dues, origin/dues) Fix it")
+    assert branch_in(script) == ["Git branch at message 14: `dues`"]
+    bash(script, "cd /srv && git rev-parse --abbrev-ref HEAD", "holds")
+    assert branch_in(script) == ["Git branch at message 16: `holds`"]
+    bash(script, "git checkout -q -b fees; git commit -qm 'Charge once'", "")  # a quiet commit names none
+    assert branch_in(script) == ["Git branch at message 18: `fees`"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +141,6 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
     [
         ("On branch main\nnothing to commit, working tree clean", "clean"),
         ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n", "b...o/b [ahead 1]; 1 changed (`a.py`); 1 untracked (`notes/`)"),
-        ("On branch main\nUntracked files:\n  (use)\n\tnew.py\n\nnothing added", "1 untracked (`new.py`)"),
         ("fatal: not a git repository", None),
     ],
 )  # fmt: skip

@@ -133,15 +133,15 @@ def test_the_files_that_commands_changed_are_told_as_they_stand(commands: list[s
     assert lines_of(*commands) == told
 
 
-def test_the_line_of_a_file_tells_what_was_put_in_last_definitions_first() -> None:
+def test_the_line_of_a_file_tells_in_what_its_newest_changes_are() -> None:
     script = Script()
     for new in ("import os\n\ndef charge(loan):\n    return 1", "    return 2"):
         script.call("Edit", {"file_path": "a.py", "old_string": "x", "new_string": new}, "ok")
     text = extract_summary(script.turns, max_tokens=400, count=quarter)
-    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + return 2; + def charge(loan):"]
+    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + return 2; + charge"]
     script.call("Edit", {"file_path": "a.py", "old_string": "def charge(loan):", "new_string": "def fine(loan):"}, "ok")
     text = extract_summary(script.turns, max_tokens=400, count=quarter)
-    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + def fine(loan):; + return 2"]
+    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + fine; + return 2"]
 
 
 def test_every_changed_file_is_listed_the_older_ones_by_path() -> None:
@@ -168,13 +168,22 @@ def test_a_patch_of_a_name_alone_is_of_the_file_in_the_folder_of_the_last_comman
     assert shown == {"/src/fines.py": ["fine = 2"], "/src/loans.py": ["loan = 1"], "loans.py": ["loan = 2"]}
 
 
-def test_a_file_whose_changes_git_stashes_is_told_as_stashed_until_they_are_back() -> None:
-    script = Script().call("Edit", {"file_path": "/srv/docs/a.md", "old_string": "x", "new_string": "y"}, "ok")
-    script.call("Bash", {"command": "cd /srv && git stash push -u -m 'docs' -- docs/a.md"}, "Saved working directory")
-    assert lines_in(script)[0] == "`/srv/docs/a.md`: stashed"
-    assert known_files(script.turns) == []
-    script.call("Bash", {"command": "cd /srv && git stash pop"}, "On branch main")
-    assert lines_in(script)[0] == "`/srv/docs/a.md`: edited"
+def test_a_change_of_a_patch_is_told_by_the_function_whose_lines_it_changes() -> None:
+    script = Script()
+    text = "\n".join(
+        ("*** Begin Patch", "*** Update File: /srv/a.go", "@@ func Lend(copy Copy) error {", " \tcheck(copy)",
+         "-\treturn nil", "+\treturn lend(copy)", " }", "@@", " }", "+// Hold keeps a copy for a reader.",
+         "+func Hold(copy Copy) {", "+\tkeep(copy)", "+}", "@@", "-func Free(copy Copy) {", "-\tfree(copy)", "-}",
+         "*** Update File: /srv/notes.md", "@@", "-class of 2019", "+type of fine: late", "*** End Patch")
+    )  # fmt: skip
+    assert lines_in(script.call("apply_patch", text, "Success.")) == [
+        "`/srv/notes.md`: edited",
+        "`/srv/a.go`: edited: - Free; + Hold; in Lend",
+    ]
+    gone = {"file_path": "/srv/a.go", "old_string": "func Hold(copy Copy) {\n\tkeep(copy)\n}\n", "new_string": ""}
+    assert lines_in(script.call("Edit", gone, "ok"))[0] == "`/srv/a.go`: edited: - Free; in Lend"
+    imports = {"file_path": "/srv/b.go", "old_string": '\t"fmt"', "new_string": '\t"fmt"\n\t"io"'}
+    assert lines_in(script.call("Edit", imports, "ok"))[0] == "`/srv/b.go`: edited"
 
 
 def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not_run() -> None:

@@ -19,16 +19,6 @@ def created() -> Script:
     return script
 
 
-def test_the_states_that_a_list_of_tasks_prints_are_the_true_ones() -> None:
-    script = created().call("TaskUpdate", {"taskId": "1", "status": "in_progress"}, "Updated task #1")
-    printed = "#3 [pending] Tag it [blocked by #2]\n#1 [completed] Parse dates\n#2 [in_progress] Write docs"
-    assert plan_of(script.call("TaskList", {}, printed)) == [
-        ("done", "#1: Parse dates"),
-        ("doing", "#2: Write docs"),
-        ("todo", "#3: Tag it"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("tool", "arguments", "output", "is_error"),
     [

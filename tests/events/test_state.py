@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -114,7 +115,7 @@ def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> N
     run(script, "ls sync", "sync.go").user("And the docs, please.")
     run(script, "go test ./sync", GO_PASSED).assistant("All pass.").call("Bash", {"command": "ls"}, "a.go")
     assert sections_of(script)[Section.NOTES] == ["(3) The failure of TestPrune is unrelated to my change."]
-    assert Section.NOTES not in sections_of(script.assistant("The sync tests pass."))
+    assert Section.NOTES not in sections_of(script.assistant("The sync tests pass. The docs stand beside the code."))
     assert fold(script.user("And the page?").turns).notes == []
 
 
@@ -148,14 +149,48 @@ def test_a_file_that_was_changed_since_is_told_with_its_folder_if_another_one_ha
     assert told in sections_of(script)[Section.STATE]
 
 
-def test_the_file_with_a_plan_that_the_user_refused_says_so_until_it_is_changed() -> None:
-    path = "/srv/plans/fix.md"
-    script = Script().user("Plan it.").call("Write", {"file_path": path, "content": "Offsets."}, "ok")
-    refused = "The user doesn't want to proceed with this tool use. The user said: another way?"
-    script.call("ExitPlanMode", {"plan": "Offsets.", "path": path}, refused, is_error=True)
-    assert sections_of(script)[Section.FILES] == [f"`{path}`: created, refused by the user as a plan in 4"]
-    script.call("Write", {"file_path": path, "content": "Times."}, "ok")
-    assert sections_of(script)[Section.FILES] == [f"`{path}`: created"]
+@pytest.mark.parametrize(
+    ("said", "ends"),
+    [
+        ("The fines are charged once now. All tests pass.", True),
+        ("I'm checking why the fines are charged twice.", False),
+        ("The fines are charged twice. The job or the hook may do it, so I'm tracing both.", False),
+        ("The fines are charged twice. Should I look at the job?", True),
+    ],
+)
+def test_what_says_one_sentence_or_what_comes_next_ends_no_turn(said: str, ends: bool) -> None:
+    script = run(Script().user("Fix it."), "ls", "a.py").assistant(said)
+    assert fold(script.turns).answered == ({0: 3} if ends else {})
+
+
+@pytest.mark.parametrize(
+    "notice",
+    [
+        "<task-notification>\n<task-id>a1</task-id>\n<summary>Review of fines</summary>\n"
+        "<result>Two &amp; more bugs.</result>\n</task-notification>",
+        '<subagent_notification>\n{"agent_path":"a1","status":{"completed":"Review of fines: Two & more bugs."}}\n'
+        "</subagent_notification>",
+    ],
+)
+def test_what_a_sub_agent_reports_in_a_notice_is_told(notice: str) -> None:
+    script = run(Script().user("Review it."), "ls", "a.py").user(notice)
+    script.turns[-1] = replace(script.turns[-1], kind="host")
+    (told,) = [line for line in sections_of(script)[Section.STATE] if "sub-agent" in line]
+    assert told.startswith("(3) A sub-agent reports: Review of fines: Two & more bugs.")
+
+
+def test_of_a_refused_call_the_users_words_have_the_room() -> None:
+    path = "/srv/city/worktrees/fines-of-loans/docs/plans/2026-02-01-charge-each-fine-once.md"
+    refused = "The user doesn't want to proceed with this tool use. The user said: no second ledger"
+    script = Script().user("Plan it.").call("Write", {"file_path": path}, refused, is_error=True)
+    said = "The user refused Write 2026-02-01-charge-each-fine-once.md: “no second ledger”"
+    assert fold(script.turns).words.entries[-1].text == said
+
+
+def test_a_failed_run_says_that_another_one_passed_since() -> None:
+    script = run(Script(), "mise run test", GO_FAILED, failed=True)
+    (line,) = sections_of(run(script, "go test ./...", GO_PASSED))[Section.FAILED]
+    assert line.endswith("; another run of tests passed at message 3")
 
 
 def test_a_quotation_is_not_told_as_what_the_agent_said() -> None:

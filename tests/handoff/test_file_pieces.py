@@ -257,16 +257,21 @@ def test_an_edit_that_the_tool_refused_changes_nothing_if_no_flag_says_so() -> N
     assert lines_of(edited(script)) == FUNCTIONS
 
 
-def test_what_a_search_or_a_diff_contradicts_is_not_shown() -> None:
-    """Somebody else changed the file: a search finds another text at its number, a diff says which line is gone."""
-    found = read_whole().call("Bash", {"command": "grep -rn total /srv"}, "/srv/a.py:5:    return other(x)\n")
-    assert known_files(found.turns)[0].chunks == []
-    same = read_whole().call("Bash", {"command": "grep -rn total /srv"}, "/srv/a.py:5:    return x + 98\n")
-    assert lines_of(edited(same)) == FUNCTIONS
-    diff = "--- a/srv/a.py\n+++ b/srv/a.py\n@@ -1,3 +1,3 @@\n def a_total(x):\n-    return x + 97\n+    return 0\n"
-    text = pieces_of_files(known_files(read_whole().call("Bash", {"command": "git diff"}, diff).turns), 900, quarter)
-    assert "return x + 97" not in text
-    assert "return x + 98" in text
+def test_a_text_from_before_git_took_other_versions_says_so() -> None:
+    def head(*commands: str) -> str:
+        script = read_whole()
+        for command in commands:
+            script.call("Bash", {"command": command}, "")
+        return pieces_of_files(known_files(script.turns), 900, quarter).split("\n")[0]
+
+    assert head("git checkout -b fines", "git checkout -- b.py", "git push") == "`/srv/a.py`, whole, message 1:"
+    assert head("git switch main && git pull") == "`/srv/a.py`, whole, message 1, before `git switch` in 3:"
+    again = (
+        read_whole()
+        .call("Bash", {"command": "git pull"}, "")
+        .call("Read", {"file_path": "/srv/a.py"}, numbered(FUNCTIONS))
+    )
+    assert "before" not in pieces_of_files(known_files(again.turns), 900, quarter).split("\n")[0]
 
 
 def test_pieces_of_different_reads_say_of_which_message_they_are() -> None:

@@ -106,28 +106,46 @@ def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -
     script.user("Put it in a memo called review.").call("Bash", {"command": "ls docs"}, "a.md")
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
     open_items = read_summary(first)[Section.OPEN]
-    told = "The plan of message 2 was not updated since; its turn ended at message 3; the user said since: (4)."
-    told += " Open then: Collect the findings. Done then: Read the repo"
-    assert open_items[0] == told
+    told = "The plan below is of message 2. It is older than (4), and was not updated in the 4 messages since"
+    assert open_items[:2] == [f"{told}; its turn ended at message 3.", "[~] Collect the findings (in progress)"]
     later = Script().call("Bash", {"command": "ls src"}, "b.md")
     second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
-    assert read_summary(second)[Section.OPEN] == open_items
+    assert read_summary(second)[Section.OPEN][1:] == open_items[1:]
     later.call("TodoWrite", {"todos": [{"content": "Write the memo", "status": "in_progress"}]}, "ok")
     third = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
     assert "message 2" not in third
-    for request in ("Shorten it.", "Name it.", "Push it.", "And the page?"):
-        script.assistant("Done.").user(request).call("Bash", {"command": "ls"}, "a.md")
-    assert "Collect the findings" not in extract_summary(script.turns, max_tokens=900, count=quarter)
+
+
+def test_the_rest_of_an_approved_plan_is_told_without_code_and_steps_on_changed_files() -> None:
+    head = "# Charge fines once\n\n" + "Each loan is charged twice, by the job and by the hook. " * 20
+    steps = (
+        "## Step 1: The job\n\nChange `jobs/charge.py` so that it asks the ledger.",
+        "## Step 2: The tests\n\n**Keep** the test of the ledger in `tests/test_charge.py`.\n\n```python\nx = 1\n```",
+        "## Step 3: The hook\n\nDrop it in `jobs/charge.py` and in `hooks/charge_hook.py`.",
+    )
+    plan = "\n\n".join((head, *steps))
+    script = Script().user("Charge them once.")
+    script.call("ExitPlanMode", {"plan": plan}, "User has approved your plan. You can now start coding.")
+    script.call("Edit", {"file_path": "/srv/jobs/charge.py", "old_string": "a", "new_string": "b"}, "ok")
+    (rest,) = [item for item in summary_of(script, most=2_000)[Section.OPEN] if "rest of the plan" in item]
+    assert rest.split("\n")[1:] == [
+        "## Step 2: The tests",
+        "**Keep** the test of the ledger in `tests/test_charge.py`.",
+        "## Step 3: The hook",
+        "Drop it in `jobs/charge.py` and in `hooks/charge_hook.py`.",
+    ]
+    script.assistant("The fines are charged once. All tests pass.").user("And the page?")
+    assert "rest of the plan" not in str(summary_of(script, most=2_000))
 
 
 def test_open_items_are_the_newest_to_do_list() -> None:
     script = fines_session()
     script.turns = script.turns[:-2]
     assert summary_of(script)[Section.OPEN][:-1] == [
+        "The plan below is of message 16.",
         "[~] Fix lint (in progress)",
         "[ ] Write the changelog",
         "[x] done: Find the cause",
-        "The plan above is of message 16.",
     ]
 
 
@@ -155,7 +173,7 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
         .call("Bash", {"command": "ruff check ."}, "All checks passed!")
         .call("Write", {"file_path": "/srv/app/CHANGELOG.md", "content": "- fines"}, "ok")
         .call("TodoWrite", {"todos": [{"content": "Tag the release", "status": "pending"}]}, "ok")
-        .assistant("The changelog is written.")
+        .assistant("The changelog is written. The fines are in it.")
     )
     later.turns = [replace(turn, seq=turn.seq + 19) for turn in later.turns]
     text = extract_summary(later.turns, previous=first, max_tokens=1_000, count=quarter)
@@ -164,11 +182,11 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     assert sections[Section.TASK][0] == f"(0) {TASK}"
     assert sections[Section.FILES] == [
         "`/srv/app/CHANGELOG.md`: created",
-        "`/srv/app/fines.py`: edited (seen in it: charge_fine, charged_today): + def charged_today(loan):",
+        "`/srv/app/fines.py`: edited (seen in it: charge_fine): + charged_today",
     ]
     assert Section.FAILED not in sections
-    assert sections[Section.OPEN] == ["[ ] Tag the release", "The plan above is of message 24."]
-    assert sections[Section.STATE][0] == "The assistant said last (25): The changelog is written."
+    assert sections[Section.OPEN] == ["The plan below is of message 24.", "[ ] Tag the release"]
+    assert sections[Section.STATE][0] == "The assistant said last (25): The changelog is written. The fines are in it."
     assert "(8) yes, keep it\n[the assistant had said: Should I keep the daily run?]" in sections[Section.TASK]
 
 
@@ -350,7 +368,7 @@ def test_the_last_commit_and_the_run_that_passed_have_room_before_the_newest_cal
     for number in range(20):
         script.call("Read", {"file_path": f"/srv/a/long/path/of/part_{number}.py"}, "1\tx = 1\n" * 30)
     state = summary_of(script, most=250)[Section.STATE]
-    assert state[0] == "Last commit by a call of this session: 1a2b3c4 on fines, message 2"
+    assert state[0] == "Last commit by a call of this session: 1a2b3c4 on fines, message 2; no call has pushed since"
     assert state[1] == "Tests passed at message 4: `pytest -q`: 4 passed"
 
 

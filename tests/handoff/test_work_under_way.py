@@ -31,6 +31,16 @@ def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted()
     assert under_way(summary_of(interrupted())) == BOTH
 
 
+def test_what_codex_writes_if_the_user_stops_the_work_is_an_interruption() -> None:
+    script = Script().user("Review the branch.").call("exec_command", {"cmd": "git diff"}, "+ a")
+    script.user("<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>")
+    script.turns[-1] = replace(script.turns[-1], kind="host")
+    script.user("Now it is the right one.").call("exec_command", {"cmd": "git diff"}, "+ b")
+    assert under_way(summary_of(script)) == [
+        "In progress: the request in message 4, in the words above, and (0), interrupted for it"
+    ]
+
+
 def test_what_the_user_says_in_the_message_with_the_interruption_is_the_next_request() -> None:
     script = Script().user("Fix each of them in a loop.").call("Bash", {"command": "git commit -am a"}, None)
     script.user("[Request interrupted by user for tool use]", "Just remove the folder from the commit.")
@@ -77,7 +87,7 @@ def test_requests_that_follow_one_another_without_an_interruption_are_all_under_
     script = Script().user("Fix the fines.").call("Bash", {"command": "ls"}, "a.py").user("And the docs.")
     script.call("Bash", {"command": "ls docs"}, "a.md")
     assert under_way(summary_of(script)) == [
-        "In progress: the requests in messages 0 and 3, in the words above; some of them may be done"
+        "In progress: the requests in messages 0 and 3, in the words above; on none of them a turn has ended"
     ]
 
 
@@ -86,7 +96,7 @@ def test_what_is_under_way_is_known_if_the_requests_are_of_an_earlier_summary() 
     later = Script().call("Bash", {"command": "ls"}, "a").call("Bash", {"command": "ls -a"}, "b")
     later.turns = [replace(turn, seq=turn.seq + 10) for turn in later.turns]
     assert under_way(summary_of(later, previous=first)) == BOTH
-    later.assistant("All are done.")
+    later.assistant("All are done. The folder is gone.")
     later.turns[-1] = replace(later.turns[-1], seq=14)
     assert under_way(summary_of(later, previous=first)) == []
 

@@ -53,7 +53,7 @@ async def test_the_end_of_the_newest_request_is_told(stash: Stash, client: Clien
     under_way = await handed_off(stash, client)
     assert "Answered by the agent" not in under_way
     assert "In progress: the request in message 0" in under_way
-    client.say("The build is fixed.")
+    client.say("The build is fixed. It compiles every part.")
     ended = await handed_off(stash, client)
     assert "Answered by the agent: (0) at 3." in ended
     assert "In progress" not in ended
@@ -175,8 +175,9 @@ LATER = "Also keep the old names as aliases."
 
 
 async def test_the_users_words_go_through_any_number_of_hand_offs(tmp_path: Path) -> None:
+    ended = {"role": "assistant", "content": "The names are kept. All tests pass."}
     natives = [{"role": "user", "content": TASK}, *round_of(1, "log line\n" * 50), reply(40)]
-    natives += [{"role": "user", "content": LATER}, reply(40)]
+    natives += [{"role": "user", "content": LATER}, ended]
     async with stash_at(tmp_path / "s.db", window=200_000) as stash:
         for number in range(4):
             name = f"session-{number}"
@@ -184,4 +185,4 @@ async def test_the_users_words_go_through_any_number_of_hand_offs(tmp_path: Path
             text = await stash.hand_off_text(name, 4_000)
             assert text is not None
             assert text.count(TASK.split("\n")[1]) == text.count(LATER) == 1
-            natives = [{"role": "user", "content": first_message(text, name, "codex")}, reply(40)]
+            natives = [{"role": "user", "content": first_message(text, name, "codex")}, ended]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from contextstash.events.calls import Call
 from contextstash.events.files import CUT
-from contextstash.events.kinds import FileUse
+from contextstash.events.kinds import FileUse, Replaced
 from contextstash.events.shell import as_run, bare_command, runner_of
 from contextstash.outputs.counts import counted
 from contextstash.outputs.digest import DEFINITION, digest_output, still_running
@@ -104,6 +104,45 @@ def change_line(use: FileUse) -> str:
         if line := next(defined, "") or next(long, "") or next(iter(added), "") or next(removed, ""):
             return one_line(line, MAX_CHANGED_LINE)
     return ""
+
+
+_PROSE = re.compile(r"\.(?:mdx?|txt|rst)$")
+_HAS_BODY = re.compile(r"[({:=<;]")
+"""What a line of code that defines something has, and a sentence that begins with "type" or "class" mostly has not."""
+
+
+def changes_of(use: FileUse) -> dict[str, str]:
+    """What a change is in, as far as the call shows it: the functions and classes, each behind "+ " if it is put in,
+    "- " if it is taken out, or else "in "; of a change that is in none, a line of it."""
+    found: dict[str, str] = {}
+    for each in () if _PROSE.search(use.path) else (Replaced("", use.text or ""), *use.replaced):
+        old, new = each.old.split("\n"), each.new.split("\n")
+        before, after = ({name for line in lines if (name := _defined(line))} for lines in (old, new))
+        for name in (*_touched(old, new, each.within), *_touched(new, old, each.within)):
+            found[name] = "+ " if name in after - before else "- " if name in before - after else found.get(name, "in ")
+    line = "" if found or use.text is not None else change_line(use)
+    return {line: ""} if line and line[2] not in "\"'" else found  # an import says little
+
+
+def _defined(line: str) -> str:
+    found = DEFINITION.match(line)
+    return str(found[1]) if found and _HAS_BODY.search(line) else ""
+
+
+def _touched(lines: Sequence[str], others: Collection[str], within: str) -> Iterator[str]:
+    """What defines the lines that are not among the others. A body is indented more than the line that defines it."""
+    name, depth = _defined(within), _depth(within)
+    for line in filter(str.strip, lines):
+        if defined := _defined(line):
+            name, depth = defined, _depth(line)
+        elif _depth(line) <= depth and line.lstrip()[0] not in ")]}":
+            name = ""
+        if name and line not in others:
+            yield name
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 _FAILURE = re.compile(

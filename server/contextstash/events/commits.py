@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from contextstash.events.calls import Call, is_refusal
 from contextstash.safety.sanitize import one_line
@@ -39,8 +38,10 @@ _ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
 _TITLE = re.compile(r"--title[ =]([\"'])(.+?)(?<!\\)\1")
 
 _BRANCH = re.compile(
-    r"^(?:On branch |Switched to (?:a new )?branch '|## )(?P<name>[\w/@+-]+(?:\.(?!\.)[\w/@+-]+)*)", re.MULTILINE
+    r"(?:^(?:On branch |Switched to (?:a new )?branch '|## )|\(HEAD -> )(?P<name>[\w/@+-]+(?:\.(?!\.)[\w/@+-]+)*)",
+    re.MULTILINE,
 )
+_ASKS_BRANCH = re.compile(r"\bgit\b[^\n;&|]{0,80}? (?:branch --show-current|rev-parse --abbrev-ref HEAD)\s*\Z")
 """How Git says on which branch it is; a commit names its own."""
 
 _WENT_TO = re.compile(
@@ -55,22 +56,15 @@ _TRACKS = re.compile(r"^(?:Your branch .*|## \S+ \[.+\])$", re.MULTILINE)
 _ENTRY = re.compile(
     r"^(?:(?P<sign>[ MADRCU?]{2}) (?=\S)|\t(?:modified|new file|deleted|renamed): +)(?P<path>\S.*)$", re.MULTILINE
 )
-_UNTRACKED = re.compile(r"^Untracked files:\n(?:  \(.*\n)*(?P<paths>(?:\t\S.*\n?)+)", re.MULTILINE)
-"""What `git status` prints: of the branch, of each changed file, and of those that it does not track."""
+"""What `git status` prints: of the branch, and of each file that is changed or, in the short form, not tracked."""
 
 MAX_NAMED, MAX_TREE = 8, 800
 """Changed and untracked files that are named, of each so many, and characters of what is told of the work tree."""
 
-_UNSTASHES = re.compile(r"\bgit\b[^\n;&|]{0,80}? stash (?:pop|apply)\b")
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The agent made a commit, pushed one, or opened a pull request. `amends` is whether it replaced the commit
-    before, whose message it may have kept."""
-
-    text: str
-    amends: bool = False
+_MOVES = re.compile(
+    r"\bgit\b[^\n;&|]{0,80}? (push|checkout|switch|pull --rebase|pull|merge|rebase|reset --hard|cherry-pick)\b"
+    r"(?! (?:[^\n;&|]* )?(?:-[bBcC]|--|--abort|--orphan|--dry-run)(?:\s|$))"
+)
 
 
 def branch_of(call: Call) -> str:
@@ -78,7 +72,10 @@ def branch_of(call: Call) -> str:
     command = call.command or ""
     if call.output is None or call.refused or "git " not in command:
         return ""
-    printed = [each["name"] for each in _BRANCH.finditer(call.output.text[:MAX_COMMAND])]
+    text = call.output.text[:MAX_COMMAND]
+    printed = [each["name"] for each in _BRANCH.finditer(text)]
+    if _ASKS_BRANCH.search(command) and not call.failed:
+        printed += re.findall(r"^(?!HEAD$)[\w/@+.-]+$", text.strip().rpartition("\n")[2])
     went = [] if call.failed else [each["name"] for each in _WENT_TO.finditer(command[:MAX_COMMAND])]
     return next(reversed(printed or went), "")
 
@@ -91,9 +88,6 @@ def work_tree_of(call: Call) -> str:
     tracks = [found.group().removeprefix("## ").rstrip(",.") for found in _TRACKS.finditer(text)][:1]
     changed = [each["path"] for each in _ENTRY.finditer(text) if each["sign"] != "??"]
     untracked = [each["path"] for each in _ENTRY.finditer(text) if each["sign"] == "??"]
-    untracked += [
-        path.strip() for found in _UNTRACKED.finditer(text) for path in found["paths"].split("\n") if path.strip()
-    ]
     counts = [_counted(paths, what) for paths, what in ((changed, "changed"), (untracked, "untracked")) if paths]
     bare = not counts and len(text.strip().split("\n")) == 1 and text.startswith("## ")
     clean = ["clean"] if "working tree clean" in text or bare else []
@@ -105,12 +99,12 @@ def _counted(paths: Sequence[str], what: str) -> str:
     return f"{len(paths)} {what} ({names}{', …' * (len(paths) > MAX_NAMED)})"
 
 
-def unstashes(call: Call) -> bool:
-    """Whether Git put back the changes that it had stashed."""
-    return not call.failed and not call.refused and bool(_UNSTASHES.search(call.command or ""))
+def moves_of(call: Call) -> list[str]:
+    """The commands of Git in a call that pushed, or that took other versions of many files, such as "pull"."""
+    return [] if call.failed or call.refused else _MOVES.findall((call.command or "")[:MAX_COMMAND])
 
 
-def commits_of(call: Call) -> Iterator[Committed]:
+def commits_of(call: Call) -> Iterator[str]:
     """What a call committed, and opened or else pushed, in this order."""
     command = call.command or ""
     if call.output is None or call.refused or call.output.running or len(command) > MAX_COMMAND:
@@ -119,18 +113,18 @@ def commits_of(call: Call) -> Iterator[Committed]:
         yield from _commits(call, command, call.output.text)
     address = _ADDRESS.search(call.output.text) if _OPENED.search(command) else None
     if address is None and _PUSH.search(command) and (pushed := _PUSHED.search(call.output.text)):
-        yield Committed(f"pushed {pushed.group(1)} to {pushed.group(2)}")
+        yield f"pushed {pushed.group(1)} to {pushed.group(2)}"
     if address is not None:
         found = _TITLE.search(command)
         title = f": {found[2]}".replace("\\", "") if found else ""
-        yield Committed(one_line(f"opened {address.group()}{title}", 2 * MAX_SUBJECT))
+        yield one_line(f"opened {address.group()}{title}", 2 * MAX_SUBJECT)
 
 
-def _commits(call: Call, command: str, output: str) -> Iterator[Committed]:
-    amends = bool(_AMENDS.search(command))
+def _commits(call: Call, command: str, output: str) -> Iterator[str]:
+    amends = " (amends the commit before)" if _AMENDS.search(command) else ""
     printed = _COMMITTED.findall(output)
     for branch, commit, said in printed:
-        yield Committed(f"{COMMITTED} {commit} on {branch}: {one_line(said, MAX_SUBJECT)}", amends)
+        yield f"{COMMITTED} {commit} on {branch}: {one_line(said, MAX_SUBJECT)}{amends}"
     # Of a commit that was refused, or that a hook stopped, something else is printed; some formats have no flag for it.
     quiet = not output.strip() or (_QUIET.search(command) and not is_refusal(output.strip()))
     if not quiet or printed or call.failed:
@@ -138,4 +132,4 @@ def _commits(call: Call, command: str, output: str) -> Iterator[Committed]:
     found = _MESSAGE.search(command)
     subject = (found["document"] or found["quoted"] or "").strip().partition("\n")[0] if found else ""
     if subject or amends:
-        yield Committed(f"{COMMITTED}: {one_line(subject, MAX_SUBJECT)}", amends)
+        yield f"{COMMITTED}: {one_line(subject, MAX_SUBJECT)}{amends}"

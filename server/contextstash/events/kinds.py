@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored", "stashed"]
-"""`restored` is a file that Git put back as it was before its changes, `stashed` one whose changes it took away and
-keeps."""
+Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored"]
+"""`restored` is a file that Git put back as it was before its changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
     """A text of a file was replaced by another one, once or everywhere. Without `old`, `new` was put in somewhere.
-    `patched` is whether these are whole lines of a patch."""
+    `patched` is whether these are whole lines of a patch, `within` the line above them that says where."""
 
     old: str
     new: str
     everywhere: bool = False
     patched: bool = False
+    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,8 @@ _AT_LINE = re.compile(r"(\.\w{1,10})-\d+-?$")
 _HEXADECIMAL = re.compile(r"[0-9a-f]{6,40}|[0-9A-F]{6,40}", re.ASCII)
 """A colour or a hash looks like a name with digits."""
 
-_NO_FILE = re.compile(r"/(?:dev|proc)/|\.{0,2}/?[\w-]+$|.*\w\.{2,3}\w")
-"""A path that names no file of the work: a device, a lone folder, or a range of Git."""
+_NO_FILE = re.compile(r"/(?:dev|proc)/|\.{0,2}/?[\w-]+$|.*\w\.{2,3}\w|(?:.*/)?\.git/")
+"""A path that names no file of the work: a device, a lone folder, a range of Git, or what Git keeps."""
 
 _SHAPED = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|[A-Za-z]\d")
 

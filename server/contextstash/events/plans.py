@@ -90,8 +90,7 @@ def _state(status: object) -> str:
 
 
 _CREATED = re.compile(r"[Tt]ask #?(\d{1,6})")
-_PRINTED = re.compile(r"^#(\d{1,6}) \[(\w{1,20})\] ([^\n]+?)(?:\s*\[blocked by [^\]\n]*\])?\s*$", re.MULTILINE)
-"""What Claude Code's TaskCreate says of a new task, and how its TaskList prints each."""
+"""What Claude Code's TaskCreate says of a new task."""
 
 
 def _task_changes(call: Call) -> list[tuple[str, str, str]] | None:
@@ -105,7 +104,4 @@ def _task_changes(call: Call) -> list[tuple[str, str, str]] | None:
         return [(created[1] if created else "", "todo", text)]
     if tool == "taskupdate":
         return [(str(call.arguments.get("taskId", "")), _STATES.get(str(status).lower(), ""), text)]
-    found = _PRINTED.findall(printed) if tool == "tasklist" else []
-    return [
-        (number, _state(state), text) for number, state, text in sorted(found, key=lambda task: int(task[0]))
-    ] or None
+    return None

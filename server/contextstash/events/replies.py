@@ -162,10 +162,11 @@ def waits_for_words(decision: Said) -> bool:
 
 
 def _refusal(call: Call, text: str) -> str:
-    made = call.tool if is_dialog(call.tool) else f"{call.tool} {one_line(call.argument, 100)}"
     words = _own_words(text)
     if _CLARIFIES.match(words):
         words = ", ".join(f"{question}={answer}" for question, answer in _PARTLY.findall(words))
+    argument = call.argument.rpartition("/")[2] if words and call.command is None else call.argument
+    made = call.tool if is_dialog(call.tool) else f"{call.tool} {one_line(argument, 40 if words else 100)}"
     return f"{REFUSED}{one_line(made, 140)}" + (f": “{words}”" if words else "")
 
 
@@ -173,9 +174,17 @@ def _approval(call: Call, text: str) -> Iterator[str]:
     below = _PLAN_BELOW.search(text)
     if words := _own_words(text[: below.start() if below else MAX_DIALOG]):
         yield f"The user said when approving the plan: “{words}”"
-    plan = text[below.end() :] if below else str(call.arguments.get("plan") or "")
-    if plan.strip():
-        yield APPROVED + first_lines(defused(plan), MAX_PLAN_LENGTH, f"the plan approved in message {call.seq}")
+    if plan := approved_plan(call):
+        yield APPROVED + first_lines(plan, MAX_PLAN_LENGTH, f"the plan approved in message {call.seq}")
+
+
+def approved_plan(call: Call) -> str:
+    """The whole of a plan that the user approved in this call; empty if there is none."""
+    text = call.output.text if call.output else ""
+    if call.tool.lower() not in PLAN_TOOLS or call.is_error or call.refused or not _APPROVED.match(text):
+        return ""
+    below = _PLAN_BELOW.search(text)
+    return defused(text[below.end() :] if below else str(call.arguments.get("plan") or "")).strip()
 
 
 def _own_words(text: str) -> str:

@@ -33,8 +33,8 @@ _HOST_TEXT = re.compile(
 
 
 def is_interruption(text: str) -> bool:
-    """Whether this is what Claude Code writes if the user stops the work."""
-    return text.lstrip().startswith("[Request interrupted by user")
+    """Whether this is what Claude Code or Codex writes if the user stops the work."""
+    return text.lstrip().startswith(("[Request interrupted by user", "<turn_aborted>\nThe user interrupted"))
 
 
 _RECORD = re.compile(r'\A\s*\{\s*"type"\s*:\s*"[\w.-]+"\s*,.*\}\s*\Z', re.DOTALL)

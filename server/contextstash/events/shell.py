@@ -114,9 +114,8 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
     """The uses of one of several commands; `text` is the only here-document among them."""
     while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
         words = words[1:]
-    if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore", "stash"):
-        verb: Verb = "stashed" if words[1] == "stash" else "restored"
-        yield from (FileUse(path, verb) for path in _put_back(words[1], words[2:]))
+    if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore"):
+        yield from (FileUse(path, "restored") for path in _put_back(words[1], words[2:]))
         return
     if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
         words = words[1:]
@@ -140,12 +139,10 @@ def _put_back(how: str, words: Sequence[str]) -> list[str]:
     """The files whose changes Git takes away, by name. Without `--`, `git checkout` may name a branch."""
     if how == "restore" and {"--staged", "-S"} & {*words} and not {"--worktree", "-W"} & {*words}:
         return []
-    if how == "stash" and words[0] not in ("push", "save"):
-        return []
     marked = words.index("--") if "--" in words else 0
     if how == "checkout" and (words[0] in ("-b", "-B", "--orphan") or words[:marked] not in ([], ["HEAD"])):
         return []  # a new branch, or the texts of another revision
-    named = words[marked + 1 :] if "--" in words else () if how == "stash" else words
+    named = words[marked + 1 :] if "--" in words else words
     return [word for word in named if _FILE_LIKE.match(word) and _ENDING.search(word)]
 
 

@@ -6,20 +6,22 @@ state = fold(newer_turns, state)       # the same as of all turns at once, and c
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from html import unescape
 
-from contextstash.events.call_lines import MAX_CHANGED_LINE, RUNNING, call_line, change_line, failures_of, outcome_line
-from contextstash.events.calls import PLAN_TOOLS, Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, Committed, branch_of, commits_of, unstashes, work_tree_of
+from contextstash.events.call_lines import MAX_CHANGED_LINE, RUNNING, call_line, changes_of, failures_of, outcome_line
+from contextstash.events.calls import Call, calls_of, is_dialog
+from contextstash.events.commits import COMMITTED, branch_of, commits_of, moves_of, work_tree_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import FileUse, Said, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
 from contextstash.events.plans import Plan, is_plan_call
-from contextstash.events.replies import waits_for_words
+from contextstash.events.replies import approved_plan, waits_for_words
 from contextstash.events.requests import SKILL, requests_of, without_host_text
 from contextstash.events.sentences import own_sentences
 from contextstash.events.shell import TESTS_NOTHING, bare_command, runner_of, runs_tests
@@ -67,8 +69,8 @@ MAX_FAILED = 900
 MIN_HANDLED = 400
 """Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
 
-MAX_CHANGES = 3
-"""Lines that are known of what was put into a file, the newest."""
+MAX_PARTS = 16
+"""Functions and lines that are known of what was changed in a file, the newest."""
 
 PLAIN_PATH = re.compile(r"[\w./~@+-]*")
 """Most paths. Others are looked at for a speaker's label."""
@@ -86,13 +88,13 @@ does not read as complete if it is not."""
 
 @dataclass(slots=True)
 class FileState:
-    """What was done to a file but reading it, the path that it was renamed from, the newest lines that were
-    put in, the message in which the user refused it as a plan, and that of its last use."""
+    """What was done to a file but reading it, what its newest changes are in (see `changes_of`), the path that it
+    was renamed from, the message of its last change, and that of its last use."""
 
     verbs: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    parts: dict[str, str] = field(default_factory=dict)
     was: str = ""
-    refused_at: int = -1
+    changed_at: int = -1
     seq: int = -1
 
     @property
@@ -106,7 +108,7 @@ class FileState:
     @property
     def put_back(self) -> bool:
         """Whether Git took its changes away."""
-        return "restored" in self.verbs or "stashed" in self.verbs
+        return "restored" in self.verbs
 
     def use(self, use: FileUse, seq: int) -> None:
         """Take over a use of the file."""
@@ -114,20 +116,22 @@ class FileState:
         self.seq = seq
         if use.verb == "read":
             return
-        self.refused_at = -1
-        if use.verb in ("deleted", "restored", "stashed") or (use.changes and (self.put_back or self.deleted)):
-            self.verbs, self.was, self.lines = [], "", []
+        self.changed_at = seq
+        if use.verb in ("deleted", "restored") or (use.changes and (self.put_back or self.deleted)):
+            self.verbs, self.was, self.parts = [], "", {}
         # A file that was used before was there before: writing it as a whole is a change of it.
         verb = "edited" if use.verb == "created" and was_there and "created" not in self.verbs else use.verb
         if verb not in self.verbs:
             self.verbs.append(verb)
-        gone = {line for each in use.replaced for line in each.old.split("\n")} - {
-            line for each in use.replaced for line in each.new.split("\n")
-        }
-        replaced = {one_line(f"+ {line.strip()}", MAX_CHANGED_LINE) for line in gone}
-        self.lines = [] if use.text is not None else [line for line in self.lines if line not in replaced]
-        if use.text is None and (line := change_line(use)):
-            self.lines = [*(each for each in self.lines if each != line), line][-MAX_CHANGES:]
+        if use.text is not None and not use.appended:
+            self.parts = {}
+        for line in "\n".join(each.old for each in use.replaced).split("\n"):
+            self.parts.pop(one_line(f"+ {line.strip()}", MAX_CHANGED_LINE), None)
+        for part, sign in changes_of(use).items():
+            known = self.parts.pop(part, "")
+            if (known, sign) != ("+ ", "- "):
+                self.parts[part] = known if (known, sign) == ("+ ", "in ") else sign
+        self.parts = dict([*self.parts.items()][-MAX_PARTS:])
         self.was = f"was {one_line(use.was, 200)}" if use.was else self.was
 
 
@@ -147,13 +151,14 @@ class Run:
 class State:
     """Where a session stands after message `seq`.
 
-    `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at the
-    end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn, `newest`
-    its newest message. `words` are the user's, and `skill` the one that the agent carries out. `failed` are the runs
-    that failed last, by their programs, `passed` the newest test run that passed, unless the same command failed since.
-    `commit` is the newest one that a call of the session made, `branch` the one that Git named last, `tree` what it
-    said of the work tree. `calls` are the newest calls. `quoted` counts the quoted wordings and the numbers that the
-    agent wrote.
+    `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at
+    the end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn,
+    `newest` its newest message. `words` are the user's, and `skill` the one that the agent carries out, `approved`
+    the plan that the user approved in the turn under way. `failed` are the runs that failed last, by their
+    programs, `passed` the newest test run that passed, unless the same command failed since. `commit` is the newest
+    one that a call of the session made, `pushed` the message of its newest push, `branch` the one that Git named
+    last, `tree` what it said of the work tree. `calls` are the newest calls. `quoted` counts the quoted wordings
+    and the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -166,9 +171,11 @@ class State:
     words: UserWords = field(default_factory=UserWords)
     skill: Said | None = None
     plan: Plan = field(default_factory=Plan)
+    approved: Told | None = None
     failed: dict[str, Run] = field(default_factory=dict)
     passed: Run | None = None
     commit: Run | None = None
+    pushed: int = -1
     branch: Told | None = None
     tree: Run | None = None
     calls: list[Told] = field(default_factory=list)
@@ -179,8 +186,9 @@ class State:
     def answered(self) -> dict[int, int]:
         """The newest entry of the user's words with the newest message, if that ends the agent's turn on it."""
         last, newest = self.words.open, self.newest
-        # An empty message ends nothing, nor does one that says what it will do next.
-        ends = newest.ends and self.said is not None and self.said.seq == newest.seq and not _announces(self.said.text)
+        # Some clients record calls as messages of their own: one sentence may be what the agent says before the next.
+        said = self.said.text if newest.ends and self.said and self.said.seq == newest.seq else ""
+        ends = len(own_sentences(said[-MAX_TEXT:])) > 1 and not _announces(said)
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
     @property
@@ -211,11 +219,6 @@ class State:
         folder, files = next(iter(found.most_common(1)), ("", 0))
         return folder if files >= MIN_WITHIN else ""
 
-    @property
-    def changed(self) -> dict[str, FileState]:
-        """The files that are there with their changes."""
-        return {path: each for path, each in self.files.items() if each.changed and not (each.deleted or each.put_back)}
-
 
 def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     """The state after these turns, which follow those of `before`. That one stays as it is."""
@@ -224,14 +227,14 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     requests, carried = requests_of(turns, state.said.text if state.said else "")
     calls = calls_of(turns)
     words = words_of(turns, state.words, newest=state.newest, requests=requests, calls=calls)
-    happened: list[tuple[int, int, Said | Told | Turn | tuple[Call, list[FileUse]]]] = [
-        *((request.seq, 0, request) for request in requests),
-        *((told.seq, 0, told) for told in carried),
-        *((turn.seq, 1, turn) for turn in turns),
-        *((call.seq, 2, (call, uses)) for call, uses in zip(calls, uses_of(calls), strict=True)),
+    happened: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = [
+        *((request.seq, 0, folding.asked, (request,)) for request in requests),
+        *((told.seq, 0, folding.carried, (told,)) for told in carried),
+        *((turn.seq, 1, folding.turn, (turn,)) for turn in turns),
+        *((call.seq, 2, folding.called, (call, uses)) for call, uses in zip(calls, uses_of(calls), strict=True)),
     ]
-    for _, _, each in sorted(happened, key=lambda entry: entry[:2]):
-        folding.add(each)
+    for _, _, take, what in sorted(happened, key=lambda entry: entry[:2]):
+        take(*what)
     state.words = _bounded(joined_words(state.words, words))
     folding.finish(turns[-1].seq if turns else -1)
     return state
@@ -251,24 +254,14 @@ class _Fold:
         self.state = state
         self._paths = KnownPaths(state.files)
         self._told: list[tuple[Call, list[FileUse]]] = []
+        self._notices: list[Told] = []
         self._said_before: Told | None = None
-
-    def add(self, happened: Said | Told | Turn | tuple[Call, list[FileUse]]) -> None:
-        """The next event."""
-        if isinstance(happened, Said):
-            self._asked(happened)
-        elif isinstance(happened, Told):
-            self._carried(happened)
-        elif isinstance(happened, Turn):
-            self._turn(happened)
-        else:
-            self._called(*happened)
 
     def finish(self, seq: int) -> None:
         """Write the lines of the newest calls, and leave out what is too old."""
         state = self.state
         state.seq = max(state.seq, seq)
-        told = [Told(call.seq, _line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]]
+        told = [Told(call.seq, _line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]] + self._notices
         # Of equal lines, such as several changes of one file, the newest.
         calls = sorted({each.text: each for each in [*state.calls, *told]}.values(), key=lambda each: each.seq)
         state.calls = [each for place, each in enumerate(calls) if not _goes_on(each, calls[place + 1 :])][-MAX_CALLS:]
@@ -278,7 +271,7 @@ class _Fold:
         del state.done[:-MAX_LINES], state.notes[:-MAX_NOTES]
         state.names.shorten(state.seq)
 
-    def _asked(self, request: Said) -> None:
+    def asked(self, request: Said) -> None:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
         state = self.state
         if request.command.startswith(SKILL):
@@ -289,19 +282,21 @@ class _Fold:
         state.plan.asked_since.append(request.seq)
         state.skill = None
         if state.newest.ends:  # else it said nothing of what it found so far
-            state.notes = []
+            state.notes, state.approved = [], None
 
-    def _carried(self, summary: Told) -> None:
+    def carried(self, summary: Told) -> None:
         """A client's summary. Codex records the reply in which its model wrote it like any other."""
         state = self.state
         if state.said is not None and summary.text.strip().endswith(state.said.text.strip()):
             state.said = self._said_before
         state.earlier = Told(summary.seq, defused(summary.text))
 
-    def _turn(self, turn: Turn) -> None:
+    def turn(self, turn: Turn) -> None:
         state = self.state
         if turn.role == "assistant":
             self._spoke(turn)
+        if turn.kind == "host" and (notice := _notice(turn)):
+            self._notices.append(notice)
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}
@@ -328,7 +323,7 @@ class _Fold:
         state.said = Told(turn.seq, text)
         state.skill = None if turn.ends_work else state.skill
 
-    def _called(self, call: Call, uses: list[FileUse]) -> None:
+    def called(self, call: Call, uses: list[FileUse]) -> None:
         state = self.state
         if not is_plan_call(call) and not is_dialog(call.tool):
             self._told.append((call, uses))
@@ -337,12 +332,8 @@ class _Fold:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False)
         for use in uses:
             self._used(use, call.seq)
-        if (
-            call.refused
-            and call.tool.lower() in PLAN_TOOLS
-            and (plan := state.files.get(self._paths.of(call.argument)))
-        ):
-            plan.refused_at = call.seq
+        if plan := approved_plan(call):
+            state.approved = Told(call.seq, plan[:MAX_REQUEST])
         self._git(call)
         state.plan.take(call)
         for text in _quoted(call):
@@ -357,11 +348,12 @@ class _Fold:
             works = state.folder if call.folder else ""
             if not works or f"{call.folder}/".startswith(works):  # else of another repository
                 state.branch = Told(call.seq, branch)
+        for moved in moves_of(call):
+            state.pushed = call.seq if moved == "push" else state.pushed
+            if moved.endswith("rebase") and state.commit and state.commit.told:
+                state.commit.told += f" (before `git {moved}` in message {call.seq}, which may have rewritten it)"
         if tree := work_tree_of(call):
             state.tree = Run(call.seq, "", tree)
-        if unstashes(call):
-            for file in state.files.values():
-                file.verbs = ["edited"] if file.verbs == ["stashed"] else file.verbs
 
     def _ran(self, call: Call) -> None:
         """Whether a program that tests, checks or builds failed or passed."""
@@ -406,18 +398,12 @@ class _Fold:
     def _seen(self, use: FileUse, path: str) -> None:
         """Which names the text of the file contains after the use, and which no longer."""
         names = self.state.names
-        renewed = use.verb in ("deleted", "restored", "stashed") or (use.text is not None and not use.appended)
+        renewed = use.verb in ("deleted", "restored") or (use.text is not None and not use.appended)
         gone = names.known if renewed else names_of("\n".join(each.old for each in use.replaced))
         names.place(path, names_of(use.seen), gone)
 
-    def _committed(self, seq: int, commit: Committed) -> None:
-        done, text = self.state.done, commit.text
-        last = next((each for each in reversed(done) if each.text.startswith(COMMITTED)), None)
-        if commit.amends and last is not None:
-            done.remove(last)
-            made, _, subject = text.partition(": ")
-            text = f"{made}: {subject or last.text.partition(': ')[2]}"
-        done.append(Told(seq, text))
+    def _committed(self, seq: int, text: str) -> None:
+        self.state.done.append(Told(seq, text))
         self.state.tree = None
         if text.startswith(COMMITTED):  # its number and branch, unless Git was quiet
             self.state.commit = Run(seq, "", text.removeprefix(COMMITTED).partition(":")[0].strip())
@@ -454,6 +440,18 @@ def _line(call: Call, uses: list[FileUse]) -> str:
     return f"{call_line(call)}{f' [{call.handle}]' * bool(large)}:\n{defused(report[:MAX_TEXT])}"
 
 
+_NOTICE = re.compile(r"\A\s*<(?P<tag>task-notification|subagent_notification)>(?P<text>.*)</(?P=tag)>", re.DOTALL)
+_NOTICE_PARTS = re.compile(r"<(summary|result)>(.*?)</\1>|\"completed\"\s*:\s*(\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
+"""What Claude Code and Codex put into the conversation when a sub-agent has ended: what it reports is in it."""
+
+
+def _notice(turn: Turn) -> Told | None:
+    found = _NOTICE.match("\n".join(turn.said)[: 4 * MAX_TEXT])
+    parts = _NOTICE_PARTS.findall(found["text"]) if found else []
+    told = [json.loads(quoted, strict=False) if quoted else unescape(text) for _, text, quoted in parts]
+    return Told(turn.seq, f"A sub-agent reports: {defused(': '.join(told))[:MAX_TEXT]}") if told else None
+
+
 _REPORTS = re.compile(r"agent|^(?:task|wait)$", re.IGNORECASE)
 """Tools whose output is what a sub-agent reports: prose, whose first and last line do not say what it found."""
 
@@ -483,10 +481,12 @@ _ANNOUNCES = re.compile(
 )
 """How a sentence begins that says what comes next: the calls behind it say that."""
 
+_CLAUSE = re.compile(r"[,;:—–] (?:so|and|then) ")
+
 
 def _announces(text: str) -> bool:
-    sentences = own_sentences(text[-MAX_TEXT:])
-    return bool(sentences) and bool(_ANNOUNCES.match(sentences[-1])) and not sentences[-1].endswith(("?", "？"))
+    *_, last = ["", *own_sentences(text[-MAX_TEXT:])]
+    return bool(_ANNOUNCES.match(_CLAUSE.split(last)[-1]) or _ANNOUNCES.match(last)) and not last.endswith(("?", "？"))
 
 
 def _note(text: str) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from contextstash.events.calls import Call, calls_of
+from contextstash.events.commits import moves_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.kinds import FileUse, Replaced, Shown
 from contextstash.events.names import names_of
@@ -87,7 +88,8 @@ class Chunk:
 class KnownFile:
     """What a session shows of a file, in messages up to `changed_at` and `read_at`; -1 if there is none. `edited` are
     the lines that calls put in, each with the newest message that did. `whole` is whether the one chunk is all of it,
-    `handle` that of the newest read's output."""
+    `handle` that of the newest read's output, `moved` the message and the newest command of Git that took other
+    versions of many files."""
 
     path: str
     chunks: list[Chunk] = field(default_factory=list)
@@ -96,6 +98,7 @@ class KnownFile:
     changed_at: int = -1
     read_at: int = -1
     handle: str | None = None
+    moved: tuple[int, str] = (-1, "")
 
     def show(self, shown: Shown, seq: int) -> None:
         """Take over what a read printed: newer than all that is known of these lines."""
@@ -138,24 +141,6 @@ class KnownFile:
             self.chunks, self.whole = self.chunks[-MAX_CHUNKS:], False
         added = [line for chunk in self.chunks for line in chunk.lines if line not in before]
         self.edited |= dict.fromkeys(_telling(added or new), seq)  # if lines were only removed, what stands beside them
-
-    def forget(self, number: int, line: str) -> None:
-        """Leave out what a search or diff contradicts: a `line` that is gone, or the chunk that has another one at this
-        number and this one nowhere."""
-        if not _telling([line]):
-            return
-        if not number:
-            self.chunks = [
-                part for chunk in self.chunks for part in chunk.without([each == line for each in chunk.lines])
-            ]
-        elif not any(line in chunk.lines for chunk in self.chunks):
-            # A change moves the numbers of what was read before it.
-            self.chunks = [
-                chunk
-                for chunk in self.chunks
-                if chunk.seq <= self.changed_at or not 0 < chunk.first <= number < chunk.first + len(chunk.lines)
-            ]
-        self.whole = self.whole and len(self.chunks) == 1
 
 
 def _tells_place(old: str) -> bool:
@@ -212,32 +197,10 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
         for use in uses:
             path, was = paths.of(use.path), paths.of(use.was) if use.was else ""
             _use(files, path, was, use, call)
-        for named, number, line in _told_otherwise(call):
-            if (file := files.get(paths.of(named))) is not None:
-                file.forget(number, line)
+        moved = [each for each in moves_of(call) if each != "push" and not any(use.changes for use in uses)]
+        for file in files.values() if moved else ():
+            file.moved = (call.seq, f"git {moved[0]}")
     return sorted(files.values(), key=lambda file: (-file.changed_at, -file.read_at))
-
-
-_DIFF_LINE = re.compile(
-    r"^(?:\+\+\+ (?:b/)?(?P<path>[^\t\n]{1,300})|-(?!--)(?P<line>.*)|(?P<stays>[+ ].*))$", re.MULTILINE
-)
-_FOUND_LINE = re.compile(r"^(?P<path>[\w./@+-]{1,200}\.\w{1,10}):(?P<number>\d{1,7}):(?P<line>.*)$", re.MULTILINE)
-
-
-def _told_otherwise(call: Call) -> Iterator[tuple[str, int, str]]:
-    """What the output of a search or of a diff says of files: the path, a number and the line that stands there; or 0
-    and a line that no longer stands."""
-    if call.command is None or call.output is None or len(call.output.text) > MAX_CHARACTERS:
-        return
-    if "diff" in call.command:
-        path, stays = "", {found["stays"][1:] for found in _DIFF_LINE.finditer(call.output.text) if found["stays"]}
-        for found in _DIFF_LINE.finditer(call.output.text):
-            path = found["path"] or path
-            if path and found["line"] and found["line"] not in stays:
-                yield path, 0, found["line"]
-        return
-    for found in _FOUND_LINE.finditer(call.output.text):
-        yield found["path"], int(found["number"]), found["line"]
 
 
 def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, call: Call) -> None:
@@ -424,7 +387,9 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
             for (before, *_), (each, first, last) in pairwise(own):
                 gap = GAP if each is before else f"[… message {each.seq}]"
                 text += "\n".join(["", gap, *each.lines[first:last]])
-            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`, {whole}message {chunk.seq}:", text))
+            at, moved = file.moved
+            since = f", before `{moved}` in {at}" if min(each.seq for each, *_ in own) < at else ""
+            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`, {whole}message {chunk.seq}{since}:", text))
     return "\n".join(parts)
 
 

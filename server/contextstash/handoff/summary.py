@@ -8,12 +8,16 @@ was deleted are told as they stand now. Paths stand whole, so that they can be c
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.events.kinds import Said, Told
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.pasted_text import first_lines
+from contextstash.events.replies import MAX_PLAN_LENGTH
+from contextstash.events.sentences import without_blocks
 from contextstash.events.state import MAX_SINCE, PRINTED, FileState, Run, State
 from contextstash.events.turns import Turn
 from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, write_item
@@ -37,9 +41,10 @@ SAID_SHARE = 0.4
 NOTE_TOKENS = 100
 """Tokens of what the agent said in one message between its calls: three sentences."""
 
-TOLD_OF_FILE = ((24, 2, 10), (16, 2, 10), (12, 2, 10), (8, 2, 10), (4, 1, 10), (0, 1, 10), (0, 1, 4), (0, 0, 0))
+TOLD_OF_FILE = ((24, 2, 10), (16, 2, 10), (12, 2, 10), (8, 2, 10), (4, 1, 10), (0, 2, 10), (0, 2, 4), (0, 0, 0))
 """What the line of a file tells, as much as there is room for: names, those most in use that were seen in its text; and
-lines of what was put in, the newest, of so many files, those that were changed last."""
+what so many of its newest changes are in, twice as many if no names were seen, of so many files, those that were
+changed last."""
 
 MAX_READ = 12
 """Files that were only read that are told, those that were read last."""
@@ -64,8 +69,11 @@ MAX_COMMAND_TEXT = 1_200
 """Characters of a command's or skill's text that is being carried out, in whole lines: about 300 tokens. A longer text
 has its steps at the beginning."""
 
-MAX_ASKED_SINCE = 4
-"""With more requests since a plan, what was open in it is not told: it is over."""
+PLAN_TOKENS = 500
+"""Tokens of an approved plan beside its beginning, which stands in the user's words."""
+
+_HEADING = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
+_FILE_NAME = re.compile(r"([\w-][\w.-]*\.[a-z]{1,5})\b")
 
 MAX_DONE = 10
 """Commits and ends of turns that are told, the newest: ten tell a day's work."""
@@ -77,7 +85,7 @@ reader missed in half of ten hand-offs what was found or decided; facts and acti
 LEFT_OUT_TOKENS = 14
 """What the line takes that says how many files are left out."""
 
-VERBS = ("created", "edited", "renamed", "deleted", "restored", "stashed", "run")
+VERBS = ("created", "edited", "renamed", "deleted", "restored", "run")
 """In the order in which they are written."""
 
 
@@ -122,8 +130,8 @@ def summary_of(
     sections = [
         *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
         Section(f"Earlier summary{as_of}", 0.3, 7, write.earlier),
-        Section("Said at the end of turns, and commits", 0.25, 5, write.done),
-        Section("Files touched", FILES_SHARE if max_names is None else FILES_SHARE / 2, 4, write.files),
+        Section("Said at the end of turns, and commits", 0.25, 4, write.done),
+        Section("Files touched", FILES_SHARE if max_names is None else FILES_SHARE / 2, 5, write.files),
         Section("Failed when last run", 0.15, 2, write.failures),
         Section("Open items", 0.2, 0, write.open),
         Section("Said between calls since the last turn ended", 0.15, 3, write.notes),
@@ -165,7 +173,7 @@ class _Writer:
         self.told = ""
         self.listed: set[str] = set()
         # Where the section on files names it, paths are written from it.
-        named = in_files or state.changed
+        named = in_files or any(file.changed for file in state.files.values())
         self._folder = state.folder if named else ""
         self._beside_names = {name_key(name) for text in beside.texts for name in names_of(text)}
 
@@ -224,7 +232,7 @@ class _Writer:
         for most, lines, lately in TOLD_OF_FILE:
             seen = {path: _seen_in_it(of[:most]) for path, of in names.items()}
             told = [
-                _file_line(short, file, seen.get(path, ""), lines if place < lately else 0)
+                _file_line(short, file, seen.get(path, ""), (lines if names else 2 * lines) if place < lately else 0)
                 for place, (short, path, file) in enumerate(own[:LATELY_CHANGED])
             ]
             only_read = ", ".join(one_line(f"`{short}`{seen.get(path, '')}", 700) for short, path, _ in read)
@@ -240,12 +248,20 @@ class _Writer:
         """The names that were seen in each file, without those that stand elsewhere, those most in use first."""
         hidden = self._beside_names | self.listed
         by_file = self._state.names.by_file(self._state.seq)
-        return {path: [name for name in names if name not in hidden] for path, names in by_file.items()}
+        own = {path: {*file.parts} for path, file in self._state.files.items()}  # told as changed
+        return {
+            path: [name for name in names if name not in hidden and name not in own.get(path, ())]
+            for path, names in by_file.items()
+        }
 
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
         runs = sorted(self._state.failed.values(), key=lambda run: run.seq)
-        lines = [f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}" for run in runs]
+        passed = self._state.passed
+        lines = []
+        for run in runs:
+            later = f"; another run of tests passed at message {passed.seq}" if passed and passed.seq > run.seq else ""
+            lines.append(f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}{later}")
         return newest(lines, room, self._count)
 
     def open(self, room: int) -> list[str]:
@@ -253,25 +269,34 @@ class _Writer:
         now = [defused(line) for line in (self._under_way(), self._skill()) if line]
         now = [cut for line in now if (cut := cut_middle(line, room // len(now), self._item))]
         plan = first_of([*map(defused, self._plan())], room - sum(map(self._item, now)), self._count)
-        return [*plan, *now]
+        left = min(PLAN_TOKENS, room - sum(map(self._item, [*plan, *now])))
+        rest = cut_middle(self._rest_of_plan(), left, self._item) if left > MIN_CALL else ""
+        return [*plan, *([rest] if rest else []), *now]
+
+    def _rest_of_plan(self) -> str:
+        """What the user's words do not show of the plan that is carried out, without code, and without the steps that
+        only name files which were changed since."""
+        approved = self._state.approved
+        if approved is None or len(approved.text) <= MAX_PLAN_LENGTH:
+            return ""
+        shown = first_lines(approved.text, MAX_PLAN_LENGTH, "").count("\n")
+        rest = without_blocks("\n".join(approved.text.split("\n")[shown:]), indented=False)
+        changed = {
+            path.rpartition("/")[2] for path, file in self._state.files.items() if file.changed_at > approved.seq
+        }
+        steps = [
+            step.strip()
+            for step in _HEADING.split(rest)
+            if not (named := {*_FILE_NAME.findall(step)}) or named - changed
+        ]
+        text = re.sub(r"\n\s*\n", "\n", "\n".join(filter(None, steps)))
+        head = (
+            f"The rest of the plan approved in message {approved.seq}, without code and steps on files changed since:"
+        )
+        return f"{head}\n{text}" if text else ""
 
     def _plan(self) -> list[str]:
         plan = self._state.plan
-        undone = plan.texts("doing", "todo")
-        if undone and plan.asked_since:  # a turn ended since: what of it is done, its words say
-            if len(plan.asked_since) > MAX_ASKED_SINCE:
-                return []
-            asked = ", ".join(f"({seq})" for seq in plan.asked_since)
-            answered = self._state.words.answered.items()
-            ended = min((at for seq, at in answered if seq < plan.seq < at), default=-1)
-            turn = f"; its turn ended at message {ended}" if ended >= 0 else ""
-            told = clip("; ".join(one_line(text, 100) for text in undone), 400)
-            done = clip("; ".join(one_line(text, 80) for text in plan.texts("done")), 400)
-            return [
-                f"The plan of message {plan.seq} was not updated since{turn}; the user said since: {asked}."
-                f" Open then: {told}"
-                f"{f'. Done then: {done}' if done else ''}"
-            ]
         left = [
             f"[{'~' if now == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (now == 'doing')}"
             for now, text in plan.tasks.values()
@@ -279,7 +304,16 @@ class _Writer:
         ]
         done = "; ".join(one_line(text, 80) for text in plan.texts("done"))
         lines = left + ([f"[x] done: {clip(done, 600)}"] if done else [])
-        return [*lines, *([f"The plan above is of message {plan.seq}."] if left else [])]
+        old = ""
+        if plan.asked_since:  # what of it was done since, the words at the end of its turn say
+            answered = self._state.words.answered.items()
+            ended = min((at for seq, at in answered if seq < plan.seq < at), default=-1)
+            turn = f"; its turn ended at message {ended}" if ended >= 0 else ""
+            age = self._state.seq - plan.seq
+            old = (
+                f" It is older than ({plan.asked_since[-1]}), and was not updated in the {age:,} messages since{turn}."
+            )
+        return [*([f"The plan below is of message {plan.seq}.{old}"] if left else []), *lines]
 
     def _under_way(self) -> str:
         if not self._state.under_way:
@@ -295,7 +329,9 @@ class _Writer:
         elif now.dialog:
             told = f"the decision in message {now.seq}, above"
         elif others:
-            told = f"the requests in messages {others} and {now.seq}, in the words above; some of them may be done"
+            told = (
+                f"the requests in messages {others} and {now.seq}, in the words above; on none of them a turn has ended"
+            )
         elif stopped:  # whether it goes on since, its words decide
             told = f"the request in message {now.seq}, in the words above, and {stopped}, interrupted for it"
         else:
@@ -314,15 +350,14 @@ class _Writer:
         """What the assistant said last, branch and test run, and the newest calls with what came of them."""
         state = self._state
         commit, branch = state.commit, state.branch
-        branch = None if branch and commit and commit.seq >= branch.seq else branch  # it names its branch
-        known = [
-            *([f"Git branch at message {branch.seq}: `{branch.text}`"] if branch else []),
-        ]
+        if branch and commit and commit.told and commit.seq >= branch.seq:  # it names its branch
+            branch = None
+        known = [f"Git branch at message {branch.seq}: `{branch.text}`"] if branch else []
         known += [
             f"{told}{self._changed_since(run)}"
             for run, told in (
                 (state.tree, state.tree and f"Git status at message {state.tree.seq}: {state.tree.told}"),
-                (commit, commit and _commit(commit)),
+                (commit, commit and _commit(commit, state.pushed)),
                 (state.passed, state.passed and _passed(state.passed)),
             )
             if run
@@ -355,15 +390,11 @@ class _Writer:
         is_command = told.text.startswith("ran `") or not self._folder
         return _numbered(told if is_command else replace(told, text=told.text.replace(self._folder, "")))
 
-    def _briefly(self, path: str) -> str:
-        """The name of a file, behind its folder if there is another file of that name."""
-        name = path.rpartition("/")[2]
-        alone = sum(known.rpartition("/")[2] == name for known in self._state.changed) < 2
-        return name if alone else self._short(path)
-
     def _changed_since(self, run: Run) -> str:
         among = ", among others" if len(run.since) > MAX_SINCE else ""
-        paths = ", ".join(self._briefly(path) for path in run.since[-MAX_SINCE:])
+        same = Counter(path.rpartition("/")[2] for path in self._state.files)
+        named = ((path, path.rpartition("/")[2]) for path in run.since[-MAX_SINCE:])
+        paths = ", ".join(name if same[name] < 2 else self._short(path) for path, name in named)
         return f" (changed since{among}: {paths})" if paths else ""
 
     def names(self, room: int) -> list[str]:
@@ -400,9 +431,9 @@ class _Writer:
 def _file_line(path: str, file: FileState, seen: str, most: int) -> str:
     verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
     was = f" ({file.was})" if file.was else ""
-    lines = defused("; ".join(file.lines[::-1][:most]))
-    refused = f", refused by the user as a plan in {file.refused_at}" if file.refused_at >= 0 else ""
-    return one_line(f"`{path}`: {verbs}{was}{refused}{seen}{f': {lines}' if lines else ''}", 1_000)
+    parts = [f"{sign}{part}" for part, sign in file.parts.items()][::-1][:most]
+    lines = defused("; ".join(parts))
+    return one_line(f"`{path}`: {verbs}{was}{seen}{f': {lines}' if lines else ''}", 1_000)
 
 
 def _seen_in_it(names: Sequence[str]) -> str:
@@ -422,10 +453,11 @@ def _passed(run: Run) -> str:
     return f"Tests {passed} at message {run.seq}: {run.line.removeprefix('ran ')}{told}"
 
 
-def _commit(run: Run) -> str:
-    """The user and sub-agents may have made others."""
+def _commit(run: Run, pushed: int) -> str:
+    """The user and sub-agents may have made others, and pushed them."""
     which = f"{run.told}, " if run.told else ""
-    return f"Last commit by a call of this session: {which}message {run.seq}"
+    push = f"`git push` was run at message {pushed}" if pushed >= run.seq else "no call has pushed since"
+    return f"Last commit by a call of this session: {which}message {run.seq}; {push}"
 
 
 def _numbered(told: Told) -> str:
