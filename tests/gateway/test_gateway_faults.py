@@ -82,10 +82,14 @@ async def listening(url: str) -> None:
                 return
 
 
+def ended(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """The gateway before the servers of this file, which got nothing to read and has ended."""
+    command = [sys.executable, "-m", "contextstash", "gateway", "--config", str(path), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+
+
 def test_a_file_without_servers_is_refused_in_one_line(tmp_path: Path) -> None:
-    path = written(tmp_path, {})
-    command = [sys.executable, "-m", "contextstash", "gateway", "--config", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    done = ended(written(tmp_path, {}))
     assert done.returncode == 1
     assert "names no servers" in done.stderr
     assert "Traceback" not in done.stderr
@@ -93,11 +97,7 @@ def test_a_file_without_servers_is_refused_in_one_line(tmp_path: Path) -> None:
 
 def test_check_shows_what_each_server_offers_and_which_are_unavailable(tmp_path: Path) -> None:
     path = written(tmp_path, {"one": server("one"), "dead": {"command": "there-is-no-such-program"}})
-    command = [sys.executable, "-m", "contextstash", "gateway", "--config", str(path), "--check"]
-    database = ["--db", str(tmp_path / "s.db")]
-    done = subprocess.run(
-        [*command, *database], capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
-    )
+    done = ended(path, "--check", "--db", str(tmp_path / "s.db"))
     assert done.returncode == 1
     assert "one__only_one" in done.stdout
     assert "No such file or directory: there-is-no-such-program" in done.stdout

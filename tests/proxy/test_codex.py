@@ -259,8 +259,7 @@ async def test_the_calls_of_its_session_are_listed_with_what_the_provider_report
     """Its replies end with a call, an item without a role."""
     for turns in range(4):
         send(proxy, items(turns))
-    stash = Stash(await open_sqlite(proxy.database))
-    listed = (await stash.list_calls("main")).calls
-    await stash.close()
+    async with Stash(await open_sqlite(proxy.database)) as stash:
+        listed = (await stash.list_calls("main")).calls
     reported = [reply_events(asked.json)[-1]["response"]["usage"]["input_tokens"] for asked in proxy.provider.asked]
     assert [call.prompt_tokens for call in listed] == reported[:3]

@@ -250,9 +250,8 @@ async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of
         says: Message = {"role": "user", "content": f"{name} says something."}
         return await asked([GREETING, {**REPLY, "content": f"Hi, {name}."}, says])
 
-    stash = Stash(await open_sqlite(tmp_path / "stash.db"))
-    engine = Engine(stash, ProxyOptions(), lambda: 1_000.0)
-    try:
+    async with Stash(await open_sqlite(tmp_path / "stash.db")) as stash:
+        engine = Engine(stash, ProxyOptions(), lambda: 1_000.0)
         await ended(await asked([GREETING]))
         slow = await asked([GREETING])
         anns = await next_asked("chat-1-of-ann")
@@ -261,8 +260,6 @@ async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of
         bobs = await next_asked("chat-2-of-bob")
         assert bobs.conversation is not anns.conversation
         await ended(bobs)
-    finally:
-        await stash.close()
     found = [marks(messages) for messages in (await messages_in(tmp_path / "stash.db")).values()]
     assert sorted(map(sorted, found)) == [["chat-1-of-ann"], ["chat-2-of-bob"]]
 

@@ -136,5 +136,5 @@ async def test_a_missing_driver_is_named_with_the_extra(monkeypatch: pytest.Monk
     for name in [name for name in sys.modules if name.startswith("contextstash_storage.postgres.")]:
         if name != "contextstash_storage.postgres.address":
             monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(Exception, match=r"pip install --editable '\.\[postgres\]'"):
+    with pytest.raises(Exception, match=r"pipx install --force '\.\[postgres\]'"):
         await open_store(address)
