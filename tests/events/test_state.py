@@ -6,11 +6,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contextstash.events.state import State, fold
+from contextstash.events.state import State, conclusion, fold
 from tests.support.summaries import Section, extract_summary, read_summary
 from tests.support.turns import Script, laws, quarter
 
@@ -211,6 +211,7 @@ steps = st.lists(st.tuples(st.sampled_from(["user", "assistant", "bash", "edit"]
 
 @laws
 @given(steps, st.integers(0, 16))
+@example([("user", "", ""), ("assistant", "", ""), ("user", "", ""), ("user", "", "")], 3)
 def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tuple[str, str, str]], cut: int) -> None:
     script = Script()
     ends = [0]
@@ -237,3 +238,9 @@ def test_the_last_run_that_passed_is_told_beside_another_one_that_failed() -> No
     run(script, "go test ./sync -run TestPrune", GO_FAILED, failed=True)
     assert "Tests passed at message 1: `go test ./...`" in sections_of(script)[Section.STATE]
     assert open_failures(script) == ["ran `go test ./sync -run TestPrune`"]
+
+
+def test_a_table_that_the_agent_showed_at_the_end_of_a_turn_is_told_by_its_rows() -> None:
+    table = ["| # | Finding | Do |", "|---|:---:|---|", "| 5 | slow in big trees | skip |", "| 6 | leaks | fix now. |"]
+    said = "\n".join(["Two are left.", "", *table, "", "Shall I?"])
+    assert conclusion(said).split("\n") == ["Two are left.", table[0], *table[2:], "Shall I?"]

@@ -26,10 +26,11 @@ def sentences(text: str) -> list[str]:
     return _split(without_blocks(text[:MAX_SCANNED], indented=False))
 
 
-def own_sentences(text: str) -> list[str]:
+def own_sentences(text: str, *, rows: bool = False) -> list[str]:
     """The sentences that are the author's own: without quotations and without lines that begin with a speaker's
-    label."""
-    return [sentence for sentence in _split(without_quotations(text[:MAX_SCANNED])) if not is_speaker_line(sentence)]
+    label. With `rows`, each row of a table is one."""
+    own = _split(without_quotations(text[:MAX_SCANNED]), rows=rows)
+    return [sentence for sentence in own if not is_speaker_line(sentence)]
 
 
 def _sets_off(line: str) -> bool:
@@ -38,10 +39,13 @@ def _sets_off(line: str) -> bool:
     return bool(bare) and (not bare.strip("-─━═") or (bare[0] in "★✶" and bare[-1] in "─━"))
 
 
-def _split(text: str) -> list[str]:
+def _split(text: str, *, rows: bool = False) -> list[str]:
     found: list[str] = []
     for line in text.split("\n"):
-        if line.lstrip().startswith("|") or _sets_off(line):
+        if line.lstrip().startswith("|"):
+            found += [line.strip()] if rows and line.strip("|:- \t") else []
+            continue
+        if _sets_off(line):
             continue
         line = _BULLET.sub("", _MARKUP.sub(_plain, line.strip())).strip()
         found += [part.strip() for part in _END.split(line) if part.strip()]

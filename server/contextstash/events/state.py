@@ -192,6 +192,13 @@ class State:
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
     @property
+    def unanswered(self) -> str:
+        """What the agent said last, if the user has said nothing since; else empty."""
+        spoken = [each.seq for each in self.words.entries if not each.source and not each.dialog]
+        spoken += [self.skill.seq] if self.skill else []
+        return self.said.text if self.said and self.said.seq > max(spoken, default=-1) else ""
+
+    @property
     def under_way(self) -> list[Said]:
         """What the agent works on, the newest last: requests, and a decision in a dialog if none follows it."""
         found = [] if self.answered else self.words.under_way[-MAX_OPEN:]
@@ -224,7 +231,7 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     """The state after these turns, which follow those of `before`. That one stays as it is."""
     folding = _Fold(State() if before is None else deepcopy(before))
     state = folding.state
-    requests, carried = requests_of(turns, state.said.text if state.said else "")
+    requests, carried = requests_of(turns, state.unanswered)
     calls = calls_of(turns)
     words = words_of(turns, state.words, newest=state.newest, requests=requests, calls=calls)
     happened: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = [
@@ -491,13 +498,14 @@ def _announces(text: str) -> bool:
 
 def _note(text: str) -> str:
     """What the agent said between its calls, without what only says what comes next."""
-    told = [each for each in own_sentences(text) if len(each) >= MIN_NOTE and each[-1] != ":"]
+    told = [each for each in own_sentences(text, rows=True) if len(each) >= MIN_NOTE and each[-1] != ":"]
     return _as_text(each for each in told if not _ANNOUNCES.match(each))
 
 
 def conclusion(text: str) -> str:
     """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
-    return _as_text(each for each in own_sentences(text) if len(each.split()) > 3 or each[-1] in _ENDS)
+    said = own_sentences(text, rows=True)
+    return _as_text(each for each in said if len(each.split()) > 3 or each[-1] in _ENDS)
 
 
 _ENDS = ".!?:。！？"
@@ -505,8 +513,10 @@ _ENDS = ".!?:。！？"
 
 
 def _as_text(told: Iterable[str]) -> str:
-    """Sentences as one text; what has no sign at its end, such as an item of a list, has a line of its own."""
+    """Sentences as one text; what has no sign at its end, such as an item of a list, and the row of a table have lines
+    of their own."""
     text = ""
     for each in told:
+        text = f"{text.rstrip()}\n" if each[0] == "|" else text
         text += f"{each} " if each[-1] in _ENDS else f"{each}\n"
     return clip(defused(text.strip()), MAX_CONCLUSION)
