@@ -61,6 +61,9 @@ REPLY_KEYS = frozenset(
 )
 """Keys that replies and recorders add to a message, and that a request may not have."""
 
+CHECKED_KEYS = REPLY_KEYS | {"audio"}
+"""Keys of which a request may have no value, or not each."""
+
 NULLABLE = ("content", "refusal")
 """Keys that may be null in a request; any other key with the value null is left out."""
 
@@ -205,7 +208,11 @@ def _read_calls(native: Mapping[str, Any]) -> Iterator[Piece]:
 
 
 def _request_shaped(native: Native) -> Native:
-    """The message without keys that a request may not have."""
+    """The message without keys that a request may not have; most have none, and go out as they are."""
+    has_calls = native["role"] == "assistant" and native.get("tool_calls")
+    is_plain = native.get("content") and None not in native.values() and (has_calls or "tool_calls" not in native)
+    if is_plain and native.keys().isdisjoint(CHECKED_KEYS):
+        return native
     allowed = (key for key in native if key not in REPLY_KEYS and (native[key] is not None or key in NULLABLE))
     message = {key: native[key] for key in allowed}
     if message["role"] != "assistant" or not message.get("tool_calls"):
