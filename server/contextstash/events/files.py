@@ -256,6 +256,11 @@ MAX_NEAR = 20
 """Files whose last two parts of the path are the same; with more, relative paths are not compared with theirs."""
 
 
+def is_same_file(one: str, other: str) -> bool:
+    """Whether both paths may be those of one file: one is the other, or its end, as it may be relative."""
+    return f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")
+
+
 class KnownPaths:
     """The paths by which files are known, as the keys of a dictionary."""
 
@@ -270,7 +275,7 @@ class KnownPaths:
         relative one and an absolute one. If it was known by a shorter one, the key is changed."""
         path = path.removeprefix("./")
         near = self._near.setdefault(path_key(path), {})
-        same = [known for known in near if f"/{known}".endswith(f"/{path}") or f"/{path}".endswith(f"/{known}")]
+        same = [known for known in near if is_same_file(known, path)]
         if len(same) != 1 or len(near) > MAX_NEAR:
             near[path] = None
             return path

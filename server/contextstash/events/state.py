@@ -17,7 +17,7 @@ from html import unescape
 from contextstash.events.call_lines import MAX_CHANGED_LINE, RUNNING, call_line, changes_of, failures_of, outcome_line
 from contextstash.events.calls import Call, calls_of, is_dialog
 from contextstash.events.commits import COMMITTED, branch_of, commits_of, moves_of, work_tree_of
-from contextstash.events.files import KnownPaths, uses_of
+from contextstash.events.files import KnownPaths, is_same_file, uses_of
 from contextstash.events.kinds import FileUse, Said, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
 from contextstash.events.plans import Plan, is_plan_call
@@ -399,7 +399,7 @@ class _Fold:
         self._seen(use, path)
         if use.changes:
             for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
-                others = [each for each in run.since if not _same_file(each, path)][-MAX_SINCE:]
+                others = [each for each in run.since if not is_same_file(each, path)][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, path]
 
     def _seen(self, use: FileUse, path: str) -> None:
@@ -414,11 +414,6 @@ class _Fold:
         self.state.tree = None
         if text.startswith(COMMITTED):  # its number and branch, unless Git was quiet
             self.state.commit = Run(seq, "", text.removeprefix(COMMITTED).partition(":")[0].strip())
-
-
-def _same_file(one: str, other: str) -> bool:
-    """Whether one path is the other, or its end."""
-    return f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")
 
 
 def _goes_on(told: Told, later: Sequence[Told]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,12 +63,6 @@ def _uses_of(tool: str, argument: str) -> tuple[tuple[str, Verb], ...]:
         return tuple((path, "edited") for path in patched)
     command = Call(0, "", argument, "", {"command": _HEREDOC.sub(r"\1", argument)})
     return tuple((use.path, use.verb) for use in file_uses(command))
-
-
-def is_same_file(one: str, other: str) -> bool:
-    """Whether both paths may be those of one file: one of them may be relative."""
-    one, other = posixpath.normpath(one), posixpath.normpath(other)
-    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")
 
 
 def protected_calls(calls: Sequence[MadeCall]) -> set[str]:

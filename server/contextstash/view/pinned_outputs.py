@@ -8,10 +8,12 @@ word.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from posixpath import normpath
 
+from contextstash.events.files import is_same_file
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.safety.sanitize import MARKER, one_line, unforged
-from contextstash.view.outputs_in_use import MadeCall, is_same_file
+from contextstash.view.outputs_in_use import MadeCall
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash_storage.records import Output
 
@@ -57,7 +59,7 @@ def _pinned(pin: str, outputs: Sequence[Output]) -> Output | None:
 
 def _shows(output: Output, path: str) -> bool:
     call = MadeCall(output.handle, output.tool, output.argument)
-    return call.shows_file and any(is_same_file(each, path) for each in call.paths)
+    return call.shows_file and any(is_same_file(normpath(each), normpath(path)) for each in call.paths)
 
 
 def pinned_text(snapshot: SessionSnapshot, texts: Sequence[tuple[Output, str]]) -> str:
