@@ -291,7 +291,7 @@ class Gateway:
     @property
     def tools(self) -> dict[str, Offered]:
         """The tools of all servers by their offered names: the server's and the tool's own, so that no two servers
-        share one, and none has that of a tool with which a host asks its user, or of ours."""
+        share one, and none has that of our own tools, or of one with which a host asks its user."""
         found: dict[str, Offered] = {}
         for upstream in self.upstreams:
             for item in upstream.tools:

@@ -140,7 +140,7 @@ def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -
 
 
 def renew_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
-    """Renew a lease, also one that has ended; False if nobody or another has it."""
+    """Renew a lease, also one that has ended; False if this holder does not have it."""
     text = "UPDATE notes SET begins = ?, ends = ? WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
     return (
         tx.execute(text, (now := tx.clock(), now + seconds, row, name_hash(purpose), to_json(Lease(holder=holder))))

@@ -330,7 +330,7 @@ class Counters(Record):
     reply were by count, `reported_declared` the tokens of its declared parts. `reported_group` is that
     reply's id. `summary_seq` is the last message that a summary covers, -1 for none. `view_results` are the tool
     results in the view that are not archived, `system_messages` the system messages recorded. `own` is by how much
-    edits of ours change each part of the view, since the client's last own compaction: a client that sends its own
+    our edits change each part of the view, since the client's last own compaction: a client that sends its own
     history has not seen them; `reported_own` what that was in all at the last report. `appended` are the tokens of all
     messages ever added to the view, `requests` how many requests were handed out, `request` the newest of them if no
     usage was reported for it yet.

@@ -74,7 +74,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
         echo_json([{name: value for name, value in each.items() if value is not None} for each in listed])
     else:
         _print(results)
-    if skipped and named:  # beside its sessions a client keeps other files, which nobody asked for
+    if skipped and named:  # beside its sessions a client keeps other files, which were not asked for
         what = "without a transcript, deleted here, or exported"
         echo(f"Skipped {counted(len(skipped), 'file')} {what}; to import one, name it: {skipped[0]}", err=True)
     return 1 if any(result.error for result in results) else 0

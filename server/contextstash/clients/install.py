@@ -44,7 +44,7 @@ def own_command(executable: str = sys.executable) -> list[str]:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of ours in a file of a client: how it is put there, how it is taken away, and in words `what` it is.
+    """What we put into a file of a client: how it is put there, how it is taken away, and in words `what` it is.
     `window` is the place and the value of the setting at which the client compacts, if it is that."""
 
     path: Path

@@ -95,7 +95,7 @@ _CREATED = re.compile(r"[Tt]ask #?(\d{1,6})")
 
 def _task_changes(call: Call) -> list[tuple[str, str, str]] | None:
     """What a call of Claude Code says of single tasks: the number of each, its state and its text, empty if it does not
-    say them. None if it is no such call, or says nothing."""
+    say them. None if it is another call, or says nothing."""
     tool, printed = call.tool.lower().replace("_", ""), call.output.text if call.output else ""
     status, subject = call.arguments.get("status"), call.arguments.get("subject")
     text = subject if isinstance(subject, str) else ""

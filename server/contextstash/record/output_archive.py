@@ -152,7 +152,7 @@ class OutputArchive(NamedTuple):
 
 
 def _counted(counters: Counters, message: NewMessage, seq: int) -> Counters:
-    """The counters of a session that is no conversation and has no window: how many messages it holds."""
+    """The counters of a session without a conversation or a window: how many messages it holds."""
     return counters.model_copy(update={"messages": seq + 1})
 
 

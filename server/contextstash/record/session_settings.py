@@ -50,7 +50,7 @@ async def configure(access: Access, session_id: str | None, settings: Mapping[st
     }
     before = access.settings(session).model_dump()
     after = resolve_settings(access.layer(session.agent), layer).model_dump()
-    if settings:  # a look at the pins is no change
+    if settings:  # a look at the pins changes nothing
         await access.store.update_session(session.session_id, settings=layer)
     return ConfigureResult(
         session_id=session.session_id,

@@ -22,7 +22,7 @@ tables made in advance; the key is 256 random bits, so the salt may be known, an
 without its key."""
 
 FindKey = Callable[[], bytes | None]
-"""Returns the user's key, None if the user has none. It may ask a keyring or run a command."""
+"""Returns the user's key, None if the user has none. It may read a file."""
 
 
 def no_key() -> None:
@@ -139,7 +139,7 @@ def _unreadable(path: Path, *, has_key: bool) -> StoreError:
         )
     return StoreError(
         f"The database {path} is encrypted, and no setting says where its key is. Set it as it was when the database"
-        " was encrypted: contextstash config set encryption_key=keyring (or file:PATH, or command:…)."
+        " was encrypted: contextstash config set encryption_key=file:PATH."
     )
 
 
