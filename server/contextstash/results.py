@@ -13,8 +13,8 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from contextstash.outputs.counts import before_and_after, counted
 from contextstash.result_base import Moment, Result
+from contextstash.safety.sanitize import before_and_after, counted
 from contextstash_storage.records import Call, Level
 
 SessionId = Annotated[str, Field(description="The session")]

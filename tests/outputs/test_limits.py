@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.outputs.limits import OutputLimits, limit, shared_limit
-from contextstash.outputs.measures import byte_length, line_count
+from contextstash.outputs.limits import OutputLimits, byte_length, limit, line_count, shared_limit
 from contextstash.window.settings import resolve_settings
 from contextstash.window.token_counters import RULES_OF_THUMB
 from tests.support.turns import laws, quarter

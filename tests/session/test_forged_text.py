@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contextstash.mcp.answers import readable
-from contextstash.safety.imitations import is_speaker_line
-from contextstash.safety.sanitize import MARKER
+from contextstash.safety.sanitize import MARKER, is_speaker_line
 from contextstash.stash import Stash
 from contextstash_storage.records import Native
 from tests.support.effort import examples

@@ -13,7 +13,7 @@ import click
 from contextstash import operations
 from contextstash.cli.console import echo, in_commands, print_table, tell
 from contextstash.cli.options import SESSION, Number, find_session, operation_command, stash_command
-from contextstash.outputs.counts import counted
+from contextstash.safety.sanitize import counted
 from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import BadInputError
 

@@ -9,7 +9,7 @@ import click
 
 from contextstash.cli.console import echo, print_table
 from contextstash.cli.options import SESSION, find_session, moment, stash_command
-from contextstash.outputs.counts import amount, counted
+from contextstash.safety.sanitize import amount, counted
 
 if TYPE_CHECKING:
     from contextstash.results import Receipt, WindowAdvice

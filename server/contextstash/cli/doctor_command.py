@@ -19,7 +19,7 @@ import click
 from contextstash.cli.console import echo, echo_json
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.configuration.setting_layers import shown
-from contextstash.outputs.counts import counted
+from contextstash.safety.sanitize import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from contextstash.cli.console import echo
 from contextstash.cli.options import DATABASE, SESSION, DatabaseType, find_session, opener_options
 from contextstash.configuration.locations import KEY_SETTING
 from contextstash.configuration.setting_layers import Layer
-from contextstash.outputs.counts import counted
+from contextstash.safety.sanitize import counted
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 

@@ -12,7 +12,7 @@ import click
 
 from contextstash.cli.console import echo, echo_json, print_table
 from contextstash.cli.options import database_options
-from contextstash.outputs.counts import counted
+from contextstash.safety.sanitize import counted
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, shortened, tell, when
 from contextstash.cli.options import SESSION, Number, find_session, stash_command
 from contextstash.display.visible_text import project_name, readable_arguments
-from contextstash.outputs.counts import before_and_after
+from contextstash.safety.sanitize import before_and_after
 from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError

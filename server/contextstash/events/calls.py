@@ -1,20 +1,236 @@
-"""Tool calls, each with its result: what was run, what it printed, whether it failed or was refused."""
+"""Tool calls, each with its result: what was run, what it printed, whether it failed or was refused; shell
+commands, with the files that they use."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from contextstash.events.shell import GO_TO, LOOKING, bare_command
-from contextstash.events.turns import Turn
-from contextstash.outputs.run_outcomes import TestRun, find_crash, find_test_run
-from contextstash.outputs.salient import error_line
-from contextstash.outputs.shell_envelope import TOOL_ERROR, Printed, unwrap
+from contextstash.events.turns import FileUse, Turn, Verb
+from contextstash.outputs.digest import (
+    TOOL_ERROR,
+    Printed,
+    TestRun,
+    find_crash,
+    find_test_run,
+    unwrap,
+    without_heredocs,
+)
+from contextstash.outputs.limits import error_line
 from contextstash.safety.sanitize import one_line
+
+MAX_SCANNED = 20_000
+"""How many characters of a command are searched. It bounds the work on a huge script."""
+
+MAX_TEXT = 400_000
+"""Characters of one text that are followed. About 10,000 lines; a longer text is not followed."""
+
+GO_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?([^&;|\n'\"~$-][^&;|\n'\"]{0,200}?)['\"]?\s*(?:&&|;|\n)")
+
+LOOKING = re.compile(
+    r"^(?:\w+=\S+ )*(?:rg|ag|e?grep|ls|cat|find|sed -n|head|tail|nl|wc|which|stat|diff|cmp|pgrep|test|\["
+    r"|git (?:log|show|diff|status|grep|check-ignore|blame|branch))\b"
+)
+"""Commands that only look at something: that it is missing, or differs, does not stop the work."""
+
+TESTS_NOTHING = re.compile(rf"{LOOKING.pattern}|^(?:git|gh|glab|codex|claude|curl|echo)\b")
+"""Commands that test nothing themselves: what they print of tests, such as a log or a review, others ran."""
+
+_COMMENTS = re.compile(r"^(?:\s*#[^\n]*\n)+")
+_WENT = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
+_LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
+"""The end of a line that ends a command, too."""
+
+_SCRIPT = re.compile(r"\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'")
+_RUNNER = re.compile(
+    r"(?:^|[;&|(] *|\b(?:exec|run|env) |-m |/|\w=\S{0,200} )"
+    r"(?P<name>pytest|unittest|tox|nox|mypy|pyright|ruff|flake8|pylint|jest|vitest"
+    r"|mocha|tsc|eslint|rspec|phpunit|ctest|gradlew?|mvn|bazel|golangci-lint|go (?:test|build|vet)"
+    r"|cargo (?:test|build|check|clippy|nextest)|dotnet (?:test|build)"
+    r"|(?:npm|pnpm|yarn|bun|deno|make|just|mise|rake|task)(?: run)? (?:\w+[:-])*(?:test|check|lint|build|ci)\w*)\b"
+)
+"""Programs that test, check or build."""
+
+
+def as_run(command: str) -> str:
+    """A command as it was run, its lines joined, without comments before it; of a here-document only its mark, and of
+    a script in its arguments the number of lines."""
+    shell = _COMMENTS.sub("", without_heredocs(command[:MAX_SCANNED], "<<…")[0].strip())
+    shell = _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
+    return _LINE_END.sub("; ", shell).strip()
+
+
+def bare_command(command: str) -> str:
+    """What a command does, to compare it with others: in one line, without a `cd` before it."""
+    return one_line(_WENT.sub("", as_run(command), count=1), 600)
+
+
+def runner_of(command: str) -> str:
+    """The program that tests, checks or builds, such as `go test`; empty if the command runs none."""
+    found = _RUNNER.search(_QUOTED.sub('""', bare_command(command)))
+    return found["name"] if found else ""
+
+
+def runs_tests(command: str) -> bool:
+    """Whether one of the programs that a command runs tests."""
+    names = (found["name"] for found in _RUNNER.finditer(_QUOTED.sub('""', bare_command(command))))
+    return any(map(_TESTS.search, names))
+
+
+_TESTS = re.compile(r"test\b|spec\b|phpunit|^(?:tox|nox|jest|mocha|unittest)$")
+
+_COMMAND = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?<!&)&(?!&)|[^&;|\n'\"]|['\"])+")
+"""One of several commands; a separator in a quotation ends none."""
+
+_REDIRECT = re.compile(r"(?<![0-9&>])(>>?)[ \t]*([^\s&|;<>()'\"]{1,200})")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
+
+
+def files_of_command(command: str) -> Iterator[FileUse]:
+    """The files that a command reads, writes or runs."""
+    shell, bodies = without_heredocs(command[:MAX_TEXT])
+    shell = shell[:MAX_SCANNED]
+    written = [
+        (sign, path)
+        for sign, path in _REDIRECT.findall(_QUOTED.sub('""', shell))
+        if not path.startswith(("/dev/", "&", "$", '"')) and not path.isdigit()
+    ]
+    text = "\n".join(bodies) if bodies and command.count("<<") == 1 else None
+    for sign, path in written:
+        verb: Verb = "created" if sign == ">" else "edited"
+        its = text if len(written) == 1 else None
+        yield FileUse(path, verb, text=its, appended=sign == ">>")
+    for part in _COMMAND.findall(_REDIRECT.sub(" ", shell)):
+        yield from _files_of_words(_words(part), None if written else text)
+
+
+def _words(part: str) -> list[str]:
+    try:
+        return shlex.split(part)
+    except ValueError:
+        return part.split()
+
+
+_READERS = frozenset({"cat", "head", "tail", "nl", "less", "bat", "wc"})
+_SCRIPT_NAME = re.compile(r"/|\.[A-Za-z]{1,4}$")
+"""A script has a short ending or a folder; the name of a test, such as `orders.test_refunds`, has neither."""
+
+_RUNNERS = frozenset({"python", "python3", "node", "bash", "sh", "ruby", "perl", "deno", "bun", "tsx"})
+
+
+def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]:
+    """The uses of one of several commands; `text` is the only here-document among them."""
+    while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
+        words = words[1:]
+    if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore"):
+        yield from (FileUse(path, "restored") for path in _put_back(words[1], words[2:]))
+        return
+    if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
+        words = words[1:]
+    if len(words) < 2:
+        return
+    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+    files = [word for word in rest if _FILE_LIKE.match(word)]
+    if program == "mv" and len(files) == 2:
+        yield FileUse(files[1], "renamed", was=files[0])
+    elif program == "cp" and len(files) == 2:
+        yield FileUse(files[1], "created")
+    elif program in ("rm", "touch"):
+        yield from (FileUse(path, "deleted" if program == "rm" else "created") for path in files)
+    elif program == "tee":
+        yield from (FileUse(path, "created", text=text) for path in files)
+    else:
+        yield from _named_files(program, rest, [path for path in files if "/" in path or "." in path.strip(".")])
+
+
+def _put_back(how: str, words: Sequence[str]) -> list[str]:
+    """The files whose changes Git takes away, by name. Without `--`, `git checkout` may name a branch."""
+    if how == "restore" and {"--staged", "-S"} & {*words} and not {"--worktree", "-W"} & {*words}:
+        return []
+    marked = words.index("--") if "--" in words else 0
+    if how == "checkout" and (words[0] in ("-b", "-B", "--orphan") or words[:marked] not in ([], ["HEAD"])):
+        return []  # a new branch, or the texts of another revision
+    named = words[marked + 1 :] if "--" in words else words
+    return [word for word in named if _FILE_LIKE.match(word) and _ENDING.search(word)]
+
+
+_ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
+"""Of a file. A branch may be called `release/1.2`."""
+
+
+_IN_PLACE = re.compile(r"-[a-zA-Z0]{0,3}i|--in-place")
+_BEFORE_SCRIPT = re.compile(r"-\w*[ef]|--expression|--file")
+"""Options of sed and perl: what they print goes into the file; a script follows."""
+
+
+def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
+    """Uses by programs whose arguments are files only if they look like paths."""
+    in_place = any(map(_IN_PLACE.match, rest))
+    if program == "sed" or (program == "perl" and in_place):
+        verb: Verb = "edited" if in_place else "read"
+        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if _BEFORE_SCRIPT.fullmatch(word)}
+        script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
+        yield from (FileUse(path, verb) for path in files if path not in script)
+    elif program in _READERS:
+        yield from (FileUse(path, "read") for path in files)
+    elif program in _RUNNERS and "-m" not in rest:
+        yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT_NAME.search(path))
+
+
+_OPENED = re.compile(
+    r"""open\(\s*(?:["']([^"'\n]{1,200})["']|([A-Za-z_]\w{0,60}))\s*,\s*["'][wa]"""
+    r"""|(?:writeFile(?:Sync)?\(|Path\((?=[^)\n]{1,200}\)\.write_text))\s*["']([^"'\n]{1,200})["']"""
+)
+_WRITES = re.compile(r"\.write_text\(|writeFile(?:Sync)?\(|\bopen\((?:[^\n]{1,200}?,)?\s*[\"'](?:w|a|r\+)[\"'b+]")
+_PATH_LITERAL = re.compile(r"""["']([\w.@+~/-]{1,200}\.[A-Za-z]\w{0,9})["']""")
+_ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*["']([^"'\n]{1,200})["']\s*$""", re.MULTILINE)
+
+
+def written_by_script(command: str, used: Collection[str] = ()) -> list[str]:
+    """The files that the script in a command opens to write, or that it writes into a file. If it does not say which
+    ones, such as in a loop, they are those that it names of the ones `used` before."""
+    script = command[:MAX_SCANNED]
+    found = [match.groups() for match in _OPENED.finditer(script)]
+    names = dict(_ASSIGNED.findall(script)) if any(name for _, name, _ in found) else {}
+    paths = [path or names.get(name or "", "") or other or "" for path, name, other in found]
+    if len(found) < len(_WRITES.findall(script)) or "" in paths:
+        # Each package has a file of the name that is left out: alone it names none.
+        ends = tuple(f"/{path}" for path in _PATH_LITERAL.findall(script) if path != "__init__.py")
+        paths += [path for path in used if f"/{path}".endswith(ends)]
+    return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
+
+
+_SED_RANGE = re.compile(r"^sed -n ['\"]?(\d{1,7})(?:,(\d{1,7}|\$))?p['\"]?(?: |$)")
+_HEAD = re.compile(r"^head(?: -n)? -?(\d{1,7})\b")
+_WHOLE = re.compile(r"^(?:cat(?: -n)?|nl(?: -ba)?|bat(?: -p)?) [^-|]\S*$")
+
+TO_THE_END = 10_000_000
+"""A number of lines that no file has."""
+
+
+def range_of(command: str) -> tuple[int, int] | None:
+    """The first line and the number of lines that a command prints of a file; None if it does not say it."""
+    shell = _WENT.sub("", without_heredocs(command)[0].strip())
+    if re.search(r"&&|\|\||[;\n]", shell):
+        return None
+    begun, count = 1, TO_THE_END
+    for place, part in enumerate(part.strip() for part in shell.split("|")):
+        if sed := _SED_RANGE.match(part):
+            begun = int(sed.group(1))
+            last = sed.group(2) or sed.group(1)
+            count = TO_THE_END if last == "$" else int(last) - begun + 1
+        elif head := _HEAD.match(part):
+            count = min(count, int(head.group(1)))
+        elif place or not _WHOLE.match(part):
+            return None
+    return begun, count
+
 
 COMMAND_KEYS = ("command", "cmd", "script")
 _REFUSAL = re.compile(

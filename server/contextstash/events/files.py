@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from contextstash.events.calls import Call
-from contextstash.events.kinds import FileUse, Replaced, Shown, Verb
-from contextstash.events.names import path_key
-from contextstash.events.shell import (
+from contextstash.events.calls import (
     MAX_TEXT,
     TO_THE_END,
+    Call,
     files_of_command,
     range_of,
     written_by_script,
 )
+from contextstash.events.names import path_key
+from contextstash.events.turns import FileUse, Replaced, Shown, Verb
 from contextstash.safety.sanitize import MARKER
 
 

@@ -1,11 +1,14 @@
-"""Splits prose in any language into sentences, without code and markup."""
+"""What a person or a model wrote: its sentences in any language, what is pasted or quoted in it, and a shorter
+text: what is pasted leaves first, instructions stay whole."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
-from contextstash.safety.imitations import is_speaker_line
+from contextstash.safety.sanitize import is_speaker_line
 
 MAX_SCANNED = 40_000
 """How many characters of one text are split, about 10,000 tokens. Longer texts are pasted, not written; their
@@ -111,3 +114,189 @@ def _own_lines(lines: list[str], indented: bool) -> Iterator[str]:
         coding = indented and bool(_INDENTED.match(line)) and not _LIST_ITEM.match(line) and (blank_before or coding)
         before = line
         yield "" if quoting or coding else line
+
+
+Count = Callable[[str], int]
+
+MIN_PASTED_LINES = 4
+"""So many lines in a row that do not read as prose are a pasted text; a list of paths may be shorter."""
+
+_HEADING = re.compile(r"^#{1,6} +\S")
+_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\] +)?(?=\S)")
+_INLINE_CODE = re.compile(r"`[^`]+`")
+_WORD = re.compile(r"^[(\"'“\[]*[^\W\d_][\w'’-]*[)\"'”\],;:.!?…]*$")
+
+MIN_WORDS, MIN_ITEM_WORDS = 4, 3
+"""So many words make a line, or an item of a list, prose if most of its parts are words. Fewer would make code prose,
+more would make the steps of a plan pasted text."""
+
+WORD_SHARE = 0.75
+"""The share of words among the parts of such a line. In a log, a third are times, numbers and signs."""
+
+_CODE_END = re.compile(r"[{};\\]\s*$|^\s*(?:[+\-|>$#❯]|\d+[:→|]|at \S+\(|File \"|<\w)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Consecutive lines of a text; `rank` is how early they leave, lower first."""
+
+    lines: tuple[str, ...]
+    rank: int
+    place: int
+
+
+def shortened(text: str, max_tokens: int, count: Count, rules: Collection[str], where: str) -> str:
+    """The text in about `max_tokens`, counted with `count`. Pasted lines leave first, then paragraphs without a
+    sentence of `rules`, then others; the first and the last paragraph stay longest, and a paragraph is kept or left out
+    as a whole. A line says how much is left out, and `where` it is."""
+    parts = _parts(text, rules)
+    left_out: set[int] = set()
+    order = sorted(parts, key=lambda part: (part.rank, -sum(map(len, part.lines)), part.place))
+    shown = text
+    for part in order[:-1]:
+        if count(shown) <= max_tokens:
+            break
+        left_out.add(part.place)
+        shown = _joined(parts, left_out, where)
+    return shown if count(shown) <= max_tokens else _cut_paragraph(shown, max_tokens, count, where)
+
+
+def first_lines(text: str, most: int, where: str) -> str:
+    """The first whole lines of a text, at most `most` characters but at least one line, and a line that says how much
+    of `where` is left out."""
+    lines = text.strip().split("\n")
+    kept, size = 1, len(lines[0])
+    while kept < len(lines) and size + 1 + len(lines[kept]) <= most:
+        size += 1 + len(lines[kept])
+        kept += 1
+    left = len(lines) - kept
+    return "\n".join([*lines[:kept], *([_notice(left, where)] if left else [])])
+
+
+def without_pasted(text: str) -> str:
+    """The text with an empty line for each line that its author pasted: code, a log, a listing."""
+    lines = text.split("\n")
+    own = without_blocks(text, indented=False).split("\n")
+    return "\n".join("" if gone else line for line, gone in zip(lines, _pasted(lines, own), strict=True))
+
+
+def _parts(text: str, rules: Collection[str]) -> list[_Part]:
+    """The paragraphs and the pasted runs of lines, in order, each with its rank."""
+    lines = text.split("\n")
+    own = without_blocks(text, indented=False).split("\n")
+    groups: list[tuple[bool, list[str]]] = []
+    for line, pasted in zip(lines, _pasted(lines, own), strict=True):
+        # A paragraph ends with its blank line; a pasted text may have some inside.
+        if not groups or groups[-1][0] != pasted or (not pasted and not groups[-1][1][-1].strip()):
+            groups.append((pasted, []))
+        groups[-1][1].append(line)
+    groups = _with_given(groups)
+    last = len(groups) - 1
+    return [
+        _Part(tuple(group), _rank(pasted, group, rules, place == 0, place == last), place)
+        for place, (pasted, group) in enumerate(groups)
+    ]
+
+
+MAX_GIVEN_LINES = 12
+"""Lines of a pasted text that an instruction above it gives, such as a command. A longer one is a document."""
+
+_GIVES = re.compile(
+    r"\b(?:must|exact(?:ly)?|verbatim|as is|run|use|execute|submit|send|call|type|output|reply|answer|print"
+    r"|follow(?:ing)?|genau|muss|exactement|exactamente)\b[^\n]*[:\uff1a]\W*\Z",
+    re.IGNORECASE,
+)
+_EXACT = re.compile(r"\b(?:exact(?:ly)?|verbatim|literally|wörtlich|exactement|exactamente)\b", re.IGNORECASE)
+
+
+def _with_given(groups: Sequence[tuple[bool, list[str]]]) -> list[tuple[bool, list[str]]]:
+    """The groups, in which a short pasted text is one with the instruction above it that gives it."""
+    joined: list[tuple[bool, list[str]]] = []
+    for pasted, group in groups:
+        above = joined[-1] if joined else (True, [""])
+        if pasted and not above[0] and len(group) <= MAX_GIVEN_LINES and _GIVES.search("\n".join(above[1]).rstrip()):
+            above[1].extend(group)
+        else:
+            joined.append((pasted, group))
+    return joined
+
+
+def _rank(pasted: bool, lines: Sequence[str], rules: Collection[str], first: bool, last: bool) -> int:
+    """What is pasted leaves first; what is to be used exactly as it stands leaves last, after what the text begins
+    with."""
+    text = "\n".join(lines)
+    if pasted:
+        return 0
+    if _EXACT.search(text):
+        return 5
+    return 4 if first else 1 + 2 * any(rule in text for rule in rules) + last
+
+
+def _pasted(lines: Sequence[str], own: Sequence[str]) -> list[bool]:
+    """Whether each line belongs to a pasted text: to a fenced or quoted block, or to a run of lines that are no
+    prose. The headings, items and inline code of a plan in Markdown are its author's words."""
+    before = ["", *lines]
+    strange = [
+        bool(line.strip()) and (not mine.strip() or not (_is_heading(line, above) or _is_prose(line)))
+        for line, above, mine in zip(lines, before, own, strict=False)
+    ]
+    found = [bool(line.strip()) and not mine.strip() for line, mine in zip(lines, own, strict=True)]
+    start = 0
+    for place in range(len(lines) + 1):
+        if place < len(lines) and (strange[place] or not lines[place].strip()):
+            continue
+        if sum(strange[start:place]) >= MIN_PASTED_LINES:
+            found[start:place] = [True] * (place - start)
+        start = place + 1
+    return found
+
+
+def _is_heading(line: str, above: str) -> bool:
+    """Whether the line is a heading. A comment or a prompt in a terminal begins with the same sign, but seldom stands
+    below an empty line."""
+    return not above.strip() and bool(_HEADING.match(line))
+
+
+def _is_prose(line: str) -> bool:
+    item = _ITEM.match(line)
+    plain = _INLINE_CODE.sub("name", line[item.end() :] if item else line).replace("**", "")
+    if _CODE_END.search(plain):
+        return False
+    pieces = plain.split()
+    words = sum(bool(_WORD.match(piece)) for piece in pieces)
+    return words >= (MIN_ITEM_WORDS if item else MIN_WORDS) and words >= WORD_SHARE * len(pieces)
+
+
+def _joined(parts: Sequence[_Part], left_out: Collection[int], where: str) -> str:
+    shown: list[str] = []
+    missing = 0
+    for part in parts:
+        if part.place in left_out:
+            missing += len(part.lines)
+            continue
+        if missing:
+            shown.append(_notice(missing, where))
+            missing = 0
+        shown += part.lines
+    if missing:
+        shown.append(_notice(missing, where))
+    return "\n".join(shown)
+
+
+def _notice(lines: int, where: str) -> str:
+    return f"[left out: {lines} line{'s' * (lines != 1)} of {where}]"
+
+
+def _cut_paragraph(text: str, max_tokens: int, count: Count, where: str) -> str:
+    """The text up to the last whole line or sentence that fits, with a notice; at least its first piece."""
+    pieces = re.split(r"(?<=\n)|(?<=[.!?。！？])(?=\s)", text)
+    notice = f"[left out: the rest of {where}]"
+
+    def size(number: int) -> int:
+        return count(f"{''.join(pieces[:number]).rstrip()}\n{notice}")
+
+    kept = max(1, bisect_right(range(1, len(pieces) + 1), max_tokens, key=size))
+    first = "".join(pieces[:kept]).rstrip()
+    if kept == 1 and count(first) > max_tokens:
+        first = first[: max(1, 2 * max_tokens)].rsplit(" ", 1)[0]
+    return f"{first}\n{notice}"

@@ -14,21 +14,28 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from html import unescape
 
-from contextstash.events.call_lines import MAX_CHANGED_LINE, RUNNING, call_line, changes_of, failures_of, outcome_line
-from contextstash.events.calls import Call, calls_of, is_dialog
-from contextstash.events.commits import COMMITTED, branch_of, commits_of, moves_of, work_tree_of
+from contextstash.events.call_lines import (
+    COMMITTED,
+    MAX_CHANGED_LINE,
+    RUNNING,
+    branch_of,
+    call_line,
+    changes_of,
+    commits_of,
+    failures_of,
+    moves_of,
+    outcome_line,
+    work_tree_of,
+)
+from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_of, is_dialog, runner_of, runs_tests
 from contextstash.events.files import KnownPaths, is_same_file, uses_of
-from contextstash.events.kinds import FileUse, Said, Told
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
 from contextstash.events.plans import Plan, is_plan_call
-from contextstash.events.replies import approved_plan, waits_for_words
-from contextstash.events.requests import SKILL, requests_of, without_host_text
+from contextstash.events.requests import SKILL, approved_plan, requests_of, waits_for_words, without_host_text
 from contextstash.events.sentences import own_sentences
-from contextstash.events.shell import TESTS_NOTHING, bare_command, runner_of, runs_tests
-from contextstash.events.turns import Turn
+from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import Newest, UserWords, joined_words, words_of
-from contextstash.safety.imitations import defused, is_speaker_line
-from contextstash.safety.sanitize import clip, one_line
+from contextstash.safety.sanitize import clip, defused, is_speaker_line, one_line
 
 MAX_CALLS = 6
 """Newest calls that are told with what came of them."""

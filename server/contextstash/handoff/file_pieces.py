@@ -15,12 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
+from contextstash.events.call_lines import moves_of
 from contextstash.events.calls import Call, calls_of
-from contextstash.events.commits import moves_of
 from contextstash.events.files import KnownPaths, uses_of
-from contextstash.events.kinds import FileUse, Replaced, Shown
 from contextstash.events.names import names_of
-from contextstash.events.turns import Turn
+from contextstash.events.turns import FileUse, Replaced, Shown, Turn
 from contextstash.handoff.fill import Count
 from contextstash.outputs.digest import DEFINITION
 from contextstash.safety.secret_masks import has_mask

@@ -13,17 +13,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.events.kinds import Said, Told
 from contextstash.events.names import name_key, names_of, path_key
-from contextstash.events.pasted_text import first_lines
-from contextstash.events.replies import MAX_PLAN_LENGTH
-from contextstash.events.sentences import without_blocks
+from contextstash.events.requests import MAX_PLAN_LENGTH
+from contextstash.events.sentences import first_lines, without_blocks
 from contextstash.events.state import MAX_SINCE, PRINTED, FileState, Run, State
-from contextstash.events.turns import Turn
+from contextstash.events.turns import Said, Told, Turn
 from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, write_item
 from contextstash.handoff.user_block import word_items
-from contextstash.safety.imitations import defused
-from contextstash.safety.sanitize import clip, one_line
+from contextstash.safety.sanitize import clip, defused, one_line
 
 NAMES_SHARE = 0.2
 """The share of a summary that is kept for the names in use; they have what the other sections leave, too. With more,

@@ -11,10 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from contextstash.events.kinds import Said
-from contextstash.events.pasted_text import shortened
 from contextstash.events.requests import user_rules
-from contextstash.events.turns import Turn
+from contextstash.events.sentences import shortened
+from contextstash.events.turns import Said, Turn
 from contextstash.events.words import UserWords, is_plan, joined_words
 from contextstash.events.words import words_of as words_of
 from contextstash.handoff.fill import write_item

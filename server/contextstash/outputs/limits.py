@@ -1,21 +1,290 @@
 """Limits on one output: in lines, characters, bytes and tokens, and the excerpt of an output that exceeds them.
 
-An excerpt is a head, a notice and a tail; `smart` shows the salient lines between them. It is made smaller until it is
-within every limit, and is the head with a brief notice, or without one, if there is no room for more.
+An excerpt is a head, a notice and a tail, never cut inside a character; `smart` shows the salient lines between them:
+errors and counts. It is made smaller until it is within every limit, and is the head with a brief notice, or without
+one, if there is no room for more.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from contextstash.outputs.counts import counted
-from contextstash.outputs.measures import Count, Unit, UnitLimit, byte_length, divided, ends
-from contextstash.outputs.salient import SalientLine, rendered, salient_lines, select
-from contextstash.safety.sanitize import MARKER
+from contextstash.safety.sanitize import MARKER, counted, folded, one_line
 from contextstash.window.settings import ContextSettings, Cut
+
+MAX_SCANNED = 500_000
+"""Characters that are looked at from the start of an output, and as many from its end. It bounds the time."""
+
+MAX_LINES = 100
+"""How many salient lines are shown at most; usually the budget is used up before."""
+
+MAX_MENTIONS = 8
+"""How many lines are shown that only mention a word, as prose does."""
+
+MAX_LENGTH = 200
+"""Characters shown of a line."""
+
+MAX_BEFORE = 80
+"""Characters shown before the word, if the word is far from the start of its line."""
+
+GAP_MARK = "… {:,} lines"
+
+_WORDS = re.compile(
+    r"error|fail|fatal|exception|panic|traceback|assert|denied|refused|not found|no such|undefined|unexpected|cannot"
+    r"|warning|critical|timed out|killed|passed|summary|total|result|exit|错误|失败|エラー"
+)
+"""In lower case; a line without any of them is never salient. To look for words is cheaper than to match the patterns
+below against each line."""
+
+_COUNTS = re.compile(
+    r"\b\d[\d,]* (?:passed|failed|failing|errors?|warnings?|failures|tests?|problems?|vulnerabilities)\b"
+    r"|^\W*(?:test result|tests?|total|summary|results?|build)\b ?:"
+    r"|\bexit(?:ed)?(?: with)? (?:code|status)\b|\b(?:build|tests?|job) (?:failed|succeeded)\b",
+    re.IGNORECASE,
+)
+_NO_ERROR = re.compile(r"\b(?:0|no|without) (?:errors?|failed|failures|warnings?)\b", re.IGNORECASE)
+_ERROR = re.compile(
+    r"^(?:E {2,}|error\b|fatal\b|panic\b|Traceback \(most recent|FAIL(?:ED)?\b|not ok \d|npm ERR!)"
+    r"|\b(?:error|fatal|panic)(?:\[\w{1,12}\])?:|\w(?:Error|Exception)\b(?:: |$)|--- FAIL"
+    r"|\b(?:ERROR|FATAL|CRITICAL|FAILED|PANIC)\b"
+    r"|[Nn]o such file|[Pp]ermission denied|[Cc]onnection refused|: (?:command )?not found|[Ss]egmentation fault"
+    r"|\btimed out\b|\b[Kk]illed\b|\bpanicked at\b|错误|失败|エラー"
+)
+_WARNING = re.compile(r"\bwarning\b", re.IGNORECASE)
+_MENTION = re.compile(
+    r"(?<![\w./-])(?:errors?|fail(?:s|ed|ures?|ing)?|fatal|exceptions?|panic(?:ked)?|denied|refused|not found|no such"
+    r"|undefined|unexpected|cannot|critical|assertion)(?![\w./(-])",
+    re.IGNORECASE,
+)
+COUNT, ERROR, WARNING, MENTION = range(4)
+_RANKS = ((_COUNTS, COUNT), (_NO_ERROR, None), (_ERROR, ERROR), (_WARNING, WARNING), (_MENTION, MENTION))
+"""A line has the rank of the first pattern that finds something in it; without one it is not salient."""
+
+_NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class SalientLine:
+    """A line worth showing, or the part of a long one around a word. `number` counts from 1; `start` and `end` are its
+    place in the output; `times` is how many lines differ from it in numbers only."""
+
+    rank: int
+    number: int
+    start: int
+    end: int
+    text: str
+    times: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.number}: {self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
+
+
+def salient_lines(text: str) -> list[SalientLine]:
+    """The salient lines by rank: counts from the last to the first, all others from the first to the last. Of lines
+    that differ in numbers only the first is returned, of counts the last."""
+    kinds: dict[tuple[int, str], SalientLine] = {}
+    for line in _ranked_lines(text):
+        kind = line.rank, _NUMBER.sub("#", line.text)
+        known = kinds.get(kind)
+        kept = line if known is None or line.rank == COUNT else known
+        kinds[kind] = replace(kept, times=known.times + 1 if known else 1)
+    return sorted(kinds.values(), key=lambda line: (line.rank, -line.start if line.rank == COUNT else line.start))
+
+
+def error_line(text: str) -> str:
+    """The first line that says an error, else the first that mentions one; empty if there is none."""
+    lines = [line for line in _ranked_lines(text) if line.rank in (ERROR, MENTION)]
+    found = min(lines, key=lambda line: line.rank, default=None)
+    return found.text if found else ""
+
+
+def _ranked_lines(text: str) -> Iterator[SalientLine]:
+    """The lines that have a rank, of long lines the parts."""
+    lower = folded(text)
+    number, counted = 1, 0
+    for begin, end in _scanned(len(text)):
+        while found := _WORDS.search(lower, begin, end):
+            hit = found.start()
+            start = max(text.rfind("\n", begin, hit) + 1, begin)
+            if hit - start > MAX_LENGTH - MAX_BEFORE:
+                start = hit - MAX_BEFORE
+            line_end = text.find("\n", hit)
+            stop = min(line_end if line_end >= 0 else len(text), start + 2 * MAX_LENGTH)
+            shown = one_line(text[start:stop], MAX_LENGTH)
+            number, counted = number + text.count("\n", counted, start), start
+            rank = next((rank for pattern, rank in _RANKS if pattern.search(shown)), None)
+            if rank is not None:
+                yield SalientLine(rank, number, start, stop, shown)
+            begin = max(stop, found.end())
+
+
+def _scanned(length: int) -> list[tuple[int, int]]:
+    middle = max(MAX_SCANNED, length - MAX_SCANNED)
+    return [(0, min(length, MAX_SCANNED)), (middle, length)]
+
+
+def select(
+    lines: Iterable[SalientLine], limits: Sequence[UnitLimit], budgets: Sequence[int], start: int, end: int
+) -> list[SalientLine]:
+    """The lines between two positions of the text that fit the budgets, chosen by rank, in the text's order."""
+    left = list(budgets)
+    selected: list[SalientLine] = []
+    mentions = 0
+    for line in lines:
+        if line.start < start or line.end > end or (line.rank == MENTION and mentions == MAX_MENTIONS):
+            continue
+        cost = [limit.measure(f"{line}\n{GAP_MARK.format(line.number)}\n") for limit in limits]
+        if any(price > budget for price, budget in zip(cost, left, strict=True)):
+            continue
+        left = [budget - price for price, budget in zip(cost, left, strict=True)]
+        mentions += line.rank == MENTION
+        selected.append(line)
+        if len(selected) == MAX_LINES:
+            break
+    return sorted(selected, key=lambda line: line.start)
+
+
+def rendered(lines: Sequence[SalientLine], after: int) -> str:
+    """The lines as text, with a mark for each gap; `after` is the number of the last line shown before them."""
+    rows: list[str] = []
+    for line in lines:
+        gap = line.number - after - 1
+        if gap > 0:
+            rows.append(GAP_MARK.format(gap) if gap > 1 else "…")
+        rows.append(str(line))
+        after = line.number
+    return "\n".join(rows)
+
+
+Unit = Literal["lines", "characters", "bytes", "tokens"]
+
+Count = Callable[[str], int]
+"""Tokens of a text."""
+
+MIDDLE_RESERVE = {"lines": 1, "characters": 50, "bytes": 50, "tokens": 0}
+"""What the middle-out cut leaves free on each side for its notice. The 50 come from the designs that the presets
+`staged` and `token-budget` reproduce. They count a token as four characters, so tokens need no reserve."""
+
+MAX_TOKENS_PER_BYTE = 2
+"""No token counter returns more: a byte-pair token has at least one byte, and a model's factor is below 2."""
+
+MAX_CHARACTERS_PER_TOKEN = 16
+"""At most this many characters are kept for each token: a run of blanks has many more, but would only fill the screen.
+That is four times the ratio of English text."""
+
+TOKEN_TOLERANCE = 200
+"""A part in tokens may be shorter than the longest by one part in so many: each count takes milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitLimit:
+    """At most `maximum` units, in UTF-8 if these are bytes; `measure` counts them in a text."""
+
+    unit: Unit
+    maximum: int
+    measure: Count
+
+    @classmethod
+    def of(cls, unit: Unit, maximum: int, count: Count) -> UnitLimit:
+        """A limit in this unit; `count` counts tokens."""
+        return cls(unit, maximum, _MEASURES.get(unit, count))
+
+    def holds(self, text: str, maximum: int | None = None) -> bool:
+        """Whether a text is within the limit, or within another maximum. Of tokens, nothing is counted if the text is
+        far below the limit, and only a beginning if it is far above."""
+        most = self.maximum if maximum is None else maximum
+        if self.unit == "tokens":
+            if MAX_TOKENS_PER_BYTE * byte_length(text) <= most:
+                return True
+            start = MAX_CHARACTERS_PER_TOKEN * most
+            if len(text) > 2 * start and self.measure(text[:start]) > 2 * most:
+                return False
+        return self.measure(text) <= most
+
+    def longest(self, text: str, most: int, *, last: bool = False) -> str:
+        """The longest start of a text within `most` units, or the longest `last` part of it; about the longest in
+        tokens."""
+        if most <= 0:
+            return ""
+        reach = len(text)
+        if self.unit != "lines":  # of any length; a character takes a byte or more
+            reach = min(reach, most * (MAX_CHARACTERS_PER_TOKEN if self.unit == "tokens" else 1))
+        tolerance = TOKEN_TOLERANCE if self.unit == "tokens" else reach + 1
+        low, high = 0, reach + 1
+        size = min(reach, 4 * most)  # about what English text has for each token
+        step = 0
+        while high - low > 1 + low // tolerance:
+            used = self.measure(_part(text, size, last))
+            low, high = (size, high) if used <= most else (low, size)
+            size = size * most // max(1, used)
+            step += 1
+            # Scaling by the last count is fast on even text; every third step halves, so that no text is slow.
+            if not low < size < high or step % 3 == 0:
+                size = (low + high) // 2
+        return _part(text, low, last)
+
+
+def divided(cut: Cut, unit: Unit, budget: int) -> tuple[int, int]:
+    """How much of a budget in this unit the head gets, and how much the tail."""
+    if cut == "head":
+        return budget, 0
+    if cut == "middle":
+        keep = budget // 2 - MIDDLE_RESERVE[unit]
+        return keep, keep
+    return budget - budget // 2, budget // 2
+
+
+def ends(text: str, limits: Sequence[UnitLimit], budgets: Sequence[int], cut: Cut) -> tuple[str, str]:
+    """The head and the tail to show of a text that does not fit: cut by each limit in turn to its budget."""
+    first = last = text
+    whole = True
+    for limit, budget in zip(limits, budgets, strict=True):
+        # Limits in several units cut independently; one that the whole text meets must not cut it to its halves.
+        if whole and limit.holds(text, budget):
+            continue
+        head, tail = divided(cut, limit.unit, budget)
+        first, last, whole = limit.longest(first, head), limit.longest(last, tail, last=True), False
+    if len(first) + len(last) > len(text):
+        last = text[len(first) :]
+    return first, last
+
+
+def byte_length(text: str) -> int:
+    """Length in UTF-8 bytes; a lone surrogate counts as three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def line_count(text: str) -> int:
+    """Number of lines: the line feeds, plus a last line without one. All of contextstash counts lines this way."""
+    return text.count("\n") + (bool(text) and not text.endswith("\n"))
+
+
+_MEASURES: dict[Unit, Count] = {"lines": line_count, "characters": len, "bytes": byte_length}
+
+
+def line_list(text: str) -> list[str]:
+    """The lines with their line feeds; joined, they are the text."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def is_pair(text: str, index: int) -> bool:
+    """Whether this index splits a surrogate pair that is kept as two characters."""
+    return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
+
+
+def _part(text: str, characters: int, last: bool) -> str:
+    """The first or last so many characters of a text; one less if they would split a pair."""
+    if last:
+        start = len(text) - characters
+        return text[start + is_pair(text, start) :]
+    return text[: characters - is_pair(text, characters)]
+
 
 CHARACTERS_PER_TOKEN = 4
 """How many characters the middle-out cut counts as a token: the rule of the preset `token-budget`, whose 2,500 tokens

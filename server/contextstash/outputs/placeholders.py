@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from contextstash.outputs.counts import counted
 from contextstash.outputs.limits import OutputLimits, limit
-from contextstash.safety.imitations import defused
-from contextstash.safety.sanitize import MARKER, clip, encodable, one_line, unbracketed
+from contextstash.safety.sanitize import MARKER, clip, counted, defused, encodable, one_line, unbracketed
 from contextstash_storage.records import Output
 
 MAX_TOOL_CHARACTERS = 40

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from contextstash import __version__
 from contextstash.display.visible_text import cut, in_page, project_name, readable_arguments
-from contextstash.outputs.counts import amount, counted
+from contextstash.safety.sanitize import amount, counted
 
 MESSAGES_ABOVE = 5
 """Messages that a page shows above the one that it is opened for."""

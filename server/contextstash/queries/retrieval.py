@@ -9,13 +9,11 @@ from functools import partial
 
 import anyio.to_thread
 
-from contextstash.outputs.paging import page
-from contextstash.outputs.shell_envelope import without_json_envelopes, without_reminders
-from contextstash.outputs.snippets import snippet
+from contextstash.outputs.digest import without_json_envelopes, without_reminders
+from contextstash.outputs.paging import page, snippet
 from contextstash.record.output_archive import outputs_session_id
 from contextstash.results import Hit, OutputPage, SearchResult
-from contextstash.safety.imitations import defused
-from contextstash.safety.sanitize import one_line
+from contextstash.safety.sanitize import defused, one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
 from contextstash_storage.errors import BadInputError, HandleNotFoundError

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.outputs.counts import before_and_after
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.declared_parts import System, Tools, check_declared, declare
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import add_prune, prune_tool_outputs
 from contextstash.request.get_context import get_context
 from contextstash.results import ContextResult, Estimate, RecoverResult
+from contextstash.safety.sanitize import before_and_after
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit
 from contextstash.session.estimate import estimate_session

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from contextstash.outputs.counts import counted
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import filled_placeholder, placeholder
-from contextstash.safety.sanitize import MARKER, unforged
+from contextstash.safety.sanitize import MARKER, counted, unforged
 from contextstash.view.ladder import cuts_of
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from contextstash.events.calls import Call
 from contextstash.events.files import file_uses
-from contextstash.events.kinds import Verb
+from contextstash.events.turns import Verb
 from contextstash.outputs.own_tools import is_own_retrieval
 
 RECENT_CALLS = 60

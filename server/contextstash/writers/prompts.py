@@ -10,8 +10,7 @@ from pkgutil import get_data
 
 from contextstash.events.turns import Turn
 from contextstash.outputs.limits import OutputLimits, limit
-from contextstash.safety.imitations import defused
-from contextstash.safety.sanitize import encodable, one_line, unbracketed
+from contextstash.safety.sanitize import defused, encodable, one_line, unbracketed
 from contextstash.writers.base import SummaryRequest
 from contextstash_storage.records import Block
 

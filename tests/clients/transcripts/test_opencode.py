@@ -12,7 +12,7 @@ import pytest
 
 from contextstash.clients.opencode import current_sessions, sessions_in_database
 from contextstash.clients.transcripts import State
-from contextstash.outputs.shell_envelope import without_reminders
+from contextstash.outputs.digest import without_reminders
 from contextstash_storage.records import Usage
 from tests.support.host_files import keys, read, roles, session_of, write_opencode
 
