@@ -21,8 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
 from contextstash import results
 from contextstash.cli.app import cli
-from contextstash.mcp.server import build_server
-from contextstash.mcp.tools import SCHEMAS
+from contextstash.mcp.server import SCHEMAS, build_server
 from contextstash.operations import OPERATIONS, Operation
 from contextstash.stash import Stash
 from contextstash.window.settings import PRESETS, ContextSettings, UserSettings, resolve_settings

@@ -55,8 +55,8 @@ IMPURE_CALLS = {"open", "print", "input", "now", "today", "utcnow", "exec", "eva
 
 ONLY_IN = {
     "mcp": ("server/contextstash/mcp", "server/contextstash/gateway.py"),
-    "uvicorn": ("server/contextstash/web/loopback",),
-    "jinja2": ("server/contextstash/pages/templates",),
+    "uvicorn": ("server/contextstash/web.py",),
+    "jinja2": ("server/contextstash/pages/app",),
     "click": ("server/contextstash/cli",),
     "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),

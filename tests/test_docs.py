@@ -13,7 +13,7 @@ import click
 import pytest
 
 from contextstash.cli.app import cli
-from contextstash.mcp.tools import SCHEMAS
+from contextstash.mcp.server import SCHEMAS
 from contextstash.window.settings import PRESETS, UserSettings
 
 ROOT = Path(__file__).parents[1]

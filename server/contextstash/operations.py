@@ -54,6 +54,11 @@ MAX_POINTS = 80
 """Points of a session that the status app draws: the picture is a few hundred pixels wide."""
 
 
+SCOPES = ("read", "write", "admin")
+DEFAULT_SCOPES = ("read", "write")
+"""What a token of a server over HTTP may allow, and does if nothing else is said."""
+
+
 @dataclass(frozen=True, slots=True)
 class About:
     """What an argument is for. `strict`: only a number is a number; `schema` replaces the JSON schema of its type."""

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from contextstash.mcp.server import build_server
 from contextstash.operations import OPERATIONS
 from contextstash.stash import Stash
-from contextstash.web.host_names import HostChecks
+from contextstash.web import HostChecks
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.conformance.fixtures import add_fixtures
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jinja2 import Environment
 from markupsafe import Markup
 
-from contextstash.display.visible_text import BIDI_CONTROLS, in_page, visible, visible_json
+from contextstash.display import BIDI_CONTROLS, in_page, visible, visible_json
 from tests.support.effort import examples
 
 CONTROLS = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160)])) + BIDI_CONTROLS

@@ -13,8 +13,7 @@ import pytest
 from mcp import MCPError
 
 from contextstash.mcp.tokens import needed_scope
-from contextstash.operations import OPERATIONS
-from contextstash.web.access_tokens import SCOPES
+from contextstash.operations import OPERATIONS, SCOPES
 from tests.support.command_line import CommandLine
 from tests.support.servers import (
     INITIALIZE,

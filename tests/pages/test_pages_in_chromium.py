@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from contextstash.mcp.answers import TIMELINE
-from contextstash.mcp.status_app import page as app_page
+from contextstash.mcp.server import page as app_page
 from tests.support.pages import Served, browser_page, copied, needs_chromium, pages_of
 from tests.support.stashes import stash_at
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from contextstash.web.access_tokens import SCOPES, create_token, digest, now, verified
+from contextstash.mcp.tokens import create_token, digest, now, verified
+from contextstash.operations import SCOPES
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.notes import Token
 from contextstash_storage.store import SessionStore

@@ -19,7 +19,7 @@ from contextstash.proxy.plan import ProxyOptions
 from contextstash.proxy.serve import UVICORN, ServedProxy, proxy_app
 from contextstash.stash import Stash
 from contextstash.view.branches import path_to
-from contextstash.web.loopback import serving
+from contextstash.web import serving
 from contextstash_storage.records import ProxiedSession, RewindEdit
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.caching_provider import CachingProvider

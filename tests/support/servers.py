@@ -20,7 +20,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
-from contextstash.web.access_tokens import SCOPES, create_token, now
+from contextstash.mcp.tokens import create_token, now
+from contextstash.operations import SCOPES
 from contextstash_storage.databases import location_of, open_store
 from tests.support.answer_texts import missing_from
 from tests.support.effort import THOROUGH

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse
 
-from contextstash.web.host_names import HostChecks, OwnHosts, hosts_behind
+from contextstash.web import HostChecks, OwnHosts, hosts_behind
 from contextstash_storage.errors import BadInputError
 
 LOCAL, PUBLIC = OwnHosts(), hosts_behind("https://stash.example/mcp")

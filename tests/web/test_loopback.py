@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from contextstash.web.loopback import _listening, serving
+from contextstash.web import _listening, serving
 
 
 async def test_a_response_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:

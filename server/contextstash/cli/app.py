@@ -21,21 +21,21 @@ INTERRUPTED = 130
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Start": {
-        "demo": ("demo_command", "See the main job step by step, on a sample session."),
+        "demo": ("setup_commands", "See the main job step by step, on a sample session."),
         "install": ("client_commands", "Add contextstash to a client's configuration."),
-        "import": ("import_command", "Record the sessions that clients have written to disk."),
-        "run": ("run_commands", "Start a client behind a proxy that shortens its requests."),
-        "continue": ("run_commands", "Go on with a session in another client."),
-        "doctor": ("doctor_command", "Check database, settings, clients and hooks."),
+        "import": ("file_commands", "Record the sessions that clients have written to disk."),
+        "run": ("client_commands", "Start a client behind a proxy that shortens its requests."),
+        "continue": ("client_commands", "Go on with a session in another client."),
+        "doctor": ("setup_commands", "Check database, settings, clients and hooks."),
         "uninstall": ("client_commands", "Remove contextstash from a client's configuration."),
     },
     "Look": {
         "sessions": ("session_commands", "List the sessions, newest first."),
         "status": ("session_commands", "Show how full a session's context is, and with what."),
-        "search": ("search_command", "Search everything that was recorded."),
+        "search": ("session_commands", "Search everything that was recorded."),
         "show": ("session_commands", "Print an output, a summary, or messages."),
-        "receipt": ("cost_commands", "Say what was billed, and what contextstash saved or cost."),
-        "advise": ("cost_commands", "Compare what smaller windows would have cost."),
+        "receipt": ("session_commands", "Say what was billed, and what contextstash saved or cost."),
+        "advise": ("session_commands", "Compare what smaller windows would have cost."),
         "ui": ("server_commands", "Show sessions in a browser."),
     },
     "Change": {
@@ -47,7 +47,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "retain": ("change_commands", "Delete sessions older than you want to keep."),
         "encrypt": ("file_commands", "Encrypt the database file."),
         "decrypt": ("file_commands", "Make the database file readable without a key again."),
-        "config": ("config_commands", "Show and change settings."),
+        "config": ("setup_commands", "Show and change settings."),
     },
     "Share and check": {
         "export": ("file_commands", "Print a session as JSON lines: whole, or its messages."),

@@ -1,22 +1,42 @@
-"""Commands that put contextstash into a client, and those that clients run: install, uninstall, hook, window."""
+"""Commands on clients: install, uninstall, run, continue, and those that clients run: hook, window."""
 
 from __future__ import annotations
 
+import os
+import secrets
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from contextstash.cli.console import echo
-from contextstash.cli.options import DatabaseType, tokens
+from contextstash.cli.console import echo, for_reader
+from contextstash.cli.options import (
+    DATABASE,
+    PRESET,
+    SESSION,
+    SET,
+    DatabaseType,
+    find_session,
+    opener_options,
+    settings_from,
+    tokens,
+)
+from contextstash.clients.client import client as client_of
 from contextstash.clients.hooks import run_hook
-from contextstash_storage.errors import BadInputError
+from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, first_message, run_client
+from contextstash.stash_opener import StashOpener
+from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
+    from contextstash.clients.client import Client, Launch
     from contextstash.clients.install import Change
+    from contextstash.stash import Stash
     from contextstash_storage.databases import Location
+    from contextstash_storage.records import ProxiedSession
 
 CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "opencode", "pi")
 
@@ -160,3 +180,217 @@ def window(client: str, options: tuple[str, ...]) -> int:
     from contextstash.clients.client_window import run_window
 
     return run_window(client, options)
+
+
+SECRET_BYTES = 18
+"""Of the path that only the client knows: 24 characters, too many to be guessed."""
+
+
+def program_on_path(name: str) -> str:
+    """The path of a program. Raises BadInputError."""
+    if (found := shutil.which(name)) is None:
+        raise BadInputError(f"There is no program '{name}' on the PATH.")
+    return found
+
+
+MAX_SESSIONS = 100
+"""Sessions that the lines at the end of a run sum up, and among which that of a folder is looked for."""
+
+
+def with_window(launched: Client, wanted: int | None) -> Callable[[Launch], Launch]:
+    """What adds the size at which a client compacts to its process. Raises BadInputError if it takes none for a run."""
+    if wanted is None:
+        return lambda launch: launch
+    setting = launched.window
+    if setting is None or setting.for_run is None:
+        raise BadInputError("run --window is for claude and codex; install --window is for gemini too.")
+    if remark := setting.remark_on(wanted):
+        click.echo(f"contextstash: {remark}", err=True)
+    for_run, value = setting.for_run, setting.value(setting.nearest(wanted))
+    return lambda launch: for_run(launch, value)
+
+
+@click.command("run", context_settings={"allow_interspersed_args": False})
+@click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
+@click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
+@click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
+@DATABASE
+@PRESET
+@SET
+@click.argument("client")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(
+    upstream: str | None,
+    no_prune: bool,
+    window: int | None,
+    db: Location | None,
+    preset: str | None,
+    given: tuple[str, ...],
+    client: str,
+    arguments: tuple[str, ...],
+) -> int:
+    """Start CLIENT (claude, codex or another program) with its requests through a proxy of its own.
+
+    Old tool outputs leave the requests when the provider's cache has expired. Example: contextstash run --window 100k
+    claude. What stands behind CLIENT is for it."""
+    if sys.platform == "win32":
+        raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
+    from contextstash.clients.launch import ignore_signals, launched_client
+    from contextstash.proxy.app import check_upstream
+    from contextstash.proxy.plan import ProxyOptions
+    from contextstash.proxy.serve import ServedProxy, proxy_beside
+
+    program = program_on_path(client)
+    arguments = arguments[arguments[:1] == ("--",) :]
+    launched = launched_client(client, upstream)
+    sized = with_window(launched, window)
+    proxied = launched.proxied
+    assert proxied is not None
+    address = check_upstream(upstream or proxied.upstream(os.environ))
+    configured = _is_configured(launched, "not installed in this client, so nothing is pruned")
+    options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
+    opener = StashOpener(db, settings_from(preset, given))
+    served = ServedProxy(address, options, opener, secret=secrets.token_urlsafe(SECRET_BYTES))
+    started = time.time()
+    with _log_file(db) as log:
+        with proxy_beside(served, log) as url:
+            launch = sized(proxied.launch(url, (program, *arguments), os.environ))
+            code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
+            ignore_signals()
+        _report(opener, started)
+    if served.unrecorded:
+        click.echo(
+            f"contextstash: {len(served.unrecorded)} times what went through the proxy could not be recorded at once;"
+            " the last of it may be missing. contextstash import reads the client's own transcript. Why:"
+            f" {_log_path(db)}",
+            err=True,
+        )
+    return code
+
+
+def _database(db: Location | None) -> dict[str, str]:
+    """The variable by which the client's server and hooks use the same database. An address may hold a password, and
+    all users see a program's arguments."""
+    from contextstash_storage.databases import name_of
+
+    return {} if db is None else {"CONTEXTSTASH_DB": name_of(db.absolute() if isinstance(db, Path) else db)}
+
+
+def _log_path(db: Location | None) -> Path:
+    """The proxy's log, in the folder of the database: the terminal belongs to the client."""
+    from contextstash.configuration.locations import data_folder
+
+    return data_folder(db) / "proxy.log"
+
+
+def _log_file(db: Location | None) -> TextIO:
+    """The log to write to. Raises BadInputError."""
+    from contextstash.base.files import open_log
+
+    path = _log_path(db)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return os.fdopen(open_log(path), "a", encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
+
+
+def _is_configured(client: Client, without: str) -> bool:
+    """Whether the client has our server; if it has not, says what is the case `without` it, and what to do."""
+    from contextstash.clients.client import Machine
+    from contextstash.clients.launch import is_configured
+
+    found = is_configured(client, Machine.this())
+    if not found:
+        click.echo(f"contextstash: {without}. To change that: contextstash install {client.name}", err=True)
+    return found
+
+
+def _report(opener: StashOpener, started: float) -> None:
+    """Print what the proxy sent and saved of the sessions that went through it since then."""
+    from contextstash.queries.receipt import report_of
+
+    async def read(stash: Stash) -> Sequence[ProxiedSession]:
+        return [state for _, state in await stash.store.recent_proxied(started, MAX_SESSIONS)]
+
+    try:
+        states = opener.run(read)
+        lines = list(report_of(*states).lines()) if states else []
+    except ContextstashError as error:
+        lines = [f"No report: {error}"]
+    for line in lines:
+        click.echo(f"contextstash: {line}", err=True)
+
+
+@click.command("continue")
+@click.argument("client", type=click.Choice(CONTINUED))
+@SESSION
+@click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
+@opener_options
+def continue_(
+    opener: StashOpener,
+    client: str,
+    session: str | None,
+    only_print: bool,
+) -> int:
+    """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
+
+    CLIENT is claude-code, codex or gemini. [default for SESSION: the newest one of this folder, of whichever client,
+    else the newest of all] Everything else of the session comes back by search and by handle.
+    """
+    found = client_of(client)
+    program = "" if only_print else program_on_path(found.programs[0])
+    message, folder = opener.run(lambda stash: _start(stash, session))
+    if only_print:
+        click.echo(message)
+        return 0
+    _is_configured(found, f"{client} cannot search the old session yet")
+    assert found.continued is not None
+    if folder is None or not Path(folder).is_dir():
+        click.echo("The folder of the session is not known, or gone: starting here.", err=True)
+    else:
+        os.chdir(folder)
+    return run_client(found.continued(program, message), os.environ)
+
+
+async def _start(stash: Stash, named: str | None) -> tuple[str, str | None]:
+    """The first message, and the folder of the session if its transcript still names it."""
+    session_id = await find_session(stash, named) if named else await _newest(stash)
+    session = await stash.read_session(session_id)
+    if session.source is not None:
+        await _read_on(stash, session.source)
+    [folder] = await stash.projects_of([session])
+    if not named:
+        where = f", in {folder}" if folder else ""
+        click.echo(for_reader(f"Continuing session {session_id} of {session.agent or 'a program'}{where}."), err=True)
+    text = await stash.hand_off_text(session_id, None)
+    if text is None:
+        raise BadInputError(f"Session {session_id} has nothing to hand off yet.")
+    message = first_message(text, session_id, session.agent)
+    if len(message.encode()) > MAX_ARGUMENT_BYTES:
+        raise BadInputError("The hand-off is too long for a first message: pass --set handoff_tokens=2000")
+    return message, folder
+
+
+async def _newest(stash: Stash) -> str:
+    """The newest session of this folder, of whichever client; without one, the newest of all."""
+    from contextstash.clients.transcripts import is_at
+
+    for line in (await stash.list_sessions(limit=MAX_SESSIONS)).sessions:
+        session = await stash.read_session(line.session_id)
+        [folder] = await stash.projects_of([session])
+        if session.parent_session_id is None and is_at(folder, Path.cwd()):
+            return session.session_id
+    return await find_session(stash, None)
+
+
+async def _read_on(stash: Stash, source: str) -> None:
+    """Record what the client has written since, if its transcript is still there."""
+    from contextstash.clients.follow import ingest
+
+    try:
+        await ingest(stash, Path(source), reduce=False, wanted=True)
+    except FileNotFoundError:
+        click.echo("The client has deleted its transcript; the session is kept here.", err=True)
+    except (OSError, ContextstashError) as error:
+        click.echo(f"The newest messages may be missing: {source} cannot be read: {error}", err=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.display.visible_text import visible, visible_json
+from contextstash.display import visible, visible_json
 from contextstash.operations import OPERATIONS
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import click
 from contextstash.base.plain_logs import configure_logs
 from contextstash.cli.console import print_table
 from contextstash.cli.options import Number, address, opener_options, stash_command
-from contextstash.web.access_tokens import DEFAULT_SCOPES, SCOPES, create_token, now
+from contextstash.operations import DEFAULT_SCOPES, SCOPES
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -196,6 +196,8 @@ async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, 
     A client sends it as the header `Authorization: Bearer TOKEN`. Two tokens with the same owner see the same sessions;
     the owner of what is recorded without a server on this machine is `local`.
     """
+    from contextstash.mcp.tokens import create_token, now
+
     expires = now() + timedelta(days=days) if days else None
     whose, given = owner or name, sorted(set(scopes), key=SCOPES.index)
     secret = await create_token(stash.store, name, whose, given, expires)

@@ -8,12 +8,14 @@ other fields of their object: what stands after a text of unknown origin could b
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcp.types import CallToolResult, TextContent
 
+from contextstash.base.plain_logs import error_trace
 from contextstash.safety.sanitize import encodable
 
 TIMELINE = "contextstash/timeline"
@@ -107,3 +109,16 @@ def _scalar(value: Any) -> str:
     if value is None:
         return "null"
     return "none" if isinstance(value, dict | list) else str(value) if value != "" else '""'
+
+
+logger = logging.getLogger(__name__)
+
+
+def report_crash(doing: str, error: BaseException) -> str:
+    """Log an internal error to stderr, only its type and place, since its message may contain session data. Returns the
+    message for the client."""
+    logger.error("%s failed: %s", doing, error_trace(error))
+    return (
+        f"{doing} failed inside contextstash ({type(error).__name__}); recorded data is safe."
+        " Try once more; if it fails again, continue without it and tell the user to look at the server's log."
+    )

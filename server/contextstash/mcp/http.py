@@ -34,8 +34,7 @@ from contextstash.mcp.tokens import (
     check_scope,
 )
 from contextstash.stash_opener import StashOpener
-from contextstash.web.host_names import hosts_behind
-from contextstash.web.loopback import serve
+from contextstash.web import hosts_behind, serve
 from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)

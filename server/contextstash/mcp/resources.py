@@ -23,7 +23,7 @@ from mcp.types import (
 from pydantic import Field
 
 from contextstash.base.near_names import unknown_name
-from contextstash.mcp.errors import report_crash
+from contextstash.mcp.answers import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import clipped
 from contextstash.result_base import Result

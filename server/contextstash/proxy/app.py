@@ -18,7 +18,7 @@ from contextstash.proxy.edits import Prepared
 from contextstash.proxy.engine import Engine, RawHeaders
 from contextstash.proxy.plan import writes_long
 from contextstash.proxy.replies import Reply
-from contextstash.web.host_names import LOOPBACK
+from contextstash.web import LOOPBACK
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:

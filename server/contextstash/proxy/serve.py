@@ -67,7 +67,7 @@ class ServedProxy:
 def serve_proxy(served: ServedProxy) -> None:
     """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
     from contextstash.proxy.app import check_upstream
-    from contextstash.web.loopback import serve
+    from contextstash.web import serve
 
     upstream = check_upstream(served.upstream)
     configure_logs()
@@ -85,7 +85,7 @@ def serve_proxy(served: ServedProxy) -> None:
 def proxy_beside(served: ServedProxy, log: TextIO) -> Iterator[str]:
     """Serve in a thread of this process while a client runs; yields the address for it. Other users of this machine can
     reach the port, but not guess the path. The proxy's lines go to the `log`: the terminal belongs to the client."""
-    from contextstash.web.loopback import serving
+    from contextstash.web import serving
 
     configure_logs(log)
     logging.captureWarnings(True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.cli.run_commands import _log_file
+from contextstash.cli.client_commands import _log_file
 from contextstash.clients.client import Machine
 from contextstash.clients.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError

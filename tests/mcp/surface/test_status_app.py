@@ -8,7 +8,7 @@ import pytest
 from mcp.types import TextContent, TextResourceContents
 
 from contextstash.mcp.answers import TIMELINE
-from contextstash.mcp.status_app import URI
+from contextstash.mcp.server import URI
 from tests.support.servers import SESSION, Mode, answer, record, stdio_client
 
 pytestmark = pytest.mark.processes

@@ -1,1 +1,0 @@
-"""HTTP serving shared by the proxy, the pages and the MCP server: loopback, hosts, tokens."""
