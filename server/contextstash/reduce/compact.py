@@ -34,6 +34,7 @@ from contextstash.view.compaction_plan import (
     outputs_to_archive,
     plan_of,
     standing_summaries,
+    summary_limit,
     summary_room,
 )
 from contextstash.view.edits import summary_edit
@@ -141,9 +142,9 @@ class _Compaction:
         )
         said = words_edit(snapshot, words, made.summary_id)
         tokens = made.tokens + sum(each.tokens for each in said)
-        if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
-            sizes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
-            return _nothing(snapshot, f"Nothing done: the summary would take {sizes}.")
+        refused = _refused(snapshot, made.tokens, tokens, plan.tokens)
+        if refused:
+            return _nothing(snapshot, f"Nothing done: the summary would take {refused}.")
         done = "Would summarize" if self.dry_run else "Summarized"
         reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
 
@@ -202,6 +203,14 @@ async def _edits(
     handles = tuple(edit.handle for edit in edits if isinstance(edit, ArchiveEdit))
     edits[0] = edits[0].model_copy(update={"archived": handles})
     return edits + stripping.edits(snapshot, [summary.summary_id])
+
+
+def _refused(snapshot: SessionSnapshot, summary: int, tokens: int, replaced: int) -> str:
+    """Why a summary of so many tokens, which are `tokens` with the user's words, is not used; empty if it is."""
+    if tokens >= replaced * MAX_SUMMARY_SHARE:
+        return f"{tokens:,} tokens and replace only {replaced:,}"
+    limit = summary_limit(snapshot)
+    return f"{summary:,} tokens, and must take less than {limit:,}: write a shorter one" if summary >= limit else ""
 
 
 def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
@@ -300,9 +309,7 @@ async def _completed(snapshot: SessionSnapshot, plan: CompactPlan, state: State,
     tasks, failed runs; or what the user said, if no messages hold that beside it. Unchanged if it was made of the
     state, or if there is no room."""
     room, count = min(RECORDED_TOKENS, plan.tokens // MAX_RECORDED_SHARE), snapshot.counter.count
-    share = snapshot.settings.summary_share
-    if share is not None:  # what is added must not make the summary too large to be sent
-        room = min(room, int(share * snapshot.budget.usable) - FRAME_TOKENS - count(summary.text))
+    room = min(room, summary_limit(snapshot) - FRAME_TOKENS - count(summary.text))
     if room <= 0 or summary.strategy == EXTRACTIVE:
         return summary.text
     if keeps_words(snapshot.settings):

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 
@@ -25,7 +25,7 @@ from contextstash.view.ladder import Fitted, fit, leading_kept
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.view.session_counters import request_excess
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.view.view import Entry, build_view, edits_in_force, total_tokens
+from contextstash.view.view import Entry, total_tokens
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
     ArchiveEdit,
@@ -38,7 +38,6 @@ from contextstash_storage.records import (
     Replacement,
     Request,
     RestoreEdit,
-    RewindEdit,
     Session,
     TruncateEdit,
 )
@@ -124,12 +123,10 @@ class _Plan:
 
     @cached_property
     def event(self) -> Event | None:
-        """The event of the edits, if they are to be recorded. Without a large summary, messages are sent that the view
-        hides: edits of these would miscount the view."""
-        snapshot = self.sources.snapshot
-        if not self.edits or snapshot.overlay != edits_in_force(snapshot.edits):
+        """The event of the edits, if there are any."""
+        if not self.edits:
             return None
-        return event_of(snapshot, self.entries, "prune", " ".join(_done(self.edits) or ()))
+        return event_of(self.sources.snapshot, self.entries, "prune", " ".join(_done(self.edits) or ()))
 
     @cached_property
     def result(self) -> ContextResult:
@@ -245,7 +242,6 @@ async def _read(access: Access, session_id: str | None, budget: int | None, with
     scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
     snapshot = await access.snapshot_of(session, scope, news)
     limit = budget or snapshot.budget.usable
-    snapshot = await _without_large_summaries(access, snapshot, limit)
     bodies = {entry.message.seq: entry.message.body or {} for entry in snapshot.entries if entry.message}
     return _Sources(snapshot, limit, bodies, await declared_system(access, session), news.request, after)
 
@@ -258,22 +254,6 @@ async def _left_out_before(access: Access, session: Session, last: Request) -> i
     edited = session.counters.edits > last.edits
     new = await access.store.read_edits(session.session_id, after=last.edits) if edited else ()
     return -1 if any(isinstance(edit, RestoreEdit) for edit in new) else last.left_out.last_seq
-
-
-async def _without_large_summaries(access: Access, snapshot: SessionSnapshot, budget: int) -> SessionSnapshot:
-    """The snapshot without summaries that take `summary_share` of the budget or more: the messages they cover are sent
-    instead, as far as they fit."""
-    share = snapshot.settings.summary_share
-    small = [
-        cover
-        for cover in snapshot.overlay.covers
-        if share is None or isinstance(cover, RewindEdit) or cover.tokens < share * budget
-    ]
-    if len(small) == len(snapshot.overlay.covers):
-        return snapshot
-    overlay = replace(snapshot.overlay, covers=tuple(small))
-    messages = await access.visible_messages(snapshot.session, overlay, bodies=True)
-    return replace(snapshot, overlay=overlay, entries=tuple(build_view(messages, overlay)), beyond=None)
 
 
 def _plan(sources: _Sources) -> _Plan:

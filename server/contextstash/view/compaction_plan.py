@@ -254,16 +254,24 @@ MAX_PART = 4
 them: with more, the window fills again within a few turns."""
 
 
+def summary_limit(snapshot: SessionSnapshot) -> int:
+    """The tokens that a summary must stay below to be used: the preset's share of the usable window, or all of it."""
+    share = snapshot.settings.summary_share
+    return int((1 if share is None else share) * snapshot.budget.usable)
+
+
 def summary_room(snapshot: SessionSnapshot, plan: CompactPlan) -> int:
     """How many tokens the summary may take."""
-    return max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3))
+    room = max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3))
+    return min(room, summary_limit(snapshot) * 3 // 4)  # the rest for the words around it
 
 
 def files_room(snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> int:
     """How many tokens the texts of files that follow the summary may take: what a plan leaves of LEFT_SHARE of the
     usable window beside it. If it was asked for although everything fits, or if there is no low-water mark, only what
     the compaction frees bounds them."""
-    most = min(plan.tokens // MAX_PART, snapshot.budget.standing_tokens)
+    beside = summary_limit(snapshot) * 3 // 4 - summary_room(snapshot, plan)
+    most = max(0, min(plan.tokens // MAX_PART, snapshot.budget.standing_tokens, beside))
     if keep.whole is None:
         return most
     kept = _fixed_tokens(snapshot, keep.levels) + sum(_costs(plan.kept, keep, unpinned_outputs(snapshot)))
