@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.fidelity.facts import facts_of
-from contextstash.configuration.windows_and_prices import price_of
+from contextstash.window.models import price_of
 from contextstash_storage.records import Usage
 
 Native = dict[str, Any]

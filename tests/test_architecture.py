@@ -62,7 +62,7 @@ ONLY_IN = {
     "sqlcipher3": ("storage/contextstash_storage/sqlite/database_file",),
     "sqlite3": ("storage", "server/contextstash/clients/opencode.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
-    "genai_prices": ("server/contextstash/configuration/windows_and_prices",),
+    "genai_prices": ("server/contextstash/window/models",),
 }
 """Where each dependency may be known."""
 

@@ -37,7 +37,7 @@ class StashOpener:
     @property
     def file(self) -> Path | None:
         """The file of the database; None if it is on a server."""
-        from contextstash.configuration.locations import default_database
+        from contextstash.configuration.database import default_database
 
         location = self.database or default_database()
         return location if isinstance(location, Path) else None
@@ -46,8 +46,8 @@ class StashOpener:
         """The open stash, to be closed by the caller. Raises StoreError if the database cannot be used, BadInputError
         if no transcripts can be followed."""
         from contextstash.clients.client import project_of, used_windows
-        from contextstash.configuration.api_key import api_key_from
         from contextstash.configuration.database import open_database
+        from contextstash.configuration.setting_layers import api_key_from
         from contextstash.stash import Stash
 
         follower: Follower | None = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.configuration.windows_and_prices import price_of
+from contextstash.window.models import price_of
 from contextstash_storage.records import Usage
 from tests.clients.test_windows import SECONDS, claude, codex, contextstash
 from tests.support.coding_provider import CodingProvider, coding_provider

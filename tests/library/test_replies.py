@@ -10,8 +10,8 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from contextstash.library.replies import as_natives, read_reply
+from contextstash.messages.base import read_usage
 from contextstash.messages.detection import get_format
-from contextstash.messages.usage import read_usage
 from contextstash_storage.errors import BadInputError
 
 INPUT = {"path": None, "lines": [1, None]}

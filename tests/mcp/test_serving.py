@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.configuration.locations import data_folder, default_database
+from contextstash.configuration.database import data_folder, default_database
 from tests.support.servers import (
     INITIALIZE,
     MODES,

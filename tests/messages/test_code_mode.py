@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.events.calls import calls_of
-from contextstash.messages.code_mode import scripted_call
-from contextstash.messages.openai_responses import OpenAIResponsesFormat
+from contextstash.messages.openai_responses import OpenAIResponsesFormat, scripted_call
 from contextstash.outputs.own_tools import is_own_call
 from tests.support.turns import Script
 

@@ -9,8 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages.json_positions import JsonPositionError, Span, Splice, find, items, spliced, value_at
-from contextstash.messages.request import RequestText, SummaryOf, edited, read_request
+from contextstash.messages.request import (
+    JsonPositionError,
+    RequestText,
+    Span,
+    Splice,
+    SummaryOf,
+    edited,
+    find,
+    items,
+    read_request,
+    spliced,
+    value_at,
+)
 from tests.support.effort import examples
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(

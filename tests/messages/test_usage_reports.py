@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.messages.usage import read_usage
+from contextstash.messages.base import read_usage
 from contextstash_storage.records import Usage
 
 OPENAI = {"prompt_tokens": 100, "completion_tokens": 9}

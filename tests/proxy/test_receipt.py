@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from contextstash.configuration.windows_and_prices import price_of
-from contextstash.messages.usage import read_usage
+from contextstash.messages.base import read_usage
 from contextstash.queries.receipt import report_of
 from contextstash.stash import Stash
+from contextstash.window.models import price_of
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite.store import open_sqlite
 from tests.support.caching_provider import CachingProvider

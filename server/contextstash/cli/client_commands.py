@@ -278,7 +278,7 @@ def _database(db: Location | None) -> dict[str, str]:
 
 def _log_path(db: Location | None) -> Path:
     """The proxy's log, in the folder of the database: the terminal belongs to the client."""
-    from contextstash.configuration.locations import data_folder
+    from contextstash.configuration.database import data_folder
 
     return data_folder(db) / "proxy.log"
 

@@ -16,7 +16,7 @@ import click
 from contextstash.cli.console import echo, echo_json, print_table
 from contextstash.cli.options import DATABASE, SESSION, DatabaseType, database_options, find_session, opener_options
 from contextstash.cli.setup_commands import write_settings
-from contextstash.configuration.locations import KEY_SETTING
+from contextstash.configuration.database import KEY_SETTING
 from contextstash.configuration.setting_layers import Layer
 from contextstash.safety.sanitize import counted
 from contextstash.stash_opener import StashOpener
@@ -112,8 +112,7 @@ def encrypt(db: Location | None, key: str | None) -> None:
     If there is no such file yet, one is made. --key is written to your settings as encryption_key. End all
     clients first: nothing is changed while another process has the database open.
     """
-    from contextstash.configuration.database import key_source
-    from contextstash.configuration.encryption_key import read_key, read_or_make_key, shown
+    from contextstash.configuration.database import key_source, read_key, read_or_make_key, shown
     from contextstash_storage.sqlite.conversion import convert
     from contextstash_storage.sqlite.database_file import begins_encrypted
 
@@ -147,8 +146,7 @@ def decrypt(db: Location | None) -> None:
 
     The setting encryption_key is removed from your own settings: new databases are not encrypted any more.
     """
-    from contextstash.configuration.database import key_source
-    from contextstash.configuration.encryption_key import read_key, shown
+    from contextstash.configuration.database import key_source, read_key, shown
     from contextstash_storage.sqlite.conversion import convert
     from contextstash_storage.sqlite.database_file import begins_encrypted
 

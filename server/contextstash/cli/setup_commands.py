@@ -22,12 +22,14 @@ from contextstash.cli.console import echo, echo_json, print_table, tell
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.session_commands import read_output
 from contextstash.clients.client import project_folder
-from contextstash.configuration.locations import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
-from contextstash.configuration.setting_layers import Layer, read_pairs, shown
-from contextstash.configuration.settings_files import (
+from contextstash.configuration.database import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
+from contextstash.configuration.setting_layers import (
+    Layer,
     TrustedFiles,
     check_names,
     checked,
+    read_pairs,
+    shown,
     text_of,
 )
 from contextstash.safety.sanitize import counted
@@ -101,8 +103,7 @@ def _safely(check: Callable[[Location | None], Findings], database: Location | N
 
 def _database(location: Location | None) -> Findings:
     """Whether it is whole, encrypted if it shall be, and its owner's alone; and what the proxy could not record."""
-    from contextstash.configuration.database import database_key, key_source
-    from contextstash.configuration.locations import default_database
+    from contextstash.configuration.database import database_key, default_database, key_source
     from contextstash.results import unread_line
     from contextstash_storage.sqlite.health import look_at
 
@@ -141,7 +142,7 @@ async def _in_use(database: Location) -> tuple[int, int]:
 
 def _network(_: Location | None) -> Findings:
     """Whether data may leave this machine, by settings that can be read."""
-    from contextstash.configuration.consent import network_use
+    from contextstash.configuration.setting_layers import network_use
 
     found = settings_from(None, ())
     for agent in (None, *found.agents()):
@@ -230,7 +231,7 @@ def config() -> None:
 @JSON
 def show(as_json: bool) -> None:
     """Show each effective value, the layer that set it, and whether data may leave this machine."""
-    from contextstash.configuration.consent import network_use
+    from contextstash.configuration.setting_layers import network_use
 
     remarks: list[str] = []
     configuration = settings_from(None, (), remarks.append)
@@ -246,7 +247,7 @@ def show(as_json: bool) -> None:
 
 def _effective(layers: Sequence[Layer]) -> list[dict[str, Any]]:
     """The name of every setting in order, its value and its layer. Raises BadInputError if a value is invalid."""
-    from contextstash.configuration.consent import without_credentials
+    from contextstash.configuration.setting_layers import without_credentials
     from contextstash.window.settings import PRESETS, UserSettings, resolve_settings
 
     resolved = resolve_settings(*(layer.values for layer in layers))

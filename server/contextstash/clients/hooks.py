@@ -184,7 +184,7 @@ def _whole_texts(client: Client, response: Any, texts: Sequence[str], most: int)
 
 def _is_configured(client: Client) -> bool:
     """Whether there are any settings, which may limit outputs more than the default does."""
-    from contextstash.configuration.locations import has_settings
+    from contextstash.configuration.database import has_settings
 
     return has_settings(os.environ, project_folder(os.environ), client.name)
 
@@ -232,7 +232,7 @@ def _marker(event: Event) -> Path:
     """An empty file that exists as long as a session awaits the hand-off after a compaction."""
     import hashlib
 
-    from contextstash.configuration.locations import data_folder
+    from contextstash.configuration.database import data_folder
 
     digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
     return data_folder() / f"compacted-{digest}"
@@ -241,9 +241,8 @@ def _marker(event: Event) -> Path:
 @asynccontextmanager
 async def hook_stash(client: Client) -> AsyncIterator[Stash]:
     """The stash with the settings for this client. Remarks on a project's files go to the log."""
-    from contextstash.configuration.api_key import api_key_from
     from contextstash.configuration.database import HOOK_BUSY_SECONDS, open_database
-    from contextstash.configuration.setting_layers import configuration
+    from contextstash.configuration.setting_layers import api_key_from, configuration
     from contextstash.stash import Stash
     from contextstash.window.settings import resolve_settings
 
@@ -313,7 +312,7 @@ def note(client: str, line: str) -> None:
         from datetime import UTC, datetime
 
         from contextstash.base.files import open_log
-        from contextstash.configuration.locations import data_folder
+        from contextstash.configuration.database import data_folder
         from contextstash.safety.secret_masks import shown as masked
 
         path = data_folder() / LOG_NAME

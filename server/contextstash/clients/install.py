@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from contextstash.base.files import read_regular, replace_file
 from contextstash.clients.client import Client, Hooks, Kind, Machine, WindowSetting, clients, hooks_of
 from contextstash.clients.configuration_files import Edit, content, edited, put, remove, value_at
-from contextstash.configuration.locations import data_folder
+from contextstash.configuration.database import data_folder
 from contextstash_storage.databases import name_of
 from contextstash_storage.errors import BadInputError
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from contextstash.clients.client import Client, hooks_of, project_folder
-from contextstash.configuration.database import open_briefly
-from contextstash.configuration.locations import has_settings
+from contextstash.configuration.database import has_settings, open_briefly
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits, sets_output_limits
 from contextstash.record.output_archive import OutputArchive, tokens_of_bytes

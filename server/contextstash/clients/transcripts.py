@@ -360,7 +360,7 @@ def usage_of(prompt: int, completion: int, cached: int = 0, written: int = 0) ->
 
 def reported_usage(given: object) -> Usage | None:
     """The usage of a request as its provider reported it, None if it is not one."""
-    from contextstash.messages.usage import read_usage
+    from contextstash.messages.base import read_usage
 
     return read_usage(given) if isinstance(given, dict) else None
 

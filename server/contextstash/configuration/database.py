@@ -1,14 +1,75 @@
-"""The user's database, opened; and where its key is if it is encrypted."""
+"""Where the database, its key and the settings files of a user are; and the user's database, opened."""
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
+import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.configuration.locations import KEY_SETTING, SETTINGS_FILE, default_database, user_config_folder
+from contextstash.base.files import PRIVATE, read_regular
+from contextstash_storage.databases import location_of
 from contextstash_storage.errors import StoreError
+
+if TYPE_CHECKING:
+    from contextstash_storage.databases import Location
+
+SETTINGS_FILE = "contextstash.toml"
+KEY_SETTING = "encryption_key"
+"""The setting that says where the key of the database is."""
+AGENTS_FOLDER = "agents"
+AGENT_ENDINGS = (".yaml", ".yml")
+
+
+def default_database() -> Location:
+    """The database if none is named: `CONTEXTSTASH_DB`, else `sessions.db` in the user's data folder."""
+    named = os.environ.get("CONTEXTSTASH_DB")
+    if named:
+        return location_of(named)
+    return _user_data_folder() / "sessions.db"
+
+
+def data_folder(database: Location | None = None) -> Path:
+    """The folder for logs and other files that belong to a database: the one that it is in, or the user's data folder
+    if it is on a server."""
+    location = database or default_database()
+    return location.parent if isinstance(location, Path) else _user_data_folder()
+
+
+def _user_data_folder() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("contextstash", appauthor=False)
+
+
+def user_config_folder() -> Path:
+    """The folder of the user's own settings files."""
+    from platformdirs import user_config_path
+
+    return user_config_path("contextstash", appauthor=False)
+
+
+def agent_files(folder: Path, agent: str) -> list[Path]:
+    """The files in a folder that may hold settings for one agent. Empty if the name could lead to another folder."""
+    if not agent or agent.startswith(".") or any(character in agent for character in "/\\\0:"):
+        return []
+    return [folder / AGENTS_FOLDER / f"{agent}{ending}" for ending in AGENT_ENDINGS]
+
+
+def has_settings(environment: Mapping[str, str], project: Path, agent: str) -> bool:
+    """Whether a variable or a file may hold settings for an agent; no file is opened, so that a hook stays fast."""
+    if any(name.startswith("CONTEXTSTASH_") and name != "CONTEXTSTASH_DB" for name in environment):
+        return True
+    return any(
+        os.path.lexists(path)
+        for at in (user_config_folder(), project)
+        for path in (at / SETTINGS_FILE, *agent_files(at, agent))
+    )
+
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
@@ -20,7 +81,6 @@ def database_key() -> bytes | None:
     source = key_source(os.environ)
     if source is None:
         return None
-    from contextstash.configuration.encryption_key import read_key  # few have a key, and a hook has no time
 
     return read_key(source)
 
@@ -66,3 +126,57 @@ async def open_database(location: Location | None = None, **options: Any) -> Ses
 async def open_briefly() -> SessionStore:
     """The user's database for a hook. Raises StoreError if it cannot be used."""
     return await open_database(busy_seconds=HOOK_BUSY_SECONDS, is_brief=True)
+
+
+KEY_BYTES = 32
+
+MAX_KEY_BYTES = 1_000
+"""How much of a file is read; a key has 64 characters."""
+
+
+def read_key(source: str) -> bytes:
+    """The key from its place. Raises StoreError, which names the place and never what was found there."""
+    path = _path(source)
+    try:
+        if sys.platform != "win32" and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            raise StoreError(f"Other users may read the key in {path}: chmod 600 {path}")
+        found = read_regular(path, MAX_KEY_BYTES).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        found = ""
+    except OSError as error:
+        raise StoreError(f"The key in {path} cannot be read: {error.strerror}.") from error
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", found):
+        what = "something that is not a key of 64 hexadecimal digits" if found else "no key"
+        raise StoreError(f"{KEY_SETTING} names {what} ({source}): put it there.")
+    return bytes.fromhex(found)
+
+
+def shown(source: str) -> str:
+    """The place of a key as it may be printed: not what may be a key itself."""
+    return source if source.startswith("file:") else "something that is not shown, since it may be a key"
+
+
+def read_or_make_key(source: str) -> bytes:
+    """The key from its place. If there is no such file, one with a new key is made first, on the disk before anything
+    is encrypted with it."""
+    path = _path(source)
+    if not path.exists():
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w") as file:
+                file.write(f"{secrets.token_hex(KEY_BYTES)}\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise StoreError(f"The key cannot be written to {path}: {error.strerror}.") from error
+    return read_key(source)
+
+
+def _path(source: str) -> Path:
+    kind, _, place = source.partition(":")
+    if kind != "file" or not place:  # not shown, since it may be a key
+        raise StoreError(f"{KEY_SETTING} must be file:PATH.")
+    path = Path(place).expanduser()
+    if not path.is_absolute():  # hooks and servers run in folders of their own
+        raise StoreError(f"{KEY_SETTING} must name a file by its whole path, not {place}.")
+    return path

@@ -1,33 +1,164 @@
-"""The settings from outside the program, layer by layer: files, agents' files, environment, command line.
+"""The settings from outside the program, layer by layer: files, agents' files, environment, command line; and what they
+allow: whether sessions may be sent from this machine, and where to.
 
-A project's files are written by the authors of the repository: they are not used unless the user has accepted exactly
-this file.
+A project's files are written by the authors of the repository, and are not trusted: such a file is read only if it is a
+regular file of limited size, and parsed only once the user has accepted exactly this file, by path and SHA-256.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from contextstash.configuration.api_key import OWN_KEY, is_key
-from contextstash.configuration.locations import (
+from contextstash.base.files import PRIVATE, read_regular, replace_file
+from contextstash.configuration.database import (
+    AGENT_ENDINGS,
     AGENTS_FOLDER,
     KEY_SETTING,
     SETTINGS_FILE,
     agent_files,
     user_config_folder,
 )
-from contextstash.configuration.settings_files import (
-    TrustedFiles,
-    check_names,
-    checked,
-    text_of,
-)
 from contextstash_storage.errors import BadInputError
+
+OWN_KEY = "CONTEXTSTASH_ANTHROPIC_API_KEY"
+"""Meant for contextstash alone: whoever sets it agrees that a model is called."""
+
+INHERITED_KEY = "ANTHROPIC_API_KEY"
+"""Meant for any program, and inherited from a client: a credential, not consent."""
+
+KEY_VARIABLES = (OWN_KEY, INHERITED_KEY)
+"""The environment variables that may hold the key; the first one that is set is used."""
+
+
+def api_key_from(environment: Mapping[str, str]) -> str | None:
+    """The key, None if none is set. It is a secret: never logged, stored or shown."""
+    name = key_variable(environment)
+    return environment[name] if name else None
+
+
+def key_variable(environment: Mapping[str, str]) -> str | None:
+    """The name of the variable that the key comes from, None if none is set."""
+    return next((name for name in KEY_VARIABLES if is_key(environment.get(name))), None)
+
+
+def is_key(value: str | None) -> bool:
+    """Whether a variable holds a key. A client that expands `${user_config.…}` leaves it unexpanded if the user entered
+    nothing."""
+    return bool(value and value.strip()) and not str(value).startswith("${")
+
+
+MAX_FILE_BYTES = 64 * 1024
+"""About twenty times the size of a file with every setting."""
+
+TRUST_FILE = "trusted.json"
+
+
+@dataclass(frozen=True)
+class TrustedFiles:
+    """The files that the user has accepted: a list in the user's configuration folder, readable by the user alone."""
+
+    folder: Path
+
+    def hashes(self) -> dict[str, str]:
+        """The accepted files: SHA-256 by path. Raises BadInputError if the list cannot be read."""
+        path = self.folder / TRUST_FILE
+        try:
+            return {str(name): str(sha256) for name, sha256 in json.loads(path.read_bytes())["files"].items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            said = f"The list of trusted files cannot be read: {path}. Delete it and trust them again."
+            raise BadInputError(said) from error
+
+    def holds(self, path: Path, text: str) -> bool:
+        """Whether exactly this file was accepted. A list that cannot be read accepts none."""
+        try:
+            return self.hashes().get(_place(path)) == hashlib.sha256(text.encode()).hexdigest()
+        except BadInputError:
+            return False
+
+    def add(self, path: Path, text: str) -> None:
+        """Accept a file with the text that was read."""
+        self._write({**self.hashes(), _place(path): hashlib.sha256(text.encode()).hexdigest()})
+
+    def remove(self, path: Path) -> bool:
+        """Revoke the acceptance of a file; False if it was not accepted."""
+        known = self.hashes()
+        if known.pop(_place(path), None) is None:
+            return False
+        self._write(known)
+        return True
+
+    def _write(self, files: dict[str, str]) -> None:
+        replace_file(self.folder / TRUST_FILE, json.dumps({"files": files}, indent=2).encode(), PRIVATE)
+
+
+def _place(path: Path) -> str:
+    """By what a file is known, also one that has become a link since."""
+    return str(path.parent.resolve() / path.name)
+
+
+def text_of(path: Path, *, of_user: bool = True) -> str | None:
+    """A file of settings, None if it does not exist. Raises BadInputError if it cannot be read; one that is not
+    `of_user` also if it is not a regular file of at most 64 KB, but a link or a device."""
+    try:
+        data = path.read_bytes() if of_user else read_regular(path, MAX_FILE_BYTES, follow_links=False)
+        return data.decode()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadInputError(f"{path} cannot be read: {reason}.") from error
+
+
+def checked(text: str, path: Path) -> dict[str, Any]:
+    """The settings in a file, all of them known. Raises BadInputError."""
+    settings = (_agents_file if path.suffix in AGENT_ENDINGS else _toml)(text, str(path))
+    check_names(settings, str(path))
+    return settings
+
+
+def _toml(text: str, place: str) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
+        raise BadInputError(f"{place} is not valid TOML: {error}.") from error
+
+
+def _agents_file(text: str, place: str) -> dict[str, Any]:
+    """The settings of an agent's YAML file: under `context` if it exists, else the whole file."""
+    import yaml  # few have such files, and each start of a server waits for its imports
+
+    try:
+        data = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise BadInputError(f"{place} is not valid YAML: {' '.join(str(error).split())[:300]}.") from error
+    settings = data.get("context", data) if isinstance(data, dict) else data
+    if settings is not None and not isinstance(settings, dict):
+        raise BadInputError(f"{place}, or 'context' in it, must hold settings, such as messages_at: 30")
+    return settings or {}
+
+
+def check_names(settings: Collection[Any], place: str) -> None:
+    """Raises BadInputError if a name is not a setting."""
+    if not settings:  # most have none, and the import takes time
+        return
+    from contextstash.window.settings import UserSettings, unknown_setting
+
+    for name in settings:
+        if name not in UserSettings.model_fields:
+            raise BadInputError(unknown_setting(str(name), place))
+
 
 PREFIX = "CONTEXTSTASH_"
 
@@ -200,3 +331,50 @@ def _read_value(text: str) -> str | None:
     if re.fullmatch(r"[0-9_]+k", text, re.IGNORECASE):
         return f"{text[:-1]}000"
     return None if text.lower() in ("", "none") else text
+
+
+DEFAULT_HOST = "api.anthropic.com"
+
+
+@dataclass(frozen=True)
+class NetworkUse:
+    """Whether sessions may be sent, in a sentence for the user, and further sentences."""
+
+    may_leave: bool
+    sentence: str
+    detail: str = ""
+
+
+def network_use(found: Configuration, environment: Mapping[str, str], agent: str | None = None) -> NetworkUse:
+    """Whether sessions of an agent may be sent."""
+    from contextstash.window.settings import resolve_settings
+
+    settings = resolve_settings(found.settings_layer(agent))
+    consent, key = found.consent(agent), key_variable(environment)
+    if consent is None:
+        unused = f"{INHERITED_KEY} is set but not used: no setting of yours allows model calls."
+        return NetworkUse(False, "Nothing leaves this machine.", unused if key else "")
+    if key is None and settings.summarizer_base_url is None:
+        unused = f"Model calls are allowed ({consent}), but no key and no address are set."
+        return NetworkUse(False, "Nothing leaves this machine.", unused)
+    address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or f"https://{DEFAULT_HOST}"
+    sentence = f"Sessions may be sent to {host_of(address)} (model {settings.summarizer_model}): allowed by {consent}."
+    return NetworkUse(True, sentence)
+
+
+def host_of(address: str) -> str:
+    """Host and port of an address, never the user, password or path in it."""
+    try:
+        parts = urlsplit(address)
+        return f"{parts.hostname or 'an unreadable address'}{f':{parts.port}' if parts.port else ''}"
+    except ValueError:
+        return "an unreadable address"
+
+
+def without_credentials(value: Any) -> Any:
+    """A setting's value for display: an address without its user and password."""
+    if not isinstance(value, str) or "://" not in value:
+        return value
+    scheme, _, rest = value.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"

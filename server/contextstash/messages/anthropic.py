@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Part, Path, Reading, ToolSchema
-from contextstash.messages.breakpoints import (
-    BREAKPOINT_KEY,
-    content_of,
-    newest_breakpoints,
-)
-from contextstash.messages.parts import (
+from contextstash.messages.base import (
+    Call,
+    Format,
+    Part,
     PartKinds,
+    Path,
     Piece,
+    Reading,
+    ToolSchema,
     as_json,
     call_piece,
     name_of,
@@ -25,6 +25,11 @@ from contextstash.messages.parts import (
     reading,
     result_pieces,
     role_of,
+)
+from contextstash.messages.breakpoints import (
+    BREAKPOINT_KEY,
+    content_of,
+    newest_breakpoints,
 )
 from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError

@@ -1,15 +1,91 @@
-"""The interface of a format: it reads provider-native messages, and writes them back with changes."""
+"""What formats are made of: their interface, the pieces of a message as they are read, with clear errors if the JSON is
+wrong, and the usage of tokens as any provider reports it."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+from contextstash.messages.main_argument import main_argument
 from contextstash_storage.errors import BadInputError, BadMessageError
-from contextstash_storage.records import Block, Native, Role, Usage
+from contextstash_storage.records import Block, BlockType, Native, Role, Usage
+
+_MAX_COUNT = 2**53
+"""Larger numbers are not token counts, and not all JSON parsers represent them exactly (IEEE 754 doubles)."""
+
+_FIELDS = {
+    "prompt_tokens": "promptTokenCount prompt_token_count prompt_tokens input_tokens",
+    "completion_tokens": "candidatesTokenCount candidates_token_count completion_tokens output_tokens",
+    "reasoning_tokens": (
+        "completion_tokens_details.reasoning_tokens output_tokens_details.reasoning_tokens reasoning_output_tokens"
+        " reasoning_tokens"
+    ),
+    "cached_tokens": (
+        "prompt_tokens_details.cached_tokens input_tokens_details.cached_tokens cached_input_tokens"
+        " prompt_cache_hit_tokens cachedContentTokenCount cached_content_token_count cache_read_input_tokens"
+        " cached_tokens"
+    ),
+    "cache_write_tokens": (
+        "prompt_tokens_details.cache_write_tokens input_tokens_details.cache_write_tokens cache_creation_input_tokens"
+        " cache_write_tokens"
+    ),
+    "cache_write_1h_tokens": "cache_creation.ephemeral_1h_input_tokens cache_write_1h_tokens",
+}
+"""By field of a Usage, those of Gemini (as the REST API and the SDK spell them), Chat Completions (with DeepSeek's),
+Responses, Codex, Anthropic and contextstash itself: the first one counts that is not 0. Left out is Gemini's
+`toolUsePromptTokenCount`: what the provider's own tools added for this one request is not in the contents of the next.
+"""
+
+
+def read_usage(data: Mapping[str, Any]) -> Usage | None:
+    """The usage in the form of any provider; None if it has none.
+
+    Anthropic does not include cached tokens in `input_tokens`; all others do. Gemini counts the thoughts of a reply
+    apart from it. A prompt of 0 tokens is not a report: Claude Code writes it on replies that it generates without a
+    model.
+    """
+    counts = {name: _count(data, places) for name, places in _FIELDS.items()}
+    if "prompt_tokens" not in data and ("cache_read_input_tokens" in data or "cache_creation_input_tokens" in data):
+        counts["prompt_tokens"] += counts["cached_tokens"] + counts["cache_write_tokens"]
+    counts["completion_tokens"] += _count(data, "thoughtsTokenCount thoughts_token_count")
+    return Usage(**counts) if counts["prompt_tokens"] > 0 else None
+
+
+def with_cache(usage: Usage, read: int, written: int, *, long: bool = False) -> Usage:
+    """The usage with so many tokens read from the cache and written to it; of these, the same share is kept for an hour
+    as in the usage, or all of them or none (`long`) if that wrote nothing."""
+    before = usage.cache_write_tokens
+    share = usage.cache_write_1h_tokens / before if before else float(long)
+    kept = {"cache_write_tokens": written, "cache_write_1h_tokens": round(written * share)}
+    return usage.model_copy(update={"cached_tokens": read, **kept})
+
+
+def reported_usage(data: object) -> Usage:
+    """The usage that a caller passes. Raises BadInputError if it has no known form."""
+    usage = read_usage(data) if isinstance(data, Mapping) else None
+    if usage is None:
+        raise BadInputError(
+            "usage must be as the provider reported it: {'input_tokens': …, 'output_tokens': …},"
+            " {'prompt_tokens': …, 'completion_tokens': …} or {'promptTokenCount': …, 'candidatesTokenCount': …}."
+        )
+    return usage
+
+
+def _count(data: Mapping[str, Any], places: str) -> int:
+    """The first count at these places, each a field, or a field inside another one; 0 if there is none."""
+    for place in places.split():
+        outer, _, inner = place.partition(".")
+        value = data.get(outer)
+        if inner:
+            value = value.get(inner) if isinstance(value, Mapping) else None
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MAX_COUNT:
+            return value
+    return 0
+
 
 Path = tuple[str | int, ...]
 """The way to a value: keys of objects and indexes of arrays, from outside to inside."""
@@ -160,3 +236,233 @@ def _replaced(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         return {**value, path[0]: _replaced(value.get(path[0]), path[1:], change)}
     return [_replaced(item, path[1:], change) if place == path[0] else item for place, item in enumerate(value)]
+
+
+TOO_DEEP = "the message is nested too deeply for JSON."
+
+MAX_MEDIA_TEXT = 400
+"""In characters. A longer string inside a block of media is taken for encoded data (base64), which a model does not
+read as text. That is longer than a URL or a caption."""
+
+
+class Piece(NamedTuple):
+    """A block, its readable text, and the way to the value that can be replaced by another text."""
+
+    block: Block
+    text: str
+    path: Path = ()
+
+
+def piece(
+    block_type: BlockType,
+    text: str = "",
+    *,
+    call_id: str | None = None,
+    tool: str | None = None,
+    argument: str | None = None,
+    is_error: bool = False,
+) -> Piece:
+    """A block of this type and its text; names and ids are made storable."""
+    block = Block(
+        type=block_type,
+        size=len(text),
+        call_id=storable(call_id),
+        tool=storable(tool),
+        argument=storable(argument),
+        is_error=is_error,
+    )
+    return Piece(block, text)
+
+
+def call_piece(call_id: str | None, tool: str, arguments: object) -> Piece:
+    """A tool call; its text is the arguments as JSON, unchanged if they are text already."""
+    text = arguments if isinstance(arguments, str) else as_json(arguments)
+    return piece("tool_call", text, call_id=call_id, tool=tool, argument=main_argument(arguments))
+
+
+def result_pieces(
+    call_id: str, parts: Iterable[Piece], path: Path, *, tool: str | None = None, is_error: bool = False
+) -> list[Piece]:
+    """One tool result with the text of all its parts, then the images and documents nested in it, each with the
+    result's call id. `path` leads to all of its content."""
+    texts: list[str] = []
+    nested: list[Piece] = []
+    for part in parts:
+        if part.block.type in ("image", "document"):
+            nested.append(Piece(part.block.model_copy(update={"call_id": storable(call_id)}), part.text))
+        else:
+            texts.append(part.text)
+    result = piece("tool_result", "\n".join(texts), call_id=call_id, tool=tool, is_error=is_error)
+    return [result._replace(path=path), *nested]
+
+
+def opaque(native: Mapping[str, Any], call_id: str | None = None) -> Piece:
+    """A block that contextstash doesn't interpret; its text is its JSON."""
+    return piece("opaque", as_json(native), call_id=call_id)
+
+
+def opaque_media(native: Mapping[str, Any]) -> Piece:
+    """Like `opaque`, with encoded media data left out of the text."""
+    try:
+        plain = _without_media(native)
+    except RecursionError as error:
+        raise BadMessageError(TOO_DEEP) from error
+    return piece("opaque", as_json(plain))
+
+
+def _without_media(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_media(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_media(item) for item in value]
+    if isinstance(value, str) and len(value) > MAX_MEDIA_TEXT:
+        return f"[{len(value)} characters of data]"
+    return value
+
+
+def reading(native: Mapping[str, Any], role: Role, pieces: Iterable[Piece], group: object) -> Reading:
+    """A Reading of a message from its pieces; its `model` and `group` are ignored if they are not non-empty strings."""
+    pieces = list(pieces)
+    usage = native.get("usage")
+    return Reading(
+        role=role,
+        blocks=tuple(each.block for each in pieces),
+        texts=tuple(each.text for each in pieces),
+        paths=tuple(each.path for each in pieces),
+        usage=read_usage(usage) if isinstance(usage, Mapping) else None,
+        model=name_of(native.get("model")),
+        group=name_of(group),
+    )
+
+
+def name_of(value: object) -> str | None:
+    """A name or an id, made storable; None if the value is not a text, or empty."""
+    return storable(value) if isinstance(value, str) and value else None
+
+
+def storable(text: str | None) -> str | None:
+    """The text with lone surrogates replaced by escape sequences, so that it can be encoded as UTF-8."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def as_json(value: object) -> str:
+    """Compact JSON in the same key order. Raises BadMessageError if the value cannot be written as JSON."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError as error:
+        raise BadMessageError(TOO_DEEP) from error
+    except (TypeError, ValueError) as error:
+        raise BadMessageError(f"the message cannot be written as JSON: {error}.") from error
+
+
+@dataclass(frozen=True)
+class PartKinds:
+    """The parts that a format's content has, by their `type`: those with text, and the field that holds it; images;
+    documents, and what of them can be read; encoded `data`. `foreign` ones belong to another format, and are refused:
+    as unknown parts they would hide tool calls from every rule. Any other part is opaque."""
+
+    texts: Mapping[str, str]
+    images: Collection[str]
+    documents: Mapping[str, Callable[[Mapping[str, Any]], str]]
+    data: Collection[str] = ()
+    foreign: Callable[[str], bool] = lambda kind: False
+
+    def read(self, content: object, where: str = "content") -> list[Piece]:
+        """The pieces of a string, or of a list of parts."""
+        return [self.read_part(part, kind, place) for part, kind, place in self.parts(content, where)]
+
+    def parts(self, content: object, where: str = "content") -> list[tuple[Mapping[str, Any], str, str]]:
+        """Each part with its type and where it stands; a string is one part with text. Raises BadMessageError."""
+        if isinstance(content, str):
+            return [({"type": "text", "text": content}, "text", where)] if content else []
+        if not isinstance(content, list):
+            raise BadMessageError(f"{where} is {kind_of(content)}; expected a string or a list of parts.")
+        found = []
+        for index, value in enumerate(content):
+            place = f"{where}[{index}]"
+            part = need_object(value, place)
+            kind = need_text(part, "type", place)
+            if self.foreign(kind):
+                raise BadMessageError(f"{place} is a '{kind}' of another format. Record it in its own format.")
+            found.append((part, kind, place))
+        return found
+
+    def read_part(self, part: Mapping[str, Any], kind: str, where: str) -> Piece:
+        """The piece of one part."""
+        if kind in self.texts:
+            return piece("text", need_text(part, self.texts[kind], where))
+        if kind in self.images:
+            return piece("image")
+        if kind in self.documents:
+            return piece("document", self.documents[kind](part))
+        return opaque_media(part) if kind in self.data else opaque(part)
+
+    def left_of(self, content: object, text_kind: str = "text") -> list[Native]:
+        """What is shown of a result's content without its call: its text, in one part, then images and documents."""
+        parts = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+        media = [each for each in parts if each.get("type") in (*self.images, *self.documents)]
+        texts = [content] if isinstance(content, str) else []
+        for each in parts:
+            if each not in media:
+                text = each.get("text")
+                texts.append(text if isinstance(text, str) else as_json(each))
+        text = orphan_text("\n".join(texts))
+        return [*([{"type": text_kind, "text": text}] if text else []), *media]
+
+
+def orphan_text(text: str) -> str:
+    """The text that stands for a result whose tool call is no longer in the list."""
+    return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""
+
+
+def need_object(value: object, where: str) -> Mapping[str, Any]:
+    """The value. Raises BadMessageError if it is not a JSON object."""
+    if not isinstance(value, dict):
+        raise BadMessageError(f"{where} is {kind_of(value)}; expected an object.")
+    return value
+
+
+def need_text(native: Mapping[str, Any], key: str, where: str, *, empty: bool = True) -> str:
+    """The string at `key`. Raises BadMessageError if it is not a string, or empty although `empty` is false."""
+    value = native.get(key)
+    if not isinstance(value, str):
+        raise BadMessageError(f"{where}.{key} is {kind_of(value)}; expected a string.")
+    if not value and not empty:
+        raise BadMessageError(f"{where}.{key} is empty.")
+    return value
+
+
+def role_of(native: Mapping[str, Any]) -> str:
+    """The message's role, empty if it has none."""
+    role = native.get("role")
+    return role if isinstance(role, str) else ""
+
+
+def need_role(native: Mapping[str, Any], roles: Mapping[str, Role], expected: str) -> Role:
+    """The message's role. Raises BadMessageError if it is none of these; `expected` names them for a reader."""
+    role = native.get("role")
+    if isinstance(role, str) and role in roles:
+        return roles[role]
+    shown = f"'{role[:40]}'" if isinstance(role, str) else kind_of(role)
+    raise BadMessageError(f"role is {shown}; expected {expected}.")
+
+
+def kind_of(value: object) -> str:
+    """The type of a JSON value, in words for a message."""
+    if value is None:
+        return "missing or null"
+    for types, words in _KINDS:
+        if isinstance(value, types):
+            return words
+    return f"a {type(value).__name__}"
+
+
+_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (str, "a string"),
+    (list, "a list"),
+    (dict, "an object"),
+)

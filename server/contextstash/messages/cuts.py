@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain
 
-from contextstash.messages.rules import Event, calls_of_results
+from contextstash.messages.repair import Event, calls_of_results
 from contextstash_storage.records import Block, Message
 
 Span = tuple[int, int]

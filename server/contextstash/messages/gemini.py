@@ -12,9 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Part, Path, Reading, ToolSchema
-from contextstash.messages.parts import (
+from contextstash.messages.base import (
+    Call,
+    Format,
+    Part,
+    Path,
     Piece,
+    Reading,
+    ToolSchema,
     as_json,
     call_piece,
     kind_of,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Call, Format, Part, Reading, ToolSchema
-from contextstash.messages.parts import (
+from contextstash.messages.base import (
+    Call,
+    Format,
+    Part,
     PartKinds,
     Piece,
+    Reading,
+    ToolSchema,
     call_piece,
     kind_of,
     name_of,

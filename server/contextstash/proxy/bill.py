@@ -13,14 +13,14 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-from contextstash.configuration.windows_and_prices import model_facts, price_of
+from contextstash.messages.base import with_cache
 from contextstash.messages.detection import get_format
 from contextstash.messages.request import TextMessage
-from contextstash.messages.usage import with_cache
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.conversations import Line, behind_reply
 from contextstash.proxy.edits import Prepared
 from contextstash.proxy.plan import cache_seconds, writes_long
+from contextstash.window.models import model_facts, price_of
 from contextstash_storage.records import ProxiedSession, ProxiedTotals, Usage
 
 TOKENS_PER_BYTE = 1 / 3.4

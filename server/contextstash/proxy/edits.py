@@ -13,7 +13,7 @@ from contextstash.messages.base import Path
 from contextstash.messages.request import RequestText, SummaryOf, ToolResult, edited
 from contextstash.proxy.conversations import AskedRequest, Conversation, Line
 from contextstash.request.proxied import ProxiedEdits
-from contextstash.window.reasoning_binding import reasoning_binding
+from contextstash.window.models import reasoning_binding
 
 
 @dataclass(frozen=True)

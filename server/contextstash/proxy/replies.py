@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from contextstash.messages.usage import read_usage
+from contextstash.messages.base import read_usage
 from contextstash_storage.records import Native, Usage
 
 if TYPE_CHECKING:

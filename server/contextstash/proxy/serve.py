@@ -134,7 +134,7 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
 
 def _read_prices() -> None:
     """Read the price table before the first request needs it: that takes half a second."""
-    from contextstash.configuration.windows_and_prices import price_of
+    from contextstash.window.models import price_of
     from contextstash_storage.records import Usage
 
     price_of("claude-opus-4-5", Usage(prompt_tokens=1))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from contextstash.configuration.windows_and_prices import price_of
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.results import CallList, CallSum, Overview
 from contextstash.session.access import Access
+from contextstash.window.models import price_of
 from contextstash_storage.records import Call, DaySum, Usage
 
 SUMMED = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")

@@ -7,14 +7,14 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 
-from contextstash.configuration.windows_and_prices import price_of
-from contextstash.messages.usage import with_cache
+from contextstash.messages.base import with_cache
 from contextstash.queries.overview import cost_of_calls
 from contextstash.queries.sessions import all_sessions, pages_of_sessions
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.record.transcripts import OF_CLIENTS_WINDOW
 from contextstash.results import ProxyReport, Receipt
 from contextstash.session.access import Access
+from contextstash.window.models import price_of
 from contextstash_storage.records import Call, Event, EventKind, ProxiedSession, ProxiedTotals, Session, Usage
 
 SUMMED = tuple(ProxiedTotals.model_fields)

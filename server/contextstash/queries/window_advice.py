@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from contextstash.configuration.windows_and_prices import price_of
 from contextstash.queries.receipt import MAX_CALLS
 from contextstash.results import AdvisedWindow, WindowAdvice
 from contextstash.session.access import Access
+from contextstash.window.models import price_of
 from contextstash_storage.records import Call, Session, Usage
 
 LACKING = {60_000: 9.1, 80_000: 7.0, 100_000: 5.3, 120_000: 4.2, 150_000: 2.7}

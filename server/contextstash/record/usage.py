@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import Format
-from contextstash.messages.usage import reported_usage
+from contextstash.messages.base import Format, reported_usage
 from contextstash.session.access import Access
 from contextstash.view.session_counters import reported_late
 from contextstash_storage.errors import BadInputError

@@ -134,7 +134,7 @@ async def log_calls(
     """Log calls of a model about the messages `span`, with their cost if the price is known."""
     if not calls:
         return
-    from contextstash.configuration.windows_and_prices import price_of
+    from contextstash.window.models import price_of
 
     for call in calls:
         logged = Call(

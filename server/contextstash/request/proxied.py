@@ -17,7 +17,7 @@ from contextstash.results import CompactResult, PruneResult, RestoreResult
 from contextstash.session.access import Access, is_current
 from contextstash.view.branches import known_path
 from contextstash.view.view import edits_in_force
-from contextstash.window.reasoning_binding import reasoning_binding
+from contextstash.window.models import reasoning_binding
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import (
     Native,

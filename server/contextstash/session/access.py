@@ -187,7 +187,7 @@ class Access:
         """The window that the host uses of the model's, in tokens, and whether it is known."""
         if session is not None and session.counters.host_window is not None:
             return session.counters.host_window, True
-        from contextstash.configuration.windows_and_prices import model_facts
+        from contextstash.window.models import model_facts
 
         facts = model_facts(model)
         hosts = self.options.get("host_windows") or {}

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from contextstash.messages.cuts import answers_calls
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry, is_user_block, thinking_tokens
-from contextstash.window.reasoning_binding import CLAUDE, reasoning_binding
+from contextstash.window.models import CLAUDE, reasoning_binding
 from contextstash.window.thresholds import level_of
 from contextstash_storage.records import Cover, DigestEdit, Message, Replacement, StripEdit, SummaryEdit
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from contextstash.messages.usage import read_usage
+from contextstash.messages.base import read_usage
 from contextstash.writers import prompts
 from contextstash.writers.base import (
     MIN_CHARACTERS,

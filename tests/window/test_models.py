@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from contextstash.configuration.windows_and_prices import DEFAULT_WINDOW, model_facts, price_of
+from contextstash.window.models import CLAUDE, DEFAULT_WINDOW, GPT, model_facts, price_of, reasoning_binding
 from contextstash_storage.records import Usage
 
 
@@ -67,3 +67,30 @@ def test_dates_versions_and_names_of_providers_do_not_change_the_price(name: str
 )
 def test_models_of_other_providers_keep_their_price(name: str) -> None:
     assert price_of(name, Usage(prompt_tokens=1_000))
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["claude-opus-5-5", "anthropic/claude-sonnet-5.5", "claude-haiku-5-5-20261001", "claude-fable-5-1"],
+)
+def test_claude_binds_and_refuses(model: str) -> None:
+    assert reasoning_binding(model) == CLAUDE
+
+
+@pytest.mark.parametrize(
+    "model", ["gpt-6.2-sol", "gpt-6.2-astra", "openai/gpt-6.2-sol-2026-11-17", "gpt-6-2-sol", "gpt-6.3", "gpt-7"]
+)
+def test_gpt_binds_and_drops_silently(model: str) -> None:
+    assert reasoning_binding(model) == GPT
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "claude-opus-4-5", "claude-opus-5-1", "claude-fable-5", "claude-sonnet-4-5-20250929", "gpt-6-astra",
+        "gpt-6.1-sol", "gpt-5.4", "gpt-5", "gpt-4o", "gpt-4.1", "gpt-3.5-turbo", "gpt-6-2026-08-01", "gpt-oss-120b",
+        "gemini-3-pro", "", None,
+    ],
+)  # fmt: skip
+def test_other_models_bind_nothing(model: str | None) -> None:
+    assert reasoning_binding(model) is None
