@@ -20,7 +20,7 @@ from typing import Any
 from bench.fidelity.facts import facts_of
 from bench.recorded_requests import PROMPT, Recorded, cache_price_ratios, facts_in, recorded, texts
 from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS
-from contextstash.queries.receipt import report_of
+from contextstash.queries.costs import report_of
 from tests.support.caching_provider import (
     CHARACTERS_PER_TOKEN,
     AutomaticCache,

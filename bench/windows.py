@@ -2,7 +2,7 @@
 
     python -m bench.windows FOLDER [SIZES, such as 60000,100000] [cache=5m|1h] [view=TOKENS]
 
-Each session's requests are replayed by their recorded growth and cache luck (`queries/window_advice.py`). When one
+Each session's requests are replayed by their recorded growth and cache luck (`queries/costs.py`). When one
 would exceed the size, the client compacts: the call that writes its summary is charged, and the window that the cache
 has not seen. The new window holds the hand-off that the service makes of the session up to there, and what came since;
 the client's summary takes its room, and is counted as empty, since none was written there. A reply lacks something if
@@ -30,7 +30,7 @@ from typing import Any
 from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, cache_price_ratios, facts_in, recorded, texts
-from contextstash.queries.window_advice import MIN_FREED, RESTART, SUMMARY_TOKENS, hidden_prefix
+from contextstash.queries.costs import MIN_FREED, RESTART, SUMMARY_TOKENS, hidden_prefix
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash.stash import Stash

@@ -12,29 +12,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
 
-from contextstash.queries import (
-    history,
-    overview,
-    receipt,
-    retrieval,
-    sessions,
-    status,
-    timeline,
-    window_advice,
-)
-from contextstash.record import output_archive, session_settings
+from contextstash import transfer
+from contextstash.queries import costs, history, sessions, status
+from contextstash.record import output_archive
 from contextstash.record.batches import Batch, check_next_request, record_messages
-from contextstash.record.declared_parts import System, Tools, check_declared, declare
+from contextstash.record.messages import System, Tools, book_late, check_declared, declare
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.record.transcripts import record_transcript
-from contextstash.record.usage import book_late
-from contextstash.reduce import compact, pins, prune, restore
+from contextstash.reduce import compact, prune, session_settings
 from contextstash.reduce.automatic import AutoReducer
 from contextstash.request import client_window, get_context, handoff, overflow_recovery
 from contextstash.request.proxied import noting_effect
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
-from contextstash.transfer import retention, transfer
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native
 from contextstash_storage.store import SessionStore
 
@@ -177,22 +167,22 @@ class Stash(Access):
         return result.model_copy(update={"done": done or None, "next_seq": seen})
 
     open_session = session_settings.open_session
-    configure_session = pins.configure_session
+    configure_session = session_settings.configure_session
     recover_context = overflow_recovery.recover_context
 
     # What shrinks the view, and undoes that.
 
     prune_tool_outputs = noting_effect(prune.prune_tool_outputs)
     compact_session = noting_effect(compact.compact_session)
-    restore_outputs = noting_effect(restore.restore)
-    restore_last = noting_effect(restore.restore_last)
+    restore_outputs = noting_effect(prune.restore)
+    restore_last = noting_effect(prune.restore_last)
 
     # One output, and everything that was ever recorded.
 
     limit_output = output_archive.limit_output
-    get_archived_output = retrieval.get_archived_output
-    find_output = retrieval.find_output
-    search_history = retrieval.search_history
+    get_archived_output = history.get_archived_output
+    find_output = history.find_output
+    search_history = history.search_history
     get_summary = history.get_summary
 
     # What a new window is told, and what a client's own window holds.
@@ -208,15 +198,15 @@ class Stash(Access):
 
     estimate_context = status.estimate_context
     context_status = status.context_status
-    timeline = timeline.timeline
-    list_calls = overview.list_calls
-    overview = overview.overview
-    advise = window_advice.advise
-    receipt = receipt.receipt
+    timeline = status.timeline
+    list_calls = costs.list_calls
+    overview = costs.overview
+    advise = costs.advise
+    receipt = costs.receipt
     recent_sessions = sessions.recent_sessions
     list_sessions = sessions.list_sessions
-    delete_session = retention.delete_session
-    retain = retention.retain
+    delete_session = transfer.delete_session
+    retain = transfer.retain
     find_sessions = sessions.find_sessions
     line_of = sessions.line_of
     lines_of = sessions.lines_of

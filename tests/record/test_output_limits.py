@@ -1,4 +1,4 @@
-"""`record_messages`: outputs over a limit are truncated in the first view already, and nothing of them is lost."""
+"""Outputs over a limit, in messages and in none: truncated in the first view already, and nothing of them is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from contextstash.stash import Stash
+from contextstash_storage import records
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Native
+from contextstash_storage.sqlite.store import open_sqlite
+from tests.support.sized_sessions import user
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
 
 
@@ -96,3 +100,124 @@ async def test_outputs_of_parallel_calls_share_half_of_a_small_window(tmp_path: 
         assert sorted([await whole_output(stash, handle) for handle in handles]) == sorted(texts)
         await stash.record_messages(called("t9", long[0]), session_id=SESSION)
         assert len((await shown_outputs(stash))[-1]) > 1.3 * len(shown[0])
+
+
+LIMITS = {"chars": 500, "cut": "head_tail"}
+
+
+def text_of(words: str) -> str:
+    return "".join(f"{words} in line {number}\n" for number in range(200))
+
+
+async def kept(stash: Stash, handle: str | None) -> str:
+    """The whole of an archived output, read without naming a session."""
+    return await whole_output(stash, handle or "", None)
+
+
+async def test_what_is_within_its_limits_or_our_own_comes_back_as_it_is_and_is_not_kept(stash: Stash) -> None:
+    ours = (("mcp__contextstash__search_history", ""), ("Bash", "contextstash show out_k3f9x2ab"))
+    limited = await stash.limit_output("short\n", session_id=SESSION)
+    assert (limited.text, limited.handle, limited.cut) == ("short\n", None, False)
+    for tool, argument in ours:
+        limited = await stash.limit_output(text_of("nuts"), tool=tool, argument=argument, limits=LIMITS)
+        assert limited.text == text_of("nuts")
+    assert (await stash.list_sessions()).sessions == []
+
+
+async def test_a_session_s_own_limits_apply(stash: Stash) -> None:
+    await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=SESSION)
+    await stash.configure_session(SESSION, settings={"output_bytes": 500})
+    assert (await stash.limit_output(text_of("plums"), session_id=SESSION)).cut
+    assert not (await stash.limit_output(text_of("plums"))).cut
+
+
+async def test_the_same_output_is_kept_once_and_has_one_handle(stash: Stash) -> None:
+    outputs = [
+        await stash.limit_output(text_of("figs"), argument="ls", session_id=SESSION, limits=LIMITS) for _ in range(3)
+    ]
+    other = await stash.limit_output(text_of("figs"), argument="ls -l", session_id=SESSION, limits=LIMITS)
+    assert len({output.handle for output in outputs}) == 1
+    assert other.handle != outputs[0].handle
+    assert (await stash.read_session(f"{SESSION}.outputs")).counters.messages == 4
+
+
+async def test_outputs_with_one_name_are_never_taken_for_each_other(
+    stash: Stash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "HASH_BYTES", 0)  # all have one name, as if each hash collided
+    for _ in range(2):
+        for words in ("figs", "pears", "plums"):
+            limited = await stash.limit_output(text_of(words), session_id=SESSION, limits=LIMITS)
+            page = await stash.get_archived_output(str(limited.handle), session_id=SESSION)
+            assert words in page.text
+
+
+async def test_an_archived_output_is_what_recording_its_messages_makes_of_it(stash: Stash) -> None:
+    secret = "export TOKEN=ghp_abcdefghijklmnopqrstuvwxyz0123456789"
+
+    async def derived(session: str) -> Any:
+        messages = await stash.store.read_messages(session)
+        shown = [
+            (each.role, each.kind, [(b.type, b.tool, b.argument, b.size) for b in each.blocks]) for each in messages
+        ]
+        outputs = [each.model_dump(exclude={"tokens"}) for each in await stash.store.read_outputs(session)]
+        return shown, outputs, [each.body for each in messages]
+
+    await stash.limit_output(f"{secret}\n{text_of('kiwis')}", tool="Bash", argument=f"make; {secret}", limits=LIMITS)
+    archived = await derived("outputs")
+    await stash.record_messages(archived[-1], session_id=SESSION, format="openai-chat")
+    assert await derived(SESSION) == archived
+    assert "masked" in str(archived[:2])
+
+
+@pytest.mark.parametrize(
+    "text", ["\udcff\udc80 binary \0 " * 500, "漢字😀\n" * 500, "\r\n" * 900], ids=["bytes", "wide", "blank"]
+)
+async def test_any_text_is_archived_exactly_and_durably_before_the_answer(
+    tmp_path: Path, stash: Stash, text: str
+) -> None:
+    limited = await stash.limit_output(text, limits={"bytes": 400})
+    other = Stash(await open_sqlite(tmp_path / "s.db"))
+    assert await kept(other, limited.handle) == text
+    await other.close()
+
+
+async def test_a_large_output_is_kept_without_counting_all_of_it(stash: Stash) -> None:
+    text = text_of("melons") * 100
+    limited = await stash.limit_output(text, limits=LIMITS)
+    page = await stash.get_archived_output(limited.handle or "", max_tokens=200)
+    assert page.total_lines == 20_000
+    assert page.total_tokens == -(-len(text) // 4)
+
+
+@pytest.mark.parametrize("name", ["outputs", f"{SESSION}.outputs"])
+async def test_no_conversation_can_have_the_id_of_an_archive(stash: Stash, name: str) -> None:
+    """It would be deleted with the other session, and its format would keep outputs from being archived."""
+    said = [{"role": "user", "content": [{"type": "text", "text": "zebrafish"}]}]
+    with pytest.raises(BadInputError, match="kept for archived outputs"):
+        await stash.record_messages(said, session_id=name, format="anthropic")
+    limited = await stash.limit_output(text_of("pears"), session_id=SESSION, limits=LIMITS)
+    assert await whole_output(stash, limited.handle or "") == text_of("pears")
+
+
+TEXT = "\n".join(f"{number}: compiling module {number}" for number in range(3_000)) + "\nfatal: no room on the disk"
+
+
+async def test_they_are_found_in_their_session_and_everywhere(stash: Stash) -> None:
+    await stash.record_messages([user(40)], session_id=SESSION)
+    kept = await stash.limit_output(TEXT, tool="bash", argument="make", session_id=SESSION, limits={"tokens": 500})
+    assert kept.handle
+    assert await whole_output(stash, kept.handle) == TEXT
+    for scope in ("session", "outputs", "everywhere"):
+        hits = (await stash.search_history("disk fatal", session_id=SESSION, scope=scope)).hits
+        assert [hit.handle for hit in hits][:1] == [kept.handle]
+    assert (await stash.search_history("disk fatal", session_id=SESSION, scope="messages")).hits == []
+
+
+async def test_their_session_is_not_listed_and_is_deleted_with_its_parent(stash: Stash) -> None:
+    await stash.record_messages([user(40)], session_id=SESSION)
+    kept = await stash.limit_output(TEXT, session_id=SESSION, limits={"tokens": 500})
+    assert [line.session_id for line in (await stash.list_sessions()).sessions] == [SESSION]
+    await stash.delete_session(SESSION)
+    with pytest.raises(HandleNotFoundError):
+        await stash.get_archived_output(kept.handle or "")

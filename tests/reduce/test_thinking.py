@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from contextstash.session.thinking_blocks import DROP_REQUEST
+from contextstash.session.edit import DROP_REQUEST
 from contextstash.stash import Stash
 from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
 

@@ -6,15 +6,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contextstash.clients.launch import first_message
-from contextstash.reduce import session_turns
+from contextstash.reduce import summaries
 from contextstash.request.client_window import ClientWindow
+from contextstash.request.handoff import PART_HEAD_CHARACTERS, Part, divided
 from contextstash.stash import Stash
 from tests.support.client_transcripts import SESSION, ClientTranscript
 from tests.support.sized_sessions import reply, round_of
 from tests.support.stashes import stash_at
-from tests.support.turns import quarter
+from tests.support.turns import laws, quarter
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
 PROMPT = "Fix the build. Never touch the public API."
@@ -150,7 +153,7 @@ async def test_what_was_folded_for_one_hand_off_is_known_to_the_next(
     stash: Stash, client: ClientTranscript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, most in (("MAX_READ", 40), ("OPENING", 1)):
-        monkeypatch.setattr(session_turns, name, most)
+        monkeypatch.setattr(summaries, name, most)
     client.call("Edit", {"file_path": "/srv/early.py", "old_string": "a", "new_string": "b"}, "updated")
     for _ in range(2):
         for number in range(14):
@@ -186,3 +189,38 @@ async def test_the_users_words_go_through_any_number_of_hand_offs(tmp_path: Path
             assert text is not None
             assert text.count(TASK.split("\n")[1]) == text.count(LATER) == 1
             natives = [{"role": "user", "content": first_message(text, name, "codex")}, ended]
+
+
+LINES = st.lists(st.sampled_from(["a line of words", "", "```", "x" * 90, "- an item"]), min_size=1, max_size=60)
+
+
+@laws
+@given(LINES, st.integers(300, 600))
+def test_the_parts_hold_all_lines_in_order_and_none_is_too_long(lines: list[str], characters: int) -> None:
+    text = "\n".join(lines)
+    parts = divided(text, characters)
+    assert all(len(part) <= characters for part in parts)
+    shown = [
+        line for part in parts for line in part.split("\n") if line.strip(" `") and not line.startswith("[context")
+    ]
+    assert shown == [line for line in lines if line.strip(" `")]
+
+
+def test_a_text_that_fits_is_one_part_without_a_head() -> None:
+    assert divided("short", 300) == ["short"]
+
+
+def test_code_that_is_divided_is_fenced_in_each_part() -> None:
+    text = "\n".join(["before", "```", *(f"line {number}" for number in range(60)), "```", "after"])
+    first, second, *_ = divided(text, 300)
+    assert first.startswith("[contextstash: part 1 of ")
+    assert first.endswith("\n```")
+    assert second.split("\n")[1] == "```"
+    assert all(part.count("```") == 2 for part in divided(text, 300)[:-1])
+
+
+@pytest.mark.parametrize(("tokens", "used"), [(300, 1), (2_500, 1), (5_000, 2), (8_000, 3), (50_000, 3)])
+def test_no_more_parts_are_used_than_the_hand_off_needs(tokens: int, used: int) -> None:
+    assert Part(1, 3, 9_800).used(tokens) == used
+    assert Part(1, 3, None).used(tokens) == 1
+    assert len(divided("x\n" * 400, 300)[1].split("\n", 1)[0]) + 10 < PART_HEAD_CHARACTERS

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from contextstash.messages.cuts import safe_cuts
 from contextstash.messages.detection import get_format
 from contextstash.messages.repair import render
-from contextstash.session.thinking_blocks import stripping_of
+from contextstash.session.edit import stripping_of
 from contextstash_storage.records import Native
 from tests.support.conversations import as_messages, conversations
 from tests.support.effort import examples

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from contextstash import transfer
 from contextstash.clients.follow import ingest
 from contextstash.session.access import Access
 from contextstash.stash import Stash
-from contextstash.transfer import retention
-from contextstash.transfer.retention import delete_session
+from contextstash.transfer import delete_session
 from tests.support.stashes import stash_at
 
 DAY = timedelta(days=1)
@@ -60,7 +60,7 @@ async def test_a_session_that_goes_on_while_others_are_deleted_stays(
 ) -> None:
     path = tmp_path / "s.db"
     await fill(path, 4)
-    monkeypatch.setattr(retention, "TOGETHER", 1)
+    monkeypatch.setattr(transfer, "TOGETHER", 1)
 
     async def delete(access: Access, session_id: str, **rest: Any) -> Any:
         """Deletes it, while another process records in one of the next."""
@@ -68,7 +68,7 @@ async def test_a_session_that_goes_on_while_others_are_deleted_stays(
             await other.record_messages([{"role": "user", "content": "and now"}], session_id="s-1")
         return await delete_session(access, session_id, **rest)
 
-    monkeypatch.setattr(retention, "delete_session", delete)
+    monkeypatch.setattr(transfer, "delete_session", delete)
     async with stash_at(path) as stash:
         await stash.retain(NOW + 60 * DAY, days=30, dry_run=False)
         assert {line.session_id for line in (await stash.list_sessions()).sessions} == {"s-0", "s-1"}

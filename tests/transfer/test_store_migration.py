@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash import transfer
 from contextstash.queries.sessions import all_sessions
 from contextstash.session.access import Access
-from contextstash.transfer import transfer
 from contextstash_storage.records import Session
 from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
 from tests.support.stored_sessions import bodies, conversation, new_session, record

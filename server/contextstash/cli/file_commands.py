@@ -24,7 +24,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
-    from contextstash.transfer.transfer import Migrated
+    from contextstash.transfer import Migrated
     from contextstash_storage.databases import Location
     from contextstash_storage.records import Native
 
@@ -97,7 +97,7 @@ def migrate_store(source: Location, target: Location) -> int:
 
 async def _migrate(source: Location, target: Location) -> Migrated:
     from contextstash.configuration.database import open_database
-    from contextstash.transfer.transfer import migrate_store
+    from contextstash.transfer import migrate_store
 
     async with await open_database(source) as opened, await open_database(target) as stored:
         return await migrate_store(opened, stored)

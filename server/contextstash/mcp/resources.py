@@ -191,7 +191,7 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
     """Register the prompts."""
 
     async def compact(session_id: Session = None, instructions: Instructions = None) -> str:
-        from contextstash.writers.prompts import compaction_prompt
+        from contextstash.writers import compaction_prompt
 
         return encodable(compaction_prompt(session_id=session_id, instructions=instructions))
 

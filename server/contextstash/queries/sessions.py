@@ -14,8 +14,7 @@ from contextstash.messages.detection import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT
 from contextstash.results import SessionLine, SessionList
 from contextstash.safety.sanitize import one_line
-from contextstash.session.access import Access
-from contextstash.session.estimate import estimate_session
+from contextstash.session.access import Access, estimate_session
 from contextstash.session.masks import shown_text, shown_texts
 from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError
 from contextstash_storage.records import Session

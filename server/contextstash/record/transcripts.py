@@ -12,12 +12,10 @@ from typing import Any
 from contextstash.messages.base import Format
 from contextstash.messages.detection import get_format
 from contextstash.record.batches import Batch, ensure_session, store_batch
-from contextstash.record.messages import append, limit_problem
+from contextstash.record.messages import append, limit_problem, report_late
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key
-from contextstash.record.usage import report_late
-from contextstash.session.access import Access
+from contextstash.session.access import Access, tokens_by_part
 from contextstash.session.edit import Planned, archived, edit, entries_after, retrying
-from contextstash.session.estimate import tokens_by_part
 from contextstash.view.branches import HOST, restored, rewinding
 from contextstash.view.edits import summary_id
 from contextstash.view.ladder import cuts_of

@@ -16,9 +16,8 @@ from contextstash.base.plain_logs import error_trace
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import add_prune, prune_oldest, prune_tool_outputs, take
 from contextstash.results import Estimate
-from contextstash.session.access import Access
-from contextstash.session.estimate import estimate_session
-from contextstash.session.thinking_blocks import binds
+from contextstash.session.access import Access, estimate_session
+from contextstash.session.edit import binds
 from contextstash.view.compaction_plan import mark_step
 from contextstash.view.session_counters import own_tokens
 from contextstash.window.settings import ContextSettings

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,18 +17,27 @@ from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
 from contextstash.handoff.summary import Beside, summary_of, task_of
-from contextstash.reduce.lease import only_one
-from contextstash.reduce.pins import pinned_within
 from contextstash.reduce.prune import archive_outputs, compaction_digest_edit, view_change
-from contextstash.reduce.session_turns import HISTORY_MESSAGES, MAX_READ, OPENING, SessionTurns, keep_state, state_at
-from contextstash.reduce.summary_writers import Asked, log_calls, written
-from contextstash.reduce.user_words import keeps_words, words_edit, words_with
+from contextstash.reduce.session_settings import pinned_within
+from contextstash.reduce.summaries import (
+    HISTORY_MESSAGES,
+    MAX_READ,
+    OPENING,
+    Asked,
+    SessionTurns,
+    keep_state,
+    keeps_words,
+    log_calls,
+    state_at,
+    words_edit,
+    words_with,
+    written,
+)
 from contextstash.results import CompactResult
 from contextstash.safety.sanitize import MARKER, unforged
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, edit, entries_after
+from contextstash.session.edit import Planned, Stripping, binds, edit, entries_after, plan_stripping
 from contextstash.session.open_session import WITHIN_REACH
-from contextstash.session.thinking_blocks import Stripping, binds, plan_stripping
 from contextstash.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
     CompactPlan,
@@ -42,8 +54,48 @@ from contextstash.view.ladder import Candidate, oldest_outputs
 from contextstash.view.pinned_outputs import unpinned_outputs
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, build_view, total_tokens
-from contextstash.writers.base import EXTRACTIVE, SummaryRequest, WrittenSummary
+from contextstash.writers import EXTRACTIVE, SummaryRequest, WrittenSummary
+from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import ArchiveEdit, Edit, Event, Session, SummaryEdit
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS = 60.0
+"""Longer than a compaction without a model takes, two seconds with 100,000 messages if nothing else runs. A killed one
+blocks others for so long, in which requests still fit. Two at once would both pay for a summary; the second finds the
+view edited."""
+
+MODEL_SECONDS = 240.0
+"""The same if a model writes the summary, which is called for at most 180 seconds."""
+
+COMPACTION = "compaction"
+
+
+@asynccontextmanager
+async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
+    """Hold the lease for compacting the session until the end of the block; False if another compaction has it."""
+    session = await access.read_session(session_id)
+    seconds = MODEL_SECONDS if access.reaches_model(session.agent, access.settings(session)) else LEASE_SECONDS
+    holder = secrets.token_hex(8)
+    acquired = True
+    try:
+        # If this is cancelled, the store may have acquired it already.
+        acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, seconds)
+        yield acquired
+    finally:
+        # A client that closes its connection cancels the whole call: without the shield, the first await here would be
+        # cancelled too, and other processes could not compact the session until the lease ends.
+        if acquired:
+            with anyio.CancelScope(shield=True):
+                await _release(access, session_id, holder)
+
+
+async def _release(access: Access, session_id: str, holder: str) -> None:
+    try:
+        await access.store.release_lease(session_id, COMPACTION, holder)
+    except ContextstashError as error:  # the lease expires anyway; the compaction itself succeeded
+        logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
+
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""

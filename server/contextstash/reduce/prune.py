@@ -1,5 +1,6 @@
-"""Pruning: moves old tool outputs from the view to the archive in one batch. Those that leave by count each get a
-digest message, by a model or made from head and tail."""
+"""Pruning: moves old tool outputs from the view to the archive in one batch; and restoring: puts archived outputs, and
+messages that a summary covers, back into the view exactly as they were. Outputs that leave by count each get a digest
+message, by a model or made from head and tail."""
 
 from __future__ import annotations
 
@@ -14,20 +15,38 @@ from typing import Any
 from contextstash.outputs.digest import digest_output
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import compaction_digest, digest_message, digest_wording
-from contextstash.reduce.summary_writers import log_calls, writer_model
-from contextstash.results import ArchivedOutput, PruneResult
+from contextstash.reduce.summaries import log_calls, writer_model
+from contextstash.results import ArchivedOutput, PruneResult, RestoredOutput, RestoreResult
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access
-from contextstash.session.edit import Archived, Planned, archived, edit, entries_after
-from contextstash.session.open_session import WHOLE, WITHIN_REACH
-from contextstash.session.thinking_blocks import plan_stripping
+from contextstash.session.edit import (
+    Archived,
+    Planned,
+    Undone,
+    archived,
+    edit,
+    entries_after,
+    plan_stripping,
+    strips_after_restore,
+    strips_of,
+)
+from contextstash.session.open_session import WHOLE, WITH_ALL_OUTPUTS, WITHIN_REACH
 from contextstash.view.edits import digest_edit, last_anchor
 from contextstash.view.ladder import Candidate, Step, count_step, plan_prune
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.view.view import Entry, total_tokens
-from contextstash.writers.base import WriterFailedError
-from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import DigestEdit, Edit, Output
+from contextstash.view.view import Entry, edits_in_force, total_tokens
+from contextstash.writers import WriterFailedError
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.records import (
+    ArchiveEdit,
+    DigestEdit,
+    Edit,
+    Output,
+    Replacement,
+    RestoreEdit,
+    Session,
+    SummaryEdit,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -235,7 +254,7 @@ async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text:
     model = writer_model(access, snapshot) if snapshot.settings.tool_digest == "llm" else None
     if model is None:
         return digest_message(output, text, MAX_EXCERPT)
-    from contextstash.writers.anthropic import digest_by_model
+    from contextstash.writers import digest_by_model
 
     clipped = limit(text, OutputLimits(chars=MAX_INPUT, cut="head_tail"), len)
     try:
@@ -246,3 +265,108 @@ async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text:
         calls, digest = error.calls, digest_message(output, text, MAX_EXCERPT)
     await log_calls(access, snapshot, calls, (output.seq, output.seq), purpose="digest")
     return digest
+
+
+MAX_NAMED = 20
+"""Handles that the logged event names, so that it stays one readable line."""
+
+Shortening = Replacement | SummaryEdit
+"""An edit that replaces content with something shorter, and has a handle."""
+
+
+async def restore(access: Access, handles: Sequence[str], session_id: str | None = None) -> RestoreResult:
+    """Put archived outputs, or the messages that a summary covers, back into the view exactly as they were."""
+    if not handles:
+        raise BadInputError("Pass at least one handle: of an archived output (out_…) or of a summary (sum_…).")
+    if session_id is None:
+        session_id = await _session_of(access, handles[0])
+    return await edit(access, lambda: _plan(access, session_id, list(dict.fromkeys(handles))))
+
+
+async def restore_last(access: Access, session_id: str) -> RestoreResult:
+    """Undo the last prune or compaction by contextstash that is in force, with all that it archived. Raises
+    BadInputError if there is none."""
+    overlay = edits_in_force(await access.store.read_edits(session_id))
+    ours: list[Shortening] = [edit for edit in overlay.summaries if edit.seq is None]
+    ours += [edit for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)]
+    newest = max(ours, key=lambda edit: edit.edit_id, default=None)
+    if newest is None:
+        raise BadInputError(
+            f"Nothing to undo: no prune or compaction by contextstash is in force in session {session_id}."
+        )
+    together = [_name(edit) for edit in ours if edit.created_at == newest.created_at]
+    return await restore(access, together, session_id)
+
+
+async def _session_of(access: Access, handle: str) -> str:
+    if handle.startswith("out_"):
+        return (await access.store.find_output(handle))[0]
+    found = await access.store.find_summary(handle) or await access.current_session_id()
+    if found is None:
+        raise HandleNotFoundError(f"There is no output or summary '{handle}'. search_history finds handles.")
+    return found
+
+
+async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[RestoreResult] | RestoreResult:
+    snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
+    shortened: list[Shortening] = [*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries]
+    known = {output.handle for output in snapshot.outputs.values()}
+    known |= {edit.summary_id for edit in snapshot.edits if isinstance(edit, SummaryEdit)}
+    undone: list[Shortening] = []
+    untouched: list[str] = []
+    for handle in handles:
+        found = [edit for edit in shortened if _name(edit) == handle]
+        if not found and handle not in known:
+            raise HandleNotFoundError(
+                f"Session {snapshot.session_id} has no output or summary '{handle}'. search_history finds handles."
+            )
+        # With a summary the outputs come back that its compaction archived.
+        along = [each for edit in found if isinstance(edit, SummaryEdit) for each in edit.archived]
+        found += [edit for name in along for edit in shortened if _name(edit) == name]
+        undone += [edit for edit in found if edit not in undone]
+        untouched += [] if found else [handle]
+
+    def result(_: Session, entries: Sequence[Entry]) -> RestoreResult:
+        return RestoreResult(
+            session_id=snapshot.session_id,
+            restored=[_restored(edit, snapshot, entries) for edit in undone],
+            not_archived=untouched or None,
+            tokens_before=total_tokens(snapshot.entries),
+            tokens_after=total_tokens(entries),
+            note=client_note(snapshot),
+            client_tokens=snapshot.client_tokens,
+        )
+
+    if not undone:
+        return result(snapshot.session, snapshot.entries)
+    again = {*handles, *(_name(edit) for edit in undone)}
+    digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= again]
+    names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
+    return Planned(
+        snapshot,
+        await _edits(access, snapshot, [*undone, *digests]),
+        result,
+        event=lambda entries: event_of(snapshot, entries, "restore", f"Restored {names}."),
+    )
+
+
+def _name(edit: Shortening) -> str:
+    return edit.summary_id if isinstance(edit, SummaryEdit) else edit.handle
+
+
+async def _edits(access: Access, snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[Edit]:
+    """The edits that undo these edits. Thinking that they had invalidated is restored too; thinking that the model
+    wrote since then is stripped."""
+    strips = strips_of(snapshot, undone)
+    edit = RestoreEdit(undoes=tuple(each.edit_id for each in (*undone, *strips)))
+    entries = await entries_after(access, snapshot, [edit])
+    return [edit, *strips_after_restore(snapshot, entries, undone)]
+
+
+def _restored(edit: Shortening, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> RestoredOutput:
+    """What is back: of a summary by how much the messages that it covered are larger."""
+    if isinstance(edit, SummaryEdit):
+        covered = [entry for entry in entries if edit.first_seq <= entry.first_seq and entry.last_seq <= edit.last_seq]
+        return RestoredOutput(handle=edit.summary_id, tokens=total_tokens(covered) - edit.tokens)
+    output = snapshot.outputs.get((edit.seq, edit.block))
+    return RestoredOutput(handle=edit.handle, tokens=0 if output is None else output.tokens)

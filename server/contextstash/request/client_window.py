@@ -17,7 +17,7 @@ from typing import Any
 
 from contextstash.outputs.limits import shared_limit
 from contextstash.outputs.placeholders import is_placeholder
-from contextstash.record.output_limits import limit_outputs
+from contextstash.record.batches import limit_outputs
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, window_key
 from contextstash.record.transcripts import log_compaction, mirror_before, record_transcript
 from contextstash.request.handoff import INSIDE, hand_off

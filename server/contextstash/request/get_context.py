@@ -14,12 +14,19 @@ from contextstash.messages.base import Format
 from contextstash.messages.repair import render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
-from contextstash.record.declared_parts import declared_system, system_beside, with_system
+from contextstash.record.messages import declared_system, system_beside, with_system
 from contextstash.results import ContextResult, LeftOut
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, archived, changed_entries, edit
+from contextstash.session.edit import (
+    Planned,
+    archived,
+    changed_entries,
+    edit,
+    plan_stripping,
+    request_fields,
+    strip_after,
+)
 from contextstash.session.open_session import Scope
-from contextstash.session.thinking_blocks import plan_stripping, request_fields, strip_after
 from contextstash.view.edits import truncate_edit
 from contextstash.view.ladder import Fitted, fit, leading_kept
 from contextstash.view.pinned_outputs import pinned_outputs, pinned_text

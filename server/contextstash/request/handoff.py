@@ -16,13 +16,12 @@ from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.outputs.placeholders import output_line
 from contextstash.record.transcript_records import is_window_key
-from contextstash.reduce.session_turns import HISTORY_MESSAGES, SessionTurns, keep_state, state_at, turn_of
+from contextstash.reduce.summaries import HISTORY_MESSAGES, SessionTurns, keep_state, state_at, turn_of
 from contextstash.safety.sanitize import MARKER, OF_SESSION
-from contextstash.session.access import Access
-from contextstash.session.estimate import tokens_by_part
+from contextstash.session.access import Access, tokens_by_part
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.writers.base import EXTRACTIVE
+from contextstash.writers import EXTRACTIVE
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Edit, Event, SummaryEdit
 

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from contextstash.outputs.limits import OutputLimits
-from contextstash.record.declared_parts import System, Tools, check_declared, declare
+from contextstash.record.messages import System, Tools, check_declared, declare
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import add_prune, prune_tool_outputs
 from contextstash.request.get_context import get_context
 from contextstash.results import ContextResult, Estimate, RecoverResult
 from contextstash.safety.sanitize import before_and_after
-from contextstash.session.access import Access
-from contextstash.session.edit import Planned, edit
-from contextstash.session.estimate import estimate_session
-from contextstash.session.thinking_blocks import plan_stripping
+from contextstash.session.access import Access, estimate_session
+from contextstash.session.edit import Planned, edit, plan_stripping
 from contextstash.view.edits import truncate_edit
 from contextstash.view.ladder import cut_candidates
 from contextstash.view.session_counters import refused

@@ -1,4 +1,5 @@
-"""Access to one owner's sessions: which one a call refers to, the settings in force for it, and snapshots of it."""
+"""Access to one owner's sessions: which one a call refers to, the settings in force for it, snapshots of it, and the
+estimate of how full its window is."""
 
 from __future__ import annotations
 
@@ -14,17 +15,30 @@ from anyio import CapacityLimiter
 
 from contextstash.base.bounded_cache import BoundedCache
 from contextstash.messages.base import Format
-from contextstash.messages.detection import get_format
+from contextstash.messages.detection import detect_format, get_format
+from contextstash.results import Estimate, Trigger
 from contextstash.session.ids import check_session_id
 from contextstash.session.open_session import READ_AT_ONCE, WHOLE, OpenSession, Scope
+from contextstash.view import session_counters as counting
 from contextstash.view.session_counters import fixed_tokens
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Overlay
+from contextstash.window import thresholds
 from contextstash.window.settings import ContextSettings, consenting, resolve_settings, session_layer
 from contextstash.window.thresholds import WindowBudget, budget_of
-from contextstash.window.token_counters import Counter, counter_for
+from contextstash.window.token_counters import Counter, counter_for, measure
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import ArchiveEdit, Message, Output, ProxiedSession, Session, SessionNews
+from contextstash_storage.records import (
+    ArchiveEdit,
+    Counters,
+    Message,
+    Native,
+    NewMessage,
+    Output,
+    ProxiedSession,
+    Session,
+    SessionNews,
+)
 from contextstash_storage.store import SessionStore
 
 HostWindow = Callable[[str | None, int], int | None]
@@ -312,3 +326,80 @@ def _encoder(name: str) -> Callable[[str], int]:
     from contextstash.tokenizer import count_with
 
     return count_with(name)
+
+
+async def estimate_session(access: Access, session: Session, model: str | None = None) -> Estimate:
+    """The estimate from the session's running counters alone, so that it takes the same time for a session of any
+    length."""
+    settings = access.settings(session)
+    model = model or session.model
+    budget = access.budget(settings, model, session)
+    counter = access.counter(settings, model)
+    counters = session.counters
+    followed = await access.sends_own_history(session)
+    tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
+    return Estimate(
+        session_id=session.session_id,
+        view_tokens=counters.view_tokens if followed else None,
+        **_measures(tokens, budget, settings, since=thresholds.since_summary(counters), followed=followed),
+        method=method,
+        model=model,
+        breakdown=counting.breakdown(counters, tokens, followed=followed),
+    )
+
+
+async def tokens_by_part(access: Access, session: Session) -> dict[str, int]:
+    """The tokens of an estimate by part. Asks for no window: to load the table of models takes longer than the rest."""
+    counters, settings = session.counters, access.settings(session)
+    followed = await access.sends_own_history(session)
+    name = access.counter(settings, session.model).name
+    return counting.breakdown(
+        counters, counting.estimate(counters, settings, name, followed=followed)[0], followed=followed
+    )
+
+
+def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
+    """The estimate for these messages alone; nothing is recorded."""
+    settings = access.settings()
+    budget: WindowBudget = access.budget(settings, model)
+    counter = access.counter(settings, model)
+    fmt = get_format(detect_format(natives))
+    counters = Counters()
+    for seq, native in enumerate(natives):
+        reading = fmt.read(native)
+        message = NewMessage(
+            body=native,
+            role=reading.role,
+            blocks=measure(reading, counter, settings),
+            usage=reading.usage,
+            group=reading.group,
+        )
+        counters = counting.count_message(counters, message, seq)
+    tokens, method = counting.estimate(counters, settings, counter.name)
+    return Estimate(
+        **_measures(tokens, budget, settings, since=len(natives)),
+        method=method,
+        model=model,
+        breakdown=counting.breakdown(counters, tokens),
+    )
+
+
+def _measures(
+    tokens: int, budget: WindowBudget, settings: ContextSettings, *, since: int, followed: bool = False
+) -> dict[str, Any]:
+    """The fields of an estimate that follow from its tokens; `since` is the number of messages since a summary."""
+    level = thresholds.level_of(tokens, budget)
+    return {
+        "tokens": tokens,
+        "window": budget.window,
+        "usable": budget.usable,
+        "percent": thresholds.percent_of(tokens, budget),
+        "level": level,
+        "messages_trigger": _trigger(since, budget.messages_at) if budget.messages_at else None,
+        "tokens_trigger": _trigger(tokens, thresholds.automatic_threshold(budget, settings)),
+        "next_step": thresholds.next_step(level, followed=followed),
+    }
+
+
+def _trigger(value: int, threshold: int) -> Trigger:
+    return Trigger(value=value, threshold=threshold, percent=round(100 * value / threshold, 1))

@@ -1,32 +1,173 @@
-"""The one frame for edits: read the view, plan, carry out with an event, plan again if another process was faster."""
+"""The one frame for edits: read the view, plan, carry out with an event, plan again if another process was faster; and
+which bound reasoning an edit of earlier messages invalidates.
+
+Newer models bind each piece of their reasoning to everything before it (`reasoning_binding`). If any of that has
+changed when the piece is sent again, the provider refuses it and all later ones, or drops them. Reasoning before the
+change stays valid, and so does what the model writes after it; all of it from the change on may be left out. So what
+was sent stays as it was sent, and edits come together: at a compaction, which leaves out all reasoning behind it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import anyio
 import anyio.lowlevel
 
+from contextstash.messages.cuts import answers_calls
 from contextstash.outputs.digest import digest_output
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
-from contextstash.session.thinking_blocks import Stripping
 from contextstash.view.edits import archive_edit, placeholder_of
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.view.view import Entry, build_view, edits_in_force, untouched
+from contextstash.view.view import Entry, build_view, edits_in_force, is_user_block, thinking_tokens, untouched
+from contextstash.window.models import CLAUDE, reasoning_binding
+from contextstash.window.thresholds import level_of
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
     ArchiveEdit,
+    Cover,
+    DigestEdit,
     Edit,
     Event,
+    Message,
     Output,
     Replacement,
     RestoreEdit,
     Session,
+    StripEdit,
+    SummaryEdit,
 )
+
+Undone = Replacement | Cover | DigestEdit
+"""An edit that a restore can undo."""
+
+Choice = Literal["none", "strip", "wait"]
+
+DROP_REQUEST: dict[str, Any] = {
+    "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+    "betas": ["thinking-binding-controls-2026-08-01"],
+}
+"""The fields of a request that make the API drop invalid thinking instead of refusing it, as arguments of the SDKs'
+beta Messages method. `betas` becomes the header `anthropic-beta`: the API refuses `block_binding` without it, and
+`thinking` without a `type`; `adaptive` is the default of these models."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stripping:
+    """What happens to the thinking of so many later `messages` that an edit invalidates whose first changed message is
+    `first_seq`."""
+
+    first_seq: int
+    choice: Choice
+    messages: int = 0
+
+    @property
+    def said(self) -> str:
+        """What a result says of it, behind what was done; empty if nothing leaves."""
+        return f" The thinking of {self.messages} later messages leaves with them." if self.choice == "strip" else ""
+
+    def edits(self, snapshot: SessionSnapshot, handles: Sequence[str]) -> list[StripEdit]:
+        """The edit that strips the thinking, for the sake of these outputs and summaries; empty unless that was
+        chosen."""
+        return _strip_from(snapshot, self.first_seq, handles) if self.choice == "strip" else []
+
+
+def stripping_of(messages: Sequence[Message], first_seq: int, *, bound: bool, needed: bool) -> Stripping:
+    """What an edit invalidates in these messages, whose thinking is `bound` or not, and what to do.
+
+    The model needs the thinking of an open tool loop to finish the loop. An edit that would invalidate some of it waits
+    for the loop's end, unless it is `needed`: a compaction, or a request that would not fit.
+    """
+    later = [message for message in messages if message.seq >= first_seq]
+    broken = [message for message in later if thinking_tokens(message)] if bound else []
+    if not broken:
+        return Stripping(first_seq, "none")
+    waits = not needed and broken[-1].seq >= _open_loop_start(messages)
+    return Stripping(first_seq, "wait" if waits else "strip", len(broken))
+
+
+def _open_loop_start(messages: Sequence[Message]) -> int:
+    """The first position of an open tool loop: the list ends with a tool call or its result, and the user has written
+    nothing from that position on. One past the end of the list if no loop is open."""
+    past = messages[-1].seq + 1
+    if not any(block.type in ("tool_call", "tool_result") for block in messages[-1].blocks):
+        return past
+    written = [message.seq for message in messages if message.role == "user" and not answers_calls(message)]
+    return written[-1] + 1 if written else 0
+
+
+def binds(model: str | None) -> bool:
+    """Whether what was sent must stay as it was until a compaction, for the sake of later reasoning."""
+    return reasoning_binding(model) is not None
+
+
+def plan_stripping(snapshot: SessionSnapshot, first_seq: int, *, needed: bool = False) -> Stripping:
+    """The thinking that an edit invalidates whose first changed message is `first_seq`. One that is `needed`, or made
+    while the window is almost full, does not wait for the end of a tool loop."""
+    messages = [entry.message for entry in snapshot.entries if entry.message and not entry.stripped]
+    needed = needed or level_of(snapshot.view_tokens, snapshot.budget) in ("critical", "overflow")
+    return stripping_of(messages, first_seq, bound=binds(snapshot.session.model), needed=needed)
+
+
+def strips_of(snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[StripEdit]:
+    """The strips that are no longer needed once these edits are undone."""
+    in_force = _names((*snapshot.overlay.replaced.values(), *snapshot.overlay.covers)) - _names(undone)
+    return [strip for strip in snapshot.overlay.strips if not in_force & set(strip.handles)]
+
+
+def strips_after_restore(
+    snapshot: SessionSnapshot, entries: Sequence[Entry], undone: Sequence[Undone]
+) -> list[StripEdit]:
+    """The strips for the thinking that a restore itself invalidates: thinking written after the edits that it undoes.
+    `entries` is the view after the restore."""
+    if not undone:
+        return []
+    # The user's words stand before all messages, and are undone only with a summary.
+    first = min(_written_at(edit) for edit in undone if not is_user_block(edit))
+    names = _names(undone)
+    known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
+    return strip_after(snapshot, entries, max(known, default=first) + 1)
+
+
+def strip_after(snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int) -> list[StripEdit]:
+    """The edit that strips the thinking of a view from this message on; empty if there is none, or if it is not
+    bound."""
+    has_thinking = any(entry.first_seq >= first_seq and entry.thinks for entry in entries)
+    return _strip_from(snapshot, first_seq, ()) if has_thinking and binds(snapshot.session.model) else []
+
+
+def _strip_from(snapshot: SessionSnapshot, first_seq: int, handles: Sequence[str]) -> list[StripEdit]:
+    last = snapshot.session.counters.messages - 1
+    return [] if first_seq > last else [StripEdit(first_seq=first_seq, last_seq=last, handles=tuple(handles))]
+
+
+def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[str, Any] | None:
+    """The fields that a request needs so that the API drops thinking invalidated by edits; None if it needs none."""
+    if reasoning_binding(snapshot.session.model) != CLAUDE:
+        return None
+    changed = next((entry.first_seq for entry in entries if entry.message is None or entry.replaced), None)
+    if changed is None or not any(entry.thinks for entry in entries if entry.first_seq > changed):
+        return None
+    return DROP_REQUEST
+
+
+def _names(edits: Sequence[Undone]) -> set[str]:
+    """The handles by which strips refer to these edits."""
+    archived = {edit.handle for edit in edits if isinstance(edit, Replacement)}
+    return archived | {edit.summary_id for edit in edits if isinstance(edit, SummaryEdit)}
+
+
+def _written_at(edit: Undone) -> int:
+    """The message from which on the model's thinking may be based on the edit."""
+    if isinstance(edit, Replacement):
+        return edit.seq
+    by_client = edit.seq if isinstance(edit, SummaryEdit) else None
+    return edit.span[1] if by_client is None else by_client
+
 
 ATTEMPTS = 5
 """Edits of one session are rare: after so many conflicts in a row the caller gets the error."""

@@ -9,7 +9,7 @@ import pytest
 from contextstash.stash import Stash
 from contextstash.window.settings import PRESETS
 from contextstash_storage.sqlite.store import open_sqlite
-from tests.reduce.test_user_words import TASK, plain, step
+from tests.reduce.test_summaries import TASK, plain, step
 
 
 @pytest.mark.parametrize("preset", sorted(PRESETS))

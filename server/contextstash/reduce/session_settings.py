@@ -1,24 +1,87 @@
-"""Pins of a session: adds and removes them, and brings what is pinned back into the view."""
+"""A session's own layer of settings, its pins among them: changed, and what is pinned brought back into the view."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from contextstash.handoff.user_block import RULE_PREFIX
-from contextstash.record import session_settings
-from contextstash.reduce.restore import restore
-from contextstash.reduce.user_words import rules_edit
+from contextstash.record.batches import Batch, ensure_session
+from contextstash.reduce.prune import restore
+from contextstash.reduce.summaries import rules_edit
 from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, edit
+from contextstash.session.edit import Planned, binds, edit
 from contextstash.session.masks import shown_text
-from contextstash.session.thinking_blocks import binds
 from contextstash.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs, pinned_text
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.window.settings import session_layer
-from contextstash_storage.errors import HandleNotFoundError
-from contextstash_storage.records import ArchiveEdit, Output
+from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
+from contextstash.writers import CONSENT
+from contextstash_storage.errors import BadInputError, HandleNotFoundError
+from contextstash_storage.records import ArchiveEdit, Output, Session
+
+
+async def open_session(
+    access: Access,
+    session_id: str,
+    *,
+    default_format: Callable[[], str],
+    settings: Mapping[str, Any] | None = None,
+    format: str | None = None,
+    **facts: Any,
+) -> Session:
+    """A session before its first message, created if it does not exist. Settings that differ from its own are changed.
+    `facts` are model, agent, title and parent_session_id; `default_format` is called if there is no format."""
+    settings = settings or {}
+    resolve_settings(access.layer(facts.get("agent")), settings)
+    known = await access.find(session_id)
+    if known is None and format is None:
+        format = default_format()
+    session = await ensure_session(access, session_id, known, Batch(format=format, **facts))
+    changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
+    if changed:
+        await configure(access, session_id, changed)
+        session = await access.read_session(session_id)
+    return session
+
+
+async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
+    """Change a session's own layer of settings; returns the settings then in force. Raises SessionNotFoundError."""
+    session = await access.read_session(session_id)
+    _check_destination(access, session.agent, settings)
+    unknown = settings.keys() - UserSettings.model_fields.keys()
+    layer = {
+        name: value
+        for name, value in {**session_layer(session.settings), **settings}.items()
+        if value is not None or name in unknown
+    }
+    before = access.settings(session).model_dump()
+    after = resolve_settings(access.layer(session.agent), layer).model_dump()
+    if settings:  # a look at the pins changes nothing
+        await access.store.update_session(session.session_id, settings=layer)
+    return ConfigureResult(
+        session_id=session.session_id,
+        settings={name: after[name] for name in UserSettings.model_fields if after[name] is not None},
+        changed=[name for name in UserSettings.model_fields if before[name] != after[name]],
+    )
+
+
+def _check_destination(access: Access, agent: str | None, settings: Mapping[str, Any]) -> None:
+    """Raises BadInputError if the settings would send the session to a place that the user has not agreed to: its model
+    may change a session's own settings."""
+    for name in sorted(USERS_ALONE):
+        if settings.get(name) is not None:
+            what = "sets where sessions are sent" if name == DESTINATION else "is the user's alone"
+            raise BadInputError(
+                f"{name} {what}: no session can set it, only the user's own configuration"
+                f" (contextstash.toml in the user's folder, CONTEXTSTASH_{name.upper()}, or --set)."
+            )
+    asked = settings.get("summarizer") == "anthropic" or settings.get("summarizer_model") is not None
+    if asked and not access.may_call_model(agent):
+        raise BadInputError(
+            "A session cannot have a model called without the user's consent, which only the user's own configuration"
+            f" gives: {CONSENT}. Without it, summarizer is auto or extractive."
+        )
 
 
 async def configure_session(
@@ -35,11 +98,11 @@ async def configure_session(
     if the session has no output with a handle."""
     settings, pin, unpin = settings or {}, pin or (), unpin or ()
     if not pin and not unpin:
-        return await session_settings.configure(access, session_id, settings)
+        return await configure(access, session_id, settings)
     own = settings["pin"] if settings.get("pin") else await _pins_of(access, session_id)
     await _check_handles(access, session_id, pin)
     wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
-    result = await session_settings.configure(access, session_id, {**settings, "pin": wanted or None})
+    result = await configure(access, session_id, {**settings, "pin": wanted or None})
     await edit(access, lambda: _rules_shown(access, result.session_id))
     notes = [result.note, await _bring_back(access, result.session_id, pin) if pin else None]
     return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})

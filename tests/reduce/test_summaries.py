@@ -1,14 +1,20 @@
-"""The user's words stay at the head of every view, through chains of compactions."""
+"""Who writes a summary; and the user's words, which stay at the head of every view through chains of compactions."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
+
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
-from tests.support.sized_sessions import called
+from tests.support.model_provider import Answer, model_provider
+from tests.support.sized_sessions import called, reply, user
 from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
 
 TASK = (
@@ -126,3 +132,61 @@ async def test_the_summary_that_a_tool_returns_has_the_users_words_which_a_resto
     assert await words(stash)
     await stash.restore_outputs([made.summary_id or ""], session_id=SESSION)
     assert as_bytes(await view(stash)) == as_bytes(await history(stash))
+
+
+TALK = [(user, reply)[place % 2](4_000 + place) for place in range(20)]
+
+KEY = "sk-ant-a-very-secret-key"
+
+
+@pytest.fixture
+async def talk(tmp_path: Path) -> AsyncIterator[Stash]:
+    async with stash_at(tmp_path / "s.db", window=16_000) as opened:
+        await opened.record_messages(TALK, session_id=SESSION)
+        yield opened
+
+
+async def test_the_hosts_text_is_used_unchanged(talk: Stash) -> None:
+    made = await talk.compact_session(SESSION, summary="  The fines are fixed; next is the log.\n")
+    assert made.strategy == "host"
+    assert "The fines are fixed; next is the log." in (await talk.get_summary(SESSION)).summary
+
+
+async def test_without_a_host_and_a_model_the_state_of_the_session_is_told(talk: Stash) -> None:
+    assert (await talk.compact_session(SESSION)).strategy == "extractive"
+
+
+REFUSED = {
+    "an empty text": ("auto", "", "summary is empty or too short"),
+    "only spaces": ("auto", " \n ", "summary is empty or too short"),
+    "a reply": ("auto", "done", "summary is empty or too short"),
+    "an endless text": ("host", "word " * 25_000, r"25,0\d\d tokens"),
+    "a host without a text": ("host", None, "needs `summary`"),
+    "a text for another writer": ("extractive", "A summary that the host wrote.", "either"),
+    "an unknown writer": ("gpt", None, "auto, host, anthropic, extractive"),
+    "a model without consent": ("anthropic", None, "ANTHROPIC_API_KEY"),
+}
+
+
+@pytest.mark.parametrize(("strategy", "text", "says"), REFUSED.values(), ids=REFUSED.keys())
+async def test_what_cannot_be_used_is_refused_with_what_to_do(
+    talk: Stash, strategy: str, text: str | None, says: str
+) -> None:
+    with pytest.raises(BadInputError, match=says):
+        await talk.compact_session(SESSION, summary=text, strategy=strategy)
+
+
+async def test_if_the_model_fails_the_state_is_told_and_a_note_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with model_provider(Answer(status=500, headers={"x-should-retry": "false"})) as provider:
+        settings = {"window": 16_000, "summarizer_base_url": provider.url}
+        async with stash_at(tmp_path / "f.db", api_key=KEY, **settings) as stash:
+            await stash.record_messages(TALK, session_id=SESSION)
+            made = await stash.compact_session(SESSION)
+            calls = (await stash.list_calls(SESSION)).calls
+    assert made.strategy == "extractive"
+    assert "anthropic could not write the summary: The API answered with status 500" in (made.note or "")
+    assert len(calls) == 1
+    assert KEY not in caplog.text

@@ -1,4 +1,4 @@
-"""Search within a session: what the view does not show comes first; and pages of outputs by a pattern."""
+"""Search within a session, pages of outputs by a pattern, and the conversation that a program goes on with."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from contextstash.outputs import paging
-from contextstash.queries import retrieval
+from contextstash.queries import history
 from contextstash.session.access import PATTERN_THREADS
 from contextstash.stash import Stash
-from contextstash_storage.errors import BadInputError
-from tests.support.sized_sessions import round_of, rounds, user
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from tests.support.sized_sessions import reply, round_of, rounds, user
 from tests.support.stashes import SESSION, all_handles, stash_at
 
 
@@ -53,7 +53,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Semaphore, threadin
             assert end.wait(60)
         return make(*arguments, **options)
 
-    monkeypatch.setattr(retrieval, "page", last)
+    monkeypatch.setattr(history, "page", last)
     return begun, end
 
 
@@ -73,3 +73,18 @@ async def test_slow_patterns_delay_only_other_patterns(
     assert not any(task.done() for task in by_pattern)
     end.set()
     assert {found.note for found in await asyncio.gather(*by_pattern)} == {"1 of 1 matching lines."}
+
+
+async def test_it_is_the_branch_that_is_continued(tmp_path: Path) -> None:
+    talk = [message for turn in range(6) for message in (user(4_000 + turn), reply(4_000 + turn))]
+    async with stash_at(tmp_path / "c.db", window=20_000) as stash:
+        await stash.record_messages(talk, session_id=SESSION, whole=True)
+        other = [*talk[:9], reply(7)]
+        await stash.record_messages(other, session_id=SESSION, whole=True)
+        assert await stash.read_conversation(SESSION) == other
+        assert (await stash.compact_session(SESSION)).compacted
+        assert await stash.read_conversation(SESSION) == other
+        await stash.record_messages(talk[:2], session_id=SESSION, whole=True)
+        assert await stash.read_conversation(SESSION) == talk[:2]
+        with pytest.raises(SessionNotFoundError):
+            await stash.read_conversation("no-such")

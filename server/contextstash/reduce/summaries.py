@@ -1,0 +1,370 @@
+"""What a summary and a hand-off are made from: turns, state and the words of the user; and who writes a summary."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from contextstash.events.call_lines import WAITS
+from contextstash.events.calls import is_dialog
+from contextstash.events.state import State, fold
+from contextstash.events.turns import Turn, conversation_of
+from contextstash.handoff.user_block import pinned_rules, read_block, rules_block, user_block
+from contextstash.safety.sanitize import encodable
+from contextstash.session.access import Access
+from contextstash.session.masks import shown_text, shown_texts
+from contextstash.view.branches import rewinds_in_force
+from contextstash.view.edits import digest_edit, last_anchor
+from contextstash.view.ladder import leading_fixed
+from contextstash.view.session_snapshot import Place, SessionSnapshot
+from contextstash.window.settings import ContextSettings
+from contextstash.writers import (
+    CONSENT,
+    EXTRACTIVE,
+    MIN_CHARACTERS,
+    SummaryRequest,
+    WriterCall,
+    WriterFailedError,
+    WriterSettings,
+    WrittenSummary,
+)
+from contextstash_storage.errors import BadInputError
+from contextstash_storage.records import Call, DigestEdit, KeptState, Message, Usage
+
+
+def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:
+    """A recorded message with its full texts; `handles` are those of the session's outputs by their places."""
+    places = range(len(message.blocks))
+    texts = snapshot.format.read(message.body or {}).texts or ("",)
+    return Turn(
+        seq=message.seq,
+        role=message.role,
+        kind=message.kind,
+        blocks=message.blocks,
+        texts=shown_texts(snapshot.settings, message.role, message.blocks, texts),
+        handles={block: handles[message.seq, block] for block in places if (message.seq, block) in handles},
+    )
+
+
+class SessionTurns:
+    """The turns of a session as of a snapshot, with their full texts, even if the view shows them shortened; without
+    the calls of our own tools and replies that a client wrote itself."""
+
+    def __init__(self, access: Access, snapshot: SessionSnapshot) -> None:
+        self.access = access
+        self.snapshot = snapshot
+        self._made: dict[int, Turn] = {}
+        self._unseen: set[int] = set()
+        self._of_user: tuple[int, int, list[int]] = (0, -1, [])
+        self._left = [edit.span for edit in rewinds_in_force(snapshot.edits)]
+
+    @property
+    def last_seq(self) -> int:
+        """The position of the session's newest message."""
+        return self.snapshot.session.counters.messages - 1
+
+    def is_left(self, seq: int) -> bool:
+        """Whether a message is on a branch that the conversation has left."""
+        return any(first <= seq <= last for first, last in self._left)
+
+    async def between(self, first: int, last: int) -> tuple[Turn, ...]:
+        """The turns of the messages from `first` to `last` that the model was shown, but not those of a hidden branch,
+        also if a summary covers them."""
+        wanted = [seq for seq in range(first, last + 1) if not self.is_left(seq)]
+        await self._read(wanted)
+        return conversation_of(self._made[seq] for seq in wanted if seq not in self._unseen)
+
+    async def at(self, seqs: Iterable[int]) -> tuple[Turn, ...]:
+        """The turns of these messages, in order."""
+        wanted = sorted(set(seqs))
+        await self._read(wanted)
+        return conversation_of(self._made[seq] for seq in wanted)
+
+    async def of_user(self, first: int, last: int) -> tuple[Turn, ...]:
+        """The turns in a range that tell what the user said, and what it was said to. Of few messages all are read, of
+        more only those that may hold the user's words."""
+        if last - first < MAX_READ:
+            return await self.between(first, last)
+        known_first, known_last, found = self._of_user
+        if not known_first <= first <= last <= known_last:
+            found = await self._spoken(first, last)
+            self._of_user = (first, last, found)
+        return await self.at(seq for seq in found if first <= seq <= last)
+
+    async def _spoken(self, first: int, last: int) -> list[int]:
+        wanted, calls, said = set[int](), dict[str, int](), set[int]()
+        async for message in self.access.shown_messages(self.snapshot.session, first, last):
+            if self.is_left(message.seq):
+                continue
+            if message.role == "assistant":
+                said = {message.seq}
+            for block in message.blocks:
+                if block.type == "text" and message.role == "user":
+                    wanted |= {message.seq} | said
+                elif block.type == "tool_call" and block.call_id:
+                    calls[block.call_id] = message.seq
+                elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
+                    # The user may have spoken in it.
+                    wanted |= {message.seq, calls.get(block.call_id or "", message.seq)}
+        return sorted(wanted)
+
+    async def _read(self, wanted: Sequence[int]) -> None:
+        missing = [seq for seq in wanted if seq not in self._made]
+        if not missing:
+            return
+        recorded = await self.access.messages_at(self.snapshot, missing)
+        self._unseen |= {message.seq for message in recorded if not message.agent_visible}
+        handles = self.snapshot.handles
+        # Of messages that the view does not show; most have no output.
+        with_outputs = [each.seq for each in recorded if any(block.type == "tool_result" for block in each.blocks)]
+        hidden = [seq for seq in with_outputs if seq not in self.snapshot.messages_with_bodies]
+        if hidden:
+            store, session_id = self.access.store, self.snapshot.session_id
+            outputs = await store.read_outputs(session_id, first=hidden[0], last=hidden[-1])
+            handles = {**handles, **{(output.seq, output.block): output.handle for output in outputs}}
+        made = await asyncio.to_thread(lambda: [turn_of(self.snapshot, message, handles) for message in recorded])
+        self._made |= {turn.seq: turn for turn in made}
+
+
+MAX_READ = 1_500
+"""How many new messages are read, the newest, and from how many a model writes a summary. A window of 200,000 tokens
+holds fewer, so only a session which was never reduced has more; each takes about a millisecond."""
+
+OPENING = 50
+"""How many of the first messages are read in addition: they say what the task is."""
+
+HISTORY_MESSAGES = 400
+"""From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
+keep nearly as much as all; the limit bounds the work in a long session."""
+
+
+@cache
+def _adapter() -> TypeAdapter[State]:
+    return TypeAdapter(State)
+
+
+async def state_at(turns: SessionTurns, last_seq: int) -> State:
+    """The state of the session after message `last_seq`."""
+    known = await _kept(turns.access, turns.snapshot, last_seq)
+    first = known.seq + 1 if known else 0
+    start = max(first, last_seq - MAX_READ + 1)
+    spoken = [turn for turn in await turns.of_user(first, last_seq) if turn.seq < start]
+    new = await turns.between(start, last_seq)
+    return await asyncio.to_thread(fold, [*spoken, *new], known)
+
+
+async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> State | None:
+    """The state that was kept; None if it is of a later message or of a branch that the conversation has left."""
+    note = await access.store.get_note(snapshot.session_id, KeptState)
+    try:
+        state = _adapter().validate_json(note.text) if note is not None else None
+    except ValidationError:
+        return None
+    if note is None or state is None or state.seq > last_seq:
+        return None
+    rewinds = rewinds_in_force(snapshot.edits)
+    new = [edit for edit in rewinds if edit.edit_id not in note.rewinds]
+    gone = set(note.rewinds) - {edit.edit_id for edit in rewinds}
+    return None if gone or any(edit.first_seq <= state.seq for edit in new) else state
+
+
+async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) -> None:
+    """Keep a state for the next compaction, unless a call still runs: its result comes with a later message."""
+    if any(each.text.endswith(WAITS) for each in state.calls):
+        return
+    rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
+    text = await asyncio.to_thread(lambda: _adapter().dump_json(state).decode())
+    await access.store.put_note(snapshot.session_id, KeptState(text=text, rewinds=rewinds))
+
+
+WORDS_PARTS = 4
+"""All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
+they are written again as one, which costs the prompt cache once. A larger share would leave less room for the
+conversation."""
+
+BEFORE_ALL = -1
+"""The position of an added message that is shown before the first recorded one."""
+
+PINNED = "pinned"
+"""Stands for the handle in an edit that shows pinned rules: it belongs to no output and no summary."""
+
+
+def keeps_words(settings: ContextSettings) -> bool:
+    """Whether views have the user's words in messages of their own. The presets that reproduce other systems have
+    them in or behind their one summary."""
+    return settings.low_water is not None
+
+
+def rules_edit(snapshot: SessionSnapshot) -> DigestEdit | None:
+    """The edit that shows pinned rules which the view does not show yet, at its end, so that what was sent before stays
+    as it was; None if there are none. The next compaction moves them to the user's words at the head."""
+    if not keeps_words(snapshot.settings):
+        return None
+    shown = read_block(entry.digest.text for entry in snapshot.entries if entry.is_user_block and entry.digest)
+    text = rules_block(pinned_rules(snapshot.settings.pin), shown.rules)
+    anchor = last_anchor(snapshot.entries)
+    return digest_edit(snapshot, anchor, text, (PINNED,)) if text and anchor is not None else None
+
+
+def words_edit(snapshot: SessionSnapshot, added: str, summary_id: str) -> list[DigestEdit]:
+    """The edit that shows what a compaction adds to the user's words after the system messages, if it adds anything. It
+    is undone with its summary."""
+    if not added:
+        return []
+    head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
+    return [digest_edit(snapshot, head[-1] if head else BEFORE_ALL, added, (summary_id,))]
+
+
+async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> str:
+    """What is added to the user's words in the view if a compaction up to a message replaces so many tokens; it stays
+    clearly below these."""
+    snapshot, budget = turns.snapshot, turns.snapshot.budget
+    if not keeps_words(snapshot.settings):
+        return ""
+    head = snapshot.entries[: leading_fixed(snapshot.entries)]
+    before = [entry.digest.text for entry in head if entry.is_user_block and entry.digest]
+    block = await asyncio.to_thread(read_block, before)
+    first = block.last_seq + 1
+    room = budget.request_tokens + WORDS_PARTS * budget.words_tokens
+    renew = sum(map(snapshot.counter.count, before)) + budget.words_tokens > room
+    return await asyncio.to_thread(
+        user_block,
+        await turns.of_user(first, last_seq),
+        before=block,
+        span=(first, max(first, last_seq)),
+        rules=pinned_rules(snapshot.settings.pin),
+        first_tokens=min(budget.request_tokens, replaced * 2 // 5),
+        tokens=budget.words_tokens * (WORDS_PARTS - 1) if renew else min(budget.words_tokens, replaced // 8),
+        count=snapshot.counter.count,
+        renew=renew,
+    )
+
+
+HOST, MODEL = "host", "anthropic"
+"""Who writes, if it is not the session's state."""
+
+STRATEGIES = ("auto", HOST, MODEL, EXTRACTIVE)
+
+MAX_HOST_TOKENS = 20_000
+"""A longer text is not a summary: ten times a usual one, a tenth of a window of 200,000."""
+
+NOTHING_USED = Usage(prompt_tokens=0)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a compaction was asked for: who writes the summary, the host's own text, the user's instructions."""
+
+    strategy: str = "auto"
+    summary: str | None = None
+    instructions: str | None = None
+
+    def model(self, access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
+        """The model that writes; None if the host or the session's state does. Raises BadInputError if the strategy
+        cannot be used, or if the host's text is no summary."""
+        strategy, text = self.strategy, self.summary
+        if strategy not in STRATEGIES:
+            raise BadInputError(f"Unknown strategy '{strategy[:40]}'. Pass one of {', '.join(STRATEGIES)}.")
+        if text is not None and strategy not in ("auto", HOST):
+            raise BadInputError(
+                f"Pass either a summary or the strategy {strategy}: a passed summary is used unchanged."
+            )
+        if text is not None and len(encodable(text).strip()) < MIN_CHARACTERS:
+            raise BadInputError(
+                "summary is empty or too short to continue from. Pass the whole hand-off text, or omit it to get an"
+                " extractive summary; the prompt compact describes what a summary must contain."
+            )
+        if text is None and strategy == HOST:
+            raise BadInputError(
+                "The strategy host needs `summary`: write one as the prompt compact describes and pass it,"
+                " or use the strategy auto."
+            )
+        wanted = snapshot.settings.summarizer if strategy == "auto" else strategy
+        model = writer_model(access, snapshot) if text is None and wanted != EXTRACTIVE else None
+        if model is None and strategy == MODEL:
+            raise BadInputError(
+                "The strategy anthropic calls a model, which needs the user's consent and a key. Consent is given in"
+                f" the user's own configuration by {CONSENT}. The key is read from that variable or from"
+                " ANTHROPIC_API_KEY; an API of the user's own at summarizer_base_url needs none. Otherwise use the"
+                " strategy auto."
+            )
+        return model
+
+
+def writer_model(access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
+    """The model that writes for a session; None if the user has not agreed to calls, or if there is no way to one."""
+    settings = snapshot.settings
+    if not access.reaches_model(snapshot.session.agent, settings):
+        return None
+    return WriterSettings(
+        model=settings.summarizer_model,
+        api_key=access.api_key,
+        base_url=settings.summarizer_base_url,
+        output_chars=settings.summarizer_output_chars,
+    )
+
+
+async def written(
+    snapshot: SessionSnapshot, asked: Asked, model: WriterSettings | None, request: SummaryRequest
+) -> WrittenSummary:
+    """The host's text as it was passed, else the model's, else one made of the state, with a note if the model
+    failed; without secrets. Raises BadInputError if the host's text is too long to be a summary."""
+    summary = _of_host(asked.summary, request) if asked.summary is not None else await _of_model(request, model)
+    return replace(summary, text=shown_text(snapshot.settings, summary.text))
+
+
+def _of_host(summary: str, request: SummaryRequest) -> WrittenSummary:
+    text = encodable(summary).strip()
+    tokens = request.count(text)
+    if tokens > MAX_HOST_TOKENS:
+        raise BadInputError(
+            f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
+            " to continue."
+        )
+    return WrittenSummary(text, HOST)
+
+
+async def _of_model(request: SummaryRequest, model: WriterSettings | None) -> WrittenSummary:
+    calls, note = tuple[WriterCall, ...](), None
+    if model is not None:
+        from contextstash.writers import summary_by_model
+
+        try:
+            return await summary_by_model(model, request)
+        except WriterFailedError as error:
+            logger.warning("the model that writes summaries failed: %s", error)
+            calls, note = error.calls, f"{MODEL} could not write the summary: {error}"
+    return WrittenSummary(await asyncio.to_thread(request.extract), EXTRACTIVE, calls=calls, note=note)
+
+
+async def log_calls(
+    access: Access,
+    snapshot: SessionSnapshot,
+    calls: Sequence[WriterCall],
+    span: tuple[int, int],
+    purpose: Literal["summary", "digest"] = "summary",
+) -> None:
+    """Log calls of a model about the messages `span`, with their cost if the price is known."""
+    if not calls:
+        return
+    from contextstash.window.models import price_of
+
+    for call in calls:
+        logged = Call(
+            purpose=purpose,
+            model=call.model,
+            request_seq=span[1],
+            **(call.usage or NOTHING_USED).model_dump(),
+            cost=price_of(call.model, call.usage) if call.usage else 0.0,
+            duration_ms=call.duration_ms,
+            error=call.error,
+        )
+        await access.store.append_log(snapshot.session_id, logged)

@@ -1,1 +1,0 @@
-"""Whole sessions moved: export, import, migration between databases, retention."""

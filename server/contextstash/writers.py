@@ -1,0 +1,358 @@
+"""The model that writes summaries and digests: what it is asked, a session as text for it, and its calls through
+Anthropic's Messages API or one that is compatible with it. `reduce/summaries.py` chooses who writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+import tomllib
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pkgutil import get_data
+from typing import TYPE_CHECKING
+
+from contextstash.events.turns import Turn
+from contextstash.messages.base import read_usage
+from contextstash.outputs.limits import OutputLimits, limit
+from contextstash.safety.sanitize import defused, encodable, one_line, unbracketed
+from contextstash_storage.errors import SummarizerError
+from contextstash_storage.records import Block, Usage
+
+MIN_CHARACTERS = 20
+"""A shorter text is not a summary but a reply such as "Done."."""
+
+EXTRACTIVE = "extractive"
+"""The strategy of a summary that is made of the session's state: the next one has what it tells."""
+
+CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTSTASH_ANTHROPIC_API_KEY'
+"""The ways in which a user consents to calls of a model, as text for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """How a model is called for a summary. `api_key` is a secret; it is never logged, stored or shown.
+
+    `timeout` is in seconds, for one request; after it and the retries the summary is made of the session's state. Tool
+    results are cut to `output_chars` characters for the model. `input_tokens` is the limit of one request, which leaves
+    room for the prompt and the reply in a window of 200,000 tokens: of a longer history, the newest turns are sent.
+    """
+
+    model: str
+    api_key: str | None = None
+    base_url: str | None = None
+    timeout: float = 60.0
+    retries: int = 2
+    output_chars: int | None = None
+    input_tokens: int = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """The turns to summarize, oldest first, and the summary before them.
+
+    `previous` is the summary of everything before the turns. If `replaces` is true, the new summary replaces it; if
+    not, it stays and the new one builds on it. `instructions` are the user's. `prompt` is the name or the text of a
+    prompt (see `writers.prompts`). The summary may have `max_tokens` tokens, counted with `count`.
+
+    `extract` writes one without a model, from the state of the session.
+    """
+
+    turns: tuple[Turn, ...]
+    max_tokens: int
+    count: Callable[[str], int]
+    extract: Callable[[], str]
+    previous: str | None = None
+    replaces: bool = True
+    instructions: str | None = None
+    prompt: str = "handoff"
+
+
+@dataclass(frozen=True, slots=True)
+class WriterCall:
+    """One request to a model: its usage and duration, and its error if it failed."""
+
+    model: str
+    usage: Usage | None
+    duration_ms: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSummary:
+    """A summary and who wrote it. `calls` are the requests to models that were made; `note` is what a person should
+    know about how it was written, such as that the model failed."""
+
+    text: str
+    strategy: str
+    model: str | None = None
+    calls: tuple[WriterCall, ...] = ()
+    note: str | None = None
+
+
+class WriterFailedError(SummarizerError):
+    """The model wrote nothing that can be used; `calls` are the requests that were made."""
+
+    def __init__(self, text: str, calls: tuple[WriterCall, ...] = ()) -> None:
+        super().__init__(text)
+        self.calls = calls
+
+
+_DATA = tomllib.loads((get_data(__package__, "prompts.toml") or b"").decode())
+_TEXTS: dict[str, str] = _DATA["texts"]
+
+PROMPTS: dict[str, str] = {
+    name: text.replace("{contents}", _DATA["contents"]) for name, text in _DATA["prompts"].items()
+}
+"""The prompts that a setting names."""
+
+DIGEST = _TEXTS["digest"]
+"""The instructions for a digest of at most so many `words`."""
+
+MEDIA = {"image": "[image]", "document": "[document]"}
+
+
+def system_text(request: SummaryRequest) -> str:
+    """The instructions to the model."""
+    # Two thirds of the tokens, because English text has about 1.3 tokens a word and the limit should not be reached.
+    words = max(50, request.max_tokens * 2 // 3)
+    parts = [PROMPTS.get(request.prompt, request.prompt), f"Use at most about {words} words.", _TEXTS["rules"]]
+    if request.instructions and request.instructions.strip():
+        parts.append(f"The user's wishes for this summary: {request.instructions.strip()}")
+    return "\n\n".join(parts)
+
+
+def user_text(session: str, previous: str | None, *, replaces: bool) -> str:
+    """The message to the model: the summary of what came before, then the session."""
+    before = ""
+    if previous:
+        note = _TEXTS["previous_replaced" if replaces else "previous_stands"]
+        before = f"{note}\n\n<previous_summary>\n{_TAGS.sub('‹', encodable(previous))}\n</previous_summary>\n\n"
+    return f"{before}<session>\n{encodable(session)}\n</session>\n\nWrite the summary now."
+
+
+def turn_text(turn: Turn, output_chars: int | None) -> str:
+    """One message as text for a model; archived tool results have their handles."""
+    speaker = "host" if turn.role == "user" and turn.kind == "host" else turn.role
+    return "\n".join((f"### {speaker} (message {turn.seq})", *_blocks(turn, output_chars)))
+
+
+def _blocks(turn: Turn, output_chars: int | None) -> Iterator[str]:
+    for index, (block, text) in enumerate(zip(turn.blocks, turn.texts, strict=True)):
+        if block.type in MEDIA:
+            yield MEDIA[block.type]
+        elif block.type == "tool_call":
+            yield f"[calls {_tool(block)}] {_cut(text, output_chars)}"
+        elif block.type == "tool_result":
+            yield _result(block, text, turn.handles.get(index), output_chars)
+        elif block.type == "thinking":
+            if text:
+                yield f"[thinks] {_cut(text, output_chars)}"
+        elif text:
+            yield _material(text)
+
+
+def _result(block: Block, text: str, handle: str | None, output_chars: int | None) -> str:
+    failed = " failed" if block.is_error else ""
+    kept = f", {handle}" if handle else ""
+    return f"[result of {_tool(block)}{kept}{failed}]\n{_cut(text, output_chars)}"
+
+
+def _tool(block: Block) -> str:
+    return unbracketed(one_line(block.tool or "a tool", 80))
+
+
+_LABELS = re.compile(
+    r"^(?P<lead>[ \t]*)(?P<label>\[(?:calls |result of |thinks\])|#{1,6}[ \t]*(?:host|tool)\b)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TAGS = re.compile(r"<(?=/?[ \t]*(?:session|previous_summary|summary|output)[ \t]*>)", re.IGNORECASE)
+
+
+def _material(text: str) -> str:
+    """Text of a session in which nothing looks like a label between its messages or like its end."""
+    return _TAGS.sub("‹", _LABELS.sub(lambda found: f"{found['lead']}“{found['label']}”", defused(text)))
+
+
+def _cut(text: str, most: int | None) -> str:
+    text = _material(text)
+    return text if most is None else limit(text, OutputLimits(chars=most, cut="head_tail"), len)
+
+
+def digest_text(tool: str, argument: str, text: str) -> str:
+    """The message to the model with one tool output to digest."""
+    call = json.dumps({"tool": tool, "argument": argument}, ensure_ascii=False)
+    return f"{encodable(call)}\n<output>\n{_material(encodable(text))}\n</output>\n\nWrite the digest now."
+
+
+def shortened_to(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
+    """The text, or its head and tail, with at most `max_tokens` tokens."""
+    return limit(text, OutputLimits(tokens=max_tokens, cut="head_tail"), count)
+
+
+def first_lines(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
+    """The text without its last lines, so that it fits."""
+    lines = text.split("\n")
+    while len(lines) > 1 and count("\n".join(lines)) > max_tokens:
+        del lines[-max(1, len(lines) // 20) :]  # a twentieth at a time, so that few counts are needed
+    return shortened_to("\n".join(lines), max_tokens, count)
+
+
+def compaction_prompt(session_id: str | None = None, instructions: str | None = None) -> str:
+    """The prompt `compact`: asks the host's model to write the summary and to pass it to compact_session."""
+    session = f' and session_id "{session_id}"' if session_id else ""
+    wishes = f"\n\nIn particular: {instructions.strip()}" if instructions and instructions.strip() else ""
+    return _TEXTS["compact"].format(contents=_DATA["contents"], wishes=wishes, session=session)
+
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from anthropic.types import Message
+
+MAX_EXCESS = 1.25
+"""A summary may exceed the requested length by this factor before it is cut. Models count words inaccurately."""
+
+MIN_REPLY_TOKENS = 1_024
+"""The least `max_tokens` of a request. It leaves room for a model that writes more than requested."""
+
+_PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
+
+NO_KEY = "not-needed"
+"""Sent as the key to an API of the user's own that needs none: the SDK refuses to start without a key."""
+
+
+async def summary_by_model(settings: WriterSettings, request: SummaryRequest) -> WrittenSummary:
+    """The model's summary, by one request. Raises WriterFailedError."""
+    async with _connected(settings) as model:
+        asked = _session_text(request, settings)
+        text, whole = await model.ask(system_text(request), asked, request.max_tokens)
+    written = WrittenSummary(text, "anthropic", settings.model, tuple(model.calls))
+    if whole and request.count(written.text) <= request.max_tokens * MAX_EXCESS:
+        return written
+    shorter = first_lines(written.text, request.max_tokens, request.count)
+    return replace(written, text=shorter, note="The summary was too long and was cut.")
+
+
+async def digest_by_model(
+    settings: WriterSettings, tool: str, argument: str, text: str, max_chars: int
+) -> tuple[str, tuple[WriterCall, ...]]:
+    """The model's digest of one tool output, of at most `max_chars` characters, and the requests that it took. Raises
+    WriterFailedError."""
+    # English has about six characters a word and four a token: seven and three leave a margin on both sides.
+    system = DIGEST.format(words=max(20, max_chars // 7))
+    async with _connected(settings) as model:
+        digest, _ = await model.ask(system, digest_text(tool, argument, text), max_chars // 3)
+    return digest[:max_chars], tuple(model.calls)
+
+
+def _session_text(request: SummaryRequest, settings: WriterSettings) -> str:
+    """The turns with the summary before them. Of a history that is too long for a request, the newest turns that fit,
+    behind what the session's state tells of all; the middle of a turn that alone is too long is cut out."""
+    room = settings.input_tokens - request.max_tokens
+    texts: list[str] = []
+    for turn in reversed(request.turns):
+        text = turn_text(turn, settings.output_chars)
+        room -= request.count(text)
+        if room < 0:
+            text = shortened_to(text, settings.input_tokens - request.max_tokens, request.count)
+            texts = texts or [text]
+            return user_text("\n\n".join(texts[::-1]), request.extract(), replaces=True)
+        texts.append(text)
+    return user_text("\n\n".join(texts[::-1]), request.previous, replaces=request.replaces)
+
+
+@asynccontextmanager
+async def _connected(settings: WriterSettings) -> AsyncIterator[_Model]:
+    """A connection to the model, for the requests of one text."""
+    client = await asyncio.to_thread(_client, settings)
+    try:
+        yield _Model(settings, client)
+    finally:
+        await client.close()
+
+
+def _client(settings: WriterSettings) -> AsyncAnthropic:
+    """The SDK's client. Call this in a thread: importing the SDK and reading certificates takes a second or two."""
+    from anthropic import AsyncAnthropic
+
+    return AsyncAnthropic(
+        api_key=settings.api_key or NO_KEY,
+        base_url=settings.base_url,
+        timeout=settings.timeout,
+        max_retries=settings.retries,
+    )
+
+
+class _Model:
+    """The requests of one text, over one connection."""
+
+    def __init__(self, settings: WriterSettings, client: AsyncAnthropic) -> None:
+        self._settings = settings
+        self._client = client
+        self.calls: list[WriterCall] = []
+
+    async def ask(self, system: str, asked: str, max_tokens: int) -> tuple[str, bool]:
+        """The model's reply, and whether it is complete. Raises WriterFailedError."""
+        # Twice the length of the text, so that a reply slightly too long is whole.
+        message = await self._send(system, asked, max(MIN_REPLY_TOKENS, 2 * max_tokens))
+        if message.stop_reason == "refusal":
+            raise self._failed("The model refused to summarize this session.")
+        text = "".join(block.text for block in message.content if block.type == "text").strip()
+        if len(text) < MIN_CHARACTERS:
+            raise self._failed("The model's reply was empty or too short to be a summary.")
+        return text, message.stop_reason != "max_tokens"
+
+    async def _send(self, system: str, asked: str, max_tokens: int) -> Message:
+        import anthropic
+        import httpx2
+
+        started = time.perf_counter()
+        message: Message | None = None
+        failure, cause = "The reply ended before it was complete.", None
+        try:
+            async with asyncio.timeout(self._settings.timeout * (self._settings.retries + 1)):
+                message = await self._streamed(system, asked, max_tokens)
+        except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError, *_PARSER_ERRORS) as error:
+            failure, cause = _what_failed(error), error
+        complete = message is not None and message.stop_reason is not None
+        usage = read_usage(message.usage.model_dump()) if message is not None else None
+        duration = round(1000 * (time.perf_counter() - started), 2)
+        self.calls.append(WriterCall(self._settings.model, usage, duration, None if complete else failure))
+        if message is None or not complete:
+            raise self._failed(failure) from cause
+        return message
+
+    async def _streamed(self, system: str, asked: str, max_tokens: int) -> Message:
+        from anthropic.types import Message
+
+        async with self._client.messages.stream(
+            model=self._settings.model,
+            system=system,
+            messages=[{"role": "user", "content": asked}],
+            max_tokens=max_tokens,
+        ) as stream:
+            if "json" in stream.response.headers.get("content-type", ""):  # an API that does not stream
+                return Message.model_validate_json(await stream.response.aread())
+            return await stream.get_final_message()
+
+    def _failed(self, text: str) -> WriterFailedError:
+        return WriterFailedError(text, tuple(self.calls))
+
+
+def _what_failed(error: Exception) -> str:
+    """The failure, in a sentence that contains nothing of the request: it may be logged and stored."""
+    import anthropic
+
+    if isinstance(error, _PARSER_ERRORS):
+        return "The reply of the model that writes summaries could not be read: it is not a message of that API."
+    if isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):
+        return "The API refused the key of the model that writes summaries; check ANTHROPIC_API_KEY."
+    if isinstance(error, TimeoutError | anthropic.APITimeoutError):
+        return "The model that writes summaries did not answer in time."
+    if isinstance(error, anthropic.APIStatusError):
+        kind = error.body.get("error", {}).get("type") if isinstance(error.body, dict) else None
+        return f"The API answered with status {error.status_code}{f' ({kind})' if isinstance(kind, str) else ''}."
+    return f"The connection to the model that writes summaries failed ({type(error).__name__})."

@@ -1,1 +1,0 @@
-"""The writers of summaries: the host, a model, or contextstash itself."""
