@@ -37,7 +37,7 @@ from contextstash.stash import Stash
 from contextstash.window.token_counters import family_of
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Cursor, Usage
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 SIZES = (60_000, 80_000, 100_000, 120_000, 150_000)
 

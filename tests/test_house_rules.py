@@ -19,9 +19,9 @@ MAX_LINES_OF_A_FILE = 600
 LISTS = {
     "server/contextstash/results.py",
     "server/contextstash/stash.py",
-    "storage/contextstash_storage/postgres/store.py",
+    "storage/contextstash_storage/postgres.py",
     "storage/contextstash_storage/records.py",
-    "storage/contextstash_storage/sqlite/store.py",
+    "storage/contextstash_storage/sqlite.py",
     "storage/contextstash_storage/store.py",
 }
 """Records and façades: lists that a reader looks a name up in, whatever their length. A cap would split them."""

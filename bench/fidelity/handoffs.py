@@ -23,7 +23,7 @@ from pathlib import Path
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.stash import Stash
 from contextstash_storage.records import Cursor
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 from .facts import facts_of
 from .needs import LATER_MESSAGES

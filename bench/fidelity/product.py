@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 from .baselines import Policy
 from .costs import Shown

@@ -1,16 +1,21 @@
 """Appends messages: those of a batch that are stored already are skipped, the others are stored in pieces, each a
-transaction of its own, and the session's counters change with them."""
+transaction of its own, and the session's counters change with them. Copies whole sessions, in pieces too."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import os
+import platform
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from contextstash_storage.documents import Document, documents, index_messages, indexed_pieces
-from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError
-from contextstash_storage.log import append_log, book_usage, insert_edits, number_edits, reports_again
+from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreBusyError
+from contextstash_storage.log import append_log, book_usage, copy_record, insert_edits, number_edits, reports_again
 from contextstash_storage.messages import (
     Line,
     fingerprint,
@@ -21,24 +26,39 @@ from contextstash_storage.messages import (
     store_lines,
     store_outputs,
 )
-from contextstash_storage.notes import get_note, put_cursor, put_note
+from contextstash_storage.notes import acquire_lease, get_note, put_cursor, put_note, release_lease, renew_lease
 from contextstash_storage.records import (
+    FACTS,
     Appended,
     Call,
+    Copied,
     Count,
     Counters,
     Cursor,
+    DeclaredVersion,
     Edited,
+    EditRecord,
     EditsAfter,
     EditsBefore,
+    Event,
     Message,
     NewMessage,
+    Request,
     Session,
     StoredBatch,
+    stored_content,
+    to_bytes,
+    to_json,
 )
-from contextstash_storage.rows import FACTS, stored_content, to_bytes, to_json
-from contextstash_storage.sessions import read_session, store_counters
-from contextstash_storage.transaction import Tx, listed, microseconds, now, time_of
+from contextstash_storage.sessions import (
+    HIDDEN_OWNER,
+    PAUSE_SECONDS,
+    insert_session,
+    read_session,
+    row_of,
+    store_counters,
+)
+from contextstash_storage.transaction import Database, Tx, listed, microseconds, now, time_of
 
 MESSAGE_SIZE = 200
 """The size of a message without text: 600 of them fill a transaction, which take 60 ms."""
@@ -361,3 +381,105 @@ def _note_batch(tx: Tx, row: int, batch: Batch, stored: Sequence[Message]) -> No
         batch_id=batch.batch_id, first_seq=first, count=count + len(stored), fingerprint=batch.fingerprint
     )
     put_note(tx, row, noted, batch.batch_id)
+
+
+# Whole sessions, copied: one belongs to HIDDEN_OWNER until it is complete, and its process has a lease
+
+
+STAGING = "staging"
+"""The lease of the process that imports."""
+
+LEASE_SECONDS = 600.0
+"""How long the lines of an import may take to come, as from a pipe, before it counts as abandoned."""
+
+ITEMS_AT_ONCE = 200
+"""Items of a piece of an import at most: it ends earlier if its messages fill a transaction."""
+
+Item = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
+
+
+def read_piece(items: Iterator[Copied]) -> list[Item]:
+    """The next items, ready to be stored in one transaction; none at the end. Nothing of the database is needed."""
+    read: list[Item] = []
+    size = 0
+    for item in items:
+        if isinstance(item, NewMessage):
+            [prepared] = prepare([item])
+            read.append(prepared)
+            size += prepared.size
+        else:
+            read.append(item)
+        if len(read) >= ITEMS_AT_ONCE or size >= PIECE_SIZE:
+            break
+    return read
+
+
+@dataclass(slots=True)
+class Staged:
+    """An import that is under way: the session that it becomes, the row of its hidden one, and the position of the next
+    message. `holder` holds its lease: by it, others can tell whether the process that imports still runs."""
+
+    session: Session
+    row: int = 0
+    seq: int = 0
+    holder: str = field(default_factory=lambda: f"{os.getpid()} {uuid.uuid4().hex} {platform.node()}")
+
+    def begin(self, tx: Tx) -> bool:
+        """Begin to store the session; False if it exists already."""
+        if _is_there(tx, self.session):
+            return False
+        insert_session(tx, self.session.model_copy(update={"owner": HIDDEN_OWNER, "session_id": self.holder}))
+        self.row = row_of(tx, HIDDEN_OWNER, self.holder)
+        acquire_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS)
+        return True
+
+    async def fill(self, database: Database, items: Iterator[Copied]) -> None:
+        """Store the items, which another thread reads while no transaction is open."""
+        while read := await asyncio.to_thread(read_piece, items):
+            # Counted when the piece is committed, and cannot run again.
+            self.seq += await database.write(partial(self._write_piece, items=read))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _write_piece(self, tx: Tx, items: Sequence[Item]) -> int:
+        """Store some items, of which messages come first; returns how many messages they are. Raises StoreBusyError if
+        the import has been given up for dead meanwhile."""
+        self._renew(tx)
+        messages = [each for each in items if isinstance(each, Prepared)]
+        store_messages(tx, self.row, self.session, self.seq, messages)
+        for item in items:
+            if not isinstance(item, Prepared):
+                copy_record(tx, self.row, item, self._reply_of(tx, item))
+        return len(messages)
+
+    def _reply_of(self, tx: Tx, item: Item) -> str | None:
+        """The provider's id of the reply of an agent's model call."""
+        if not isinstance(item, Call) or item.purpose != "agent":
+            return None
+        name = self.session.session_id
+        return next((message.group for message in messages_before(tx, self.row, name, item.request_seq + 2, 1)), None)
+
+    def publish(self, tx: Tx) -> Session | None:
+        """Make the session, which is stored to its end, visible; None if one of its id has come meanwhile."""
+        self._renew(tx)
+        self.abandon(tx)
+        if _is_there(tx, self.session):
+            return None
+        text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
+        tx.execute(text, (self.session.owner, self.session.session_id, self.row))
+        return read_session(tx, self.session.owner, self.session.session_id)[1]
+
+    def abandon(self, tx: Tx) -> None:
+        """Leave what is stored so far to the deletion, if it is not visible yet."""
+        release_lease(tx, self.row, STAGING, self.holder)
+
+    def _renew(self, tx: Tx) -> None:
+        if not renew_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS):
+            raise StoreBusyError(
+                "The import took so long that another process removed it as abandoned; nothing was stored. Import it"
+                " again."
+            )
+
+
+def _is_there(tx: Tx, session: Session) -> bool:
+    text = "SELECT 1 FROM sessions WHERE owner = ? AND session_id = ?"
+    return bool(tx.rows(text, (session.owner, session.session_id)))

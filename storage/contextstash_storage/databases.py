@@ -9,9 +9,9 @@ from contextstash_storage.errors import StoreError
 from contextstash_storage.transaction import BUSY_SECONDS
 
 if TYPE_CHECKING:
-    from contextstash_storage.postgres.address import Address
-    from contextstash_storage.sqlite.database_file import FindKey
+    from contextstash_storage.database_file import FindKey
     from contextstash_storage.store import SessionStore
+    from contextstash_storage.transaction import Address
 
     Location: TypeAlias = Path | Address
     """Where a database is."""
@@ -23,7 +23,7 @@ def location_of(text: str) -> Location:
     """The database that a text names: an address of PostgreSQL, else a file. Raises BadInputError if it is an address
     that cannot be read."""
     if text.lower().startswith(ADDRESS_SCHEMES):
-        from contextstash_storage.postgres.address import parse_address
+        from contextstash_storage.transaction import parse_address
 
         return parse_address(text)
     return Path(text).expanduser()
@@ -45,11 +45,11 @@ async def open_store(
     processes. What is used briefly, as a hook is, opens a file in less time. Raises StoreError if the database cannot
     be used."""
     if isinstance(location, Path):
-        from contextstash_storage.sqlite.store import open_sqlite
+        from contextstash_storage.sqlite import open_sqlite
 
         return await open_sqlite(location, busy_seconds=busy_seconds, find_key=find_key, is_brief=is_brief)
     try:
-        from contextstash_storage.postgres.store import open_postgres
+        from contextstash_storage.postgres import open_postgres
     except ModuleNotFoundError as error:
         raise StoreError(
             f"A database in PostgreSQL needs the package {error.name}: install the extra, in the"

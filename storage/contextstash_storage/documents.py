@@ -14,8 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from contextstash_storage.messages import messages_before, readable_messages
-from contextstash_storage.records import Block, Message, Session
-from contextstash_storage.rows import texts_of
+from contextstash_storage.records import Block, Message, Session, texts_of
 from contextstash_storage.transaction import Tx, storable
 
 PIECE_CHARACTERS = 32_000
@@ -220,7 +219,7 @@ def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Me
     )
     under_output = "UPDATE entries SET seq = ?, block = ? WHERE session = ? AND seq = ? AND block = ? AND kind = "
     tx.many(under_output + str(TextKind.CALL.value), filed)
-    words = tx.index.insert(tx, row, session.owner, [(n, each) for n, (_, each) in zip(numbers, pieces, strict=True)])
+    words = tx.insert_words(row, session.owner, [(n, each) for n, (_, each) in zip(numbers, pieces, strict=True)])
     counted = "UPDATE sessions SET entry_count = entry_count + ?, word_count = word_count + ? WHERE session = ?"
     tx.execute(counted, (len(pieces), words, row))
 

@@ -25,8 +25,6 @@ from contextstash_storage.records import (
     Session,
     SummaryEdit,
     Usage,
-)
-from contextstash_storage.rows import (
     checksum,
     compressed,
     damaged,

@@ -25,8 +25,13 @@ from contextstash_storage.records import (
     Request,
     Session,
     SessionNews,
+    body_of,
+    compressed,
+    damaged,
+    parsed,
+    to_bytes,
+    zstd,
 )
-from contextstash_storage.rows import body_of, compressed, damaged, parsed, to_bytes, zstd
 from contextstash_storage.sessions import read_session
 from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, microseconds, name_hash, only, storable, time_of
 

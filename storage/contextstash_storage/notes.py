@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from contextstash_storage.records import Cursor, KeptState, ProxiedSession, Record, StoredBatch
-from contextstash_storage.rows import from_json, to_json
+from contextstash_storage.records import Cursor, KeptState, ProxiedSession, Record, StoredBatch, from_json, to_json
 from contextstash_storage.transaction import Tx, name_hash, only
 
 

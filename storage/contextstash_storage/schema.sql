@@ -1,4 +1,4 @@
--- The tables of both databases but that of the index's words (match.py); in PostgreSQL the types have its names. Each
+-- The tables of both databases but that of the index's words (`WORDS_TABLE` of each); in PostgreSQL the types have its names. Each
 -- row has a number, so that new rows come last and stay where they are: in a table ordered by key rows move from page to
 -- page, and SQLite leaves copies of them in the unused part of pages, which no deletion overwrites. Times are
 -- microseconds since 1970.
@@ -88,7 +88,7 @@ CREATE TABLE notes (
 );
 CREATE INDEX notes_by_session ON notes (session, kind);
 
--- Pieces of texts, calls and outputs that can be found; their words are in a table of each database's own (match.py),
+-- Pieces of texts, calls and outputs that can be found; their words are in a table of each database's own (`words`),
 -- under the same numbers. A call is under its output's message and block once that is there: `call` is the number of its
 -- own place, `call_words` how many words it has.
 CREATE TABLE entries (

@@ -1,5 +1,5 @@
-"""Full-text search: no character of a query can break it. The same for both databases, whose match.py finds the
-entries that have the words."""
+"""Full-text search: no character of a query can break it. The same for both databases, which find the entries that
+have the words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple, get_args
 
 from contextstash_storage.documents import Document, TextKind, pieces, place_of, read_documents
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import SearchHit
-from contextstash_storage.rows import parsed
+from contextstash_storage.records import SearchHit, parsed
 from contextstash_storage.sessions import HIDDEN_OWNER
 from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable
 
@@ -308,7 +307,7 @@ Weigh = Callable[[str, int], float]
 def search(
     tx: Tx, owner: str, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
 ) -> list[SearchHit]:
-    """The best hits for any of the query's terms, best first, in the order of ranking.py; with `weigh`, in the order of
+    """The best hits for any of the query's terms, best first, in the order of `ranked`; with `weigh`, in the order of
     the weighed scores. A call and its output are one hit, of the output; one that repeats the lines of a better hit is
     left out."""
     wanted = terms(query)
@@ -317,7 +316,7 @@ def search(
         return []
     ranks = ranked_matches(limit)
     matches: list[Match] = []
-    for found in tx.index.attempts(tx, place, wanted, ranks):
+    for found in tx.attempts(place, wanted, ranks):
         matches = _matches(tx, found, ranks, where, place)
         if len(matches) >= ranks or found.is_complete:
             break

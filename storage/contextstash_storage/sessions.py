@@ -1,16 +1,22 @@
-"""Rows of sessions: made, found, changed, listed and summed up."""
+"""Sessions: their rows made, found, changed, listed and summed up, and their deletion."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import platform
+import time
+import uuid
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
-from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import Call, Counters, DaySum, Session
-from contextstash_storage.rows import damaged, from_json, to_json
-from contextstash_storage.transaction import Tx, microseconds, now, storable, time_of
+from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreError
+from contextstash_storage.notes import note_deleted
+from contextstash_storage.records import Call, Counters, DaySum, Session, damaged, from_json, to_json
+from contextstash_storage.transaction import Database, Result, Tx, TxWork, microseconds, now, storable, time_of
 
 HIDDEN_OWNER = "\x1fhidden"
 """The owner of sessions that are being deleted or imported. No user's name contains a control character."""
@@ -171,3 +177,174 @@ def call_days(tx: Tx, owner: str, *, session_id: str | None = None, without_agen
         DaySum(day=day, model=model or None, cost=float(found["cost"]), **{name: found[name] for name in counts})
         for (day, model), found in sorted(sums.items())
     ]
+
+
+# Deletion: the sessions of HIDDEN_OWNER, but those that are being copied, are removed in pieces
+
+
+PAUSE_SECONDS = 0.025
+"""How long the database is left to others between two pieces, of an import or of a deletion. SQLite has no queue: who
+waits asks again every 1 to 25 ms in its first eighth of a second, and so meets the pause."""
+
+PIECE_SECONDS = 0.03
+"""For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
+then: together well below the 250 ms for which no transaction may keep others waiting."""
+
+ROWS_AT_ONCE = 200
+"""Rows that are removed between two looks at the clock."""
+
+AGAIN_SECONDS = 5.0
+"""After how long a deletion is tried again if the database was locked, the disk full or an older state still read."""
+
+_PARTS = {
+    "notes": "note", "entries": "entry", "segments": "segment", "keys": "key", "outputs": "output", "log": "entry"
+}  # fmt: skip
+"""The tables of what a session has, and the numbers of their rows. Notes come first: without its lease, an import that
+was given up for dead cannot go on."""
+
+
+def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
+    """Make sessions invisible before they are deleted, under names that were never used: the first, and those of the
+    others that are there. What their rows said is overwritten. Raises SessionNotFoundError."""
+    for place, session_id in enumerate(session_ids):
+        with suppress(*([SessionNotFoundError] if place else [])):
+            row, _ = read_session(tx, owner, session_id, locked=True)
+            note_deleted(tx, owner, session_id, row)
+            text = "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?"
+            tx.execute(text, (owner, session_id))
+            tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'lease', 'proxied')", (row,))
+            tx.execute(
+                "UPDATE sessions SET owner = ?, session_id = ?, agent = NULL, model = NULL, format = NULL,"
+                " title = NULL, source = NULL, parent_session_id = NULL, counters = '{}', settings = '{}'"
+                " WHERE session = ?",
+                (HIDDEN_OWNER, uuid.uuid4().hex, row),
+            )
+
+
+def any_hidden(tx: Tx) -> bool:
+    """Whether there is a session to delete, or one that is being imported."""
+    return bool(tx.rows("SELECT 1 FROM sessions WHERE owner = ? LIMIT 1", (HIDDEN_OWNER,)))
+
+
+def _to_remove(tx: Tx) -> list[tuple[int, str, int]]:
+    """The sessions to delete: their rows, their names, and how many entries the index has for them. They are hidden,
+    and no running process imports them."""
+    now = tx.clock()
+    rows = tx.rows(
+        "SELECT sessions.session, session_id, entry_count, begins, ends FROM sessions LEFT JOIN notes"
+        " ON notes.session = sessions.session AND kind = 'lease' WHERE sessions.owner = ?",
+        (HIDDEN_OWNER,),
+    )
+    return [
+        (row, name, entries)
+        for row, name, entries, begins, ends in rows
+        if begins is None or not begins <= now < ends or not _may_be_running(name)
+    ]
+
+
+def _may_be_running(holder: str) -> bool:
+    """Whether the process of a holder may still run; its lease ends soon in any case."""
+    number, _, node = holder.split(" ", 2)
+    if os.name != "posix" or node != platform.node():  # on Windows, asking for a process by os.kill would end it
+        return True
+    try:
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _remove_some(tx: Tx) -> bool:
+    """Remove rows of hidden sessions, for the time of a piece; returns whether there may be more."""
+    until = time.monotonic() + PIECE_SECONDS
+    for row, _, _ in _to_remove(tx):
+        while any(_remove_rows(tx, row, *part) for part in _PARTS.items()):
+            if time.monotonic() > until:
+                return True
+    return False
+
+
+def _remove_rows(tx: Tx, row: int, table: str, number: str) -> bool:
+    """Remove some of a session's rows in a table; False if it has none. The words of an entry stay in the index's
+    pages, marked as deleted, until these are merged."""
+    rows = tx.rows(f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}", (row,))
+    if table == "entries":
+        tx.many("DELETE FROM words WHERE rowid = ?", rows)
+    tx.many(f"DELETE FROM {table} WHERE {number} = ?", rows)
+    return bool(rows)
+
+
+class Deletions:
+    """The deletions of one open database. What a killed process leaves is continued when it is opened again."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._one_at_a_time = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """Stop after the piece that is being worked on."""
+        self._closing.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def finish(self) -> bool:
+        """Remove everything that is hidden. False if some of it may still be in the files: it is tried again then.
+        Cancelling the caller does not stop it."""
+        finished = await asyncio.shield(self._task(self._removed()))
+        if not finished:
+            self.finish_later(AGAIN_SECONDS)
+        return finished
+
+    def finish_later(self, seconds: float = 0.0) -> None:
+        """Remove everything that is hidden until that is done; begin in `seconds`."""
+        if not self._closing.is_set():
+            self._task(self._until_removed(seconds))
+
+    def _task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Begin work that `close` waits for."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _until_removed(self, seconds: float) -> None:
+        while not self._closing.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), seconds)
+            if await self._removed():
+                return
+            seconds = AGAIN_SECONDS
+
+    async def _removed(self) -> bool:
+        async with self._one_at_a_time:
+            try:
+                return await self._all_removed()
+            except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
+                return False
+
+    async def _all_removed(self) -> bool:
+        # Read before the pieces: the rows of a session that is hidden while these work may still be there after them.
+        marks = await self._database.read(_to_remove)
+        if not await self._pieces(_remove_some):
+            return False
+        had_words = any(count for *_, count in marks)
+        if marks and not await self._database.forget(self._pieces, self._closing, had_words):
+            return False
+        if marks:
+            # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
+            # With the id, which is random: another process may have removed the row, and its number is used again.
+            text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
+            gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
+            await self._database.write(lambda tx: tx.many(text, gone))
+        return True
+
+    async def _pieces(self, piece: TxWork[bool]) -> bool:
+        """Do piece after piece until one says that it was the last; False if the work is to stop before that."""
+        while not self._closing.is_set():
+            if not await self._database.write(piece):
+                return True
+            await asyncio.sleep(PAUSE_SECONDS)
+        return False

@@ -9,10 +9,9 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
-from contextstash_storage import hidden_sessions, log, messages, notes, sessions
-from contextstash_storage.append import PIECE_SIZE, Batch, Progress, append_piece, is_large, prepare
+from contextstash_storage import log, messages, notes, sessions
+from contextstash_storage.append import PIECE_SIZE, Batch, Progress, Staged, append_piece, is_large, prepare
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreError
-from contextstash_storage.hidden_sessions import Deletions, Staged
 from contextstash_storage.messages import fingerprint
 from contextstash_storage.records import (
     LOCAL_OWNER,
@@ -107,7 +106,7 @@ class SessionStore:
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
         self.database = database
         self.owner = owner
-        self._deletions = Deletions(database)
+        self._deletions = sessions.Deletions(database)
 
     def for_owner(self, owner: str) -> Self:
         """The same open database, bound to another owner. Closing either closes both."""
@@ -117,7 +116,7 @@ class SessionStore:
 
     async def continue_work(self) -> None:
         """Continue, in the background, what killed processes left incomplete."""
-        if await self.database.read(hidden_sessions.any_hidden):
+        if await self.database.read(sessions.any_hidden):
             self._deletions.finish_later()
 
     async def close(self) -> None:
@@ -166,7 +165,7 @@ class SessionStore:
         transaction makes them invisible; then their rows, their words in the search index and their pages in the
         write-ahead log are removed in pieces. False if some of that is still to be done, because another process reads
         an older state, the database is locked or the disk is full. It is then tried again."""
-        await self.database.write(lambda tx: hidden_sessions.hide(tx, self.owner, [session_id, *along]))
+        await self.database.write(lambda tx: sessions.hide(tx, self.owner, [session_id, *along]))
         return await self._deletions.finish()
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:

@@ -12,12 +12,13 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Any, Protocol, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
 
-from contextstash_storage.errors import StoreVersionError
+from contextstash_storage.errors import BadInputError, StoreVersionError
 
 MAX_INTEGER = 2**63 - 1
 
@@ -67,17 +68,6 @@ class Piece(Protocol):
     def fields(self) -> tuple[str, str]: ...
 
 
-class Matching(Protocol):
-    """The words of the index in a database's own form: a table `words`, whose rows have the numbers of entries."""
-
-    def insert(self, tx: Tx, session: int, owner: str, pieces: Sequence[tuple[int, Piece]]) -> int:
-        """Store the words of pieces of a session's texts, under the numbers of their entries; returns how many words
-        they have."""
-
-    def attempts(self, tx: Tx, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
-        """What matches any of the terms: about as many as are ranked, and then many more."""
-
-
 class Tx:
     """A transaction on a connection of either driver."""
 
@@ -89,7 +79,6 @@ class Tx:
     """A subquery: the numbers in a list, whose JSON is its value."""
     texts: str
     """The same for texts."""
-    index: Matching
 
     def __init__(self, db: Any) -> None:
         self._db = db
@@ -119,6 +108,15 @@ class Tx:
 
     def clock(self) -> float:
         """Seconds that all processes which use the database share, and that nobody sets."""
+        raise NotImplementedError
+
+    def insert_words(self, session: int, owner: str, pieces: Sequence[tuple[int, Piece]]) -> int:
+        """Store the words of pieces of a session's texts in the table `words`, under the numbers of their entries;
+        returns how many words they have."""
+        raise NotImplementedError
+
+    def attempts(self, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
+        """What matches any of the terms: about as many as are ranked, and then many more."""
         raise NotImplementedError
 
 
@@ -207,3 +205,31 @@ def check_version(version: int) -> None:
             f"The database is of version {version}, this contextstash reads version {VERSION}. Export its sessions with"
             " the contextstash that made it (contextstash export), and import them into a new database."
         )
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database's address. `url` is what the user wrote."""
+
+    url: str = field(repr=False)
+    shown: str
+    password: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def parse_address(text: str) -> Address:
+    """Read an address: postgresql://user:password@host:port/database. What it names beside that is the driver's. Raises
+    BadInputError."""
+    if "://" not in text:
+        raise BadInputError("An address of PostgreSQL is postgresql://user@host/database.")
+    try:
+        parts = urlsplit(text)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError as error:
+        raise BadInputError(f"--db is not a valid address of PostgreSQL: {error}.") from error
+    password = dict(parse_qsl(parts.query)).get("password") or unquote(parts.password or "")
+    user = f"{parts.username}@" if parts.username else ""
+    shown = f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
+    return Address(url=text, shown=shown, password=password)

@@ -18,7 +18,7 @@ import pytest
 from contextstash.record.transcript_records import window_key
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash_storage.records import Event
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.host_files import write_opencode
 

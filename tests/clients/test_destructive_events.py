@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.clients.test_windows import SECONDS
 from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine

@@ -17,7 +17,7 @@ from contextstash.mcp.server import build_server
 from contextstash.operations import OPERATIONS
 from contextstash.stash import Stash
 from contextstash.web import HostChecks
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.conformance.fixtures import add_fixtures
 
 

@@ -23,7 +23,7 @@ from contextstash.proxy.replies import Reply
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.fuzz.seeds import CHAT
 
 Target = Callable[[bytes], None]

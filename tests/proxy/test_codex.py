@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contextstash.stash import Stash
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.caching_provider import CachingProvider, tokens
 from tests.support.proxies import Clock, RunningProxy, conversation_in, in_stash, running_proxy
 

@@ -18,7 +18,7 @@ from contextstash.proxy.engine import Engine
 from contextstash.proxy.plan import ProxyOptions
 from contextstash.stash import Stash
 from contextstash_storage.records import Usage
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.effort import examples
 from tests.support.proxies import ID, Clock, request_of, turn
 

@@ -12,7 +12,7 @@ from contextstash.queries.costs import report_of
 from contextstash.stash import Stash
 from contextstash.window.models import price_of
 from contextstash_storage.records import ProxiedSession
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import ID, RunningProxy, request_of, session, turn
 

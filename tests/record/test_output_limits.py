@@ -11,7 +11,7 @@ from contextstash.stash import Stash
 from contextstash_storage import records
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.sized_sessions import user
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
 

@@ -17,7 +17,7 @@ from contextstash.stash import Stash
 from contextstash_storage import store
 from contextstash_storage.errors import ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.effort import examples
 from tests.support.stashes import SESSION
 

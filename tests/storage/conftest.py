@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.postgres_server import new_store_address
 from tests.support.stored_sessions import new_session
@@ -51,7 +51,7 @@ async def opener(back_end: str, path: Path) -> AsyncIterator[Opener]:
         if address is None:
             opened.append(await open_sqlite(path))
         else:
-            from contextstash_storage.postgres.store import open_postgres
+            from contextstash_storage.postgres import open_postgres
 
             opened.append(await open_postgres(address))
         return opened[-1]

@@ -10,7 +10,7 @@ import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import StoreError, StoreVersionError
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.transaction import VERSION
 from tests.support.stored_sessions import SESSION, new_session, record, says
 

@@ -16,7 +16,7 @@ from blockbuster import blockbuster_ctx
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import StoreBusyError, StoreError
-from contextstash_storage.sqlite.store import close, connect, in_transaction, open_sqlite
+from contextstash_storage.sqlite import close, connect, in_transaction, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import VERSION, Tx, only
 from tests.support import recording_process

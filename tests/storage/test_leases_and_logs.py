@@ -8,7 +8,7 @@ import time
 import pytest
 
 from contextstash_storage.records import Event, EventKind, KeptState
-from contextstash_storage.sqlite.store import SqliteStore
+from contextstash_storage.sqlite import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
 from tests.support.stored_sessions import SESSION, conversation, new_session, record

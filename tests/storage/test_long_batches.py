@@ -12,10 +12,9 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.append import PIECE_SIZE
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
-from contextstash_storage.hidden_sessions import hide
 from contextstash_storage.records import Cursor, NewMessage, Session
-from contextstash_storage.sessions import insert_session
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sessions import hide, insert_session
+from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx, now
 from tests.support.stored_sessions import OWNER, SESSION, answers, bodies, calls, new_session, record, says

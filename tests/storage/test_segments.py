@@ -12,8 +12,22 @@ from hypothesis import strategies as st
 
 from contextstash_storage.errors import StoreError
 from contextstash_storage.messages import MESSAGES, fingerprint, fingerprint_in, line_of, message_of, packed, unpacked
-from contextstash_storage.records import Block, BlockType, Kind, Message, NewMessage, Record, Role, Usage
-from contextstash_storage.rows import FACTS, body_of, stored_content, texts_of, to_bytes, to_json
+from contextstash_storage.records import (
+    FACTS,
+    Block,
+    BlockType,
+    Kind,
+    Message,
+    NewMessage,
+    Record,
+    Role,
+    Usage,
+    body_of,
+    stored_content,
+    texts_of,
+    to_bytes,
+    to_json,
+)
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import now
 from tests.support.json_values import json_objects

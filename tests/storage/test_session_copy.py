@@ -12,14 +12,12 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage import hidden_sessions
+from contextstash_storage import append, sessions
 from contextstash_storage.errors import SessionNotFoundError, StoreBusyError
-from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import Call, Copied, Counters, EditRecord, Event, NewMessage, Session
 from contextstash_storage.search import SearchFilter
-from contextstash_storage.sessions import HIDDEN_OWNER
-from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, SqliteTx, open_sqlite
+from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS
+from contextstash_storage.sqlite import SqliteStore, SqliteTx, look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import now
 from tests.support.stored_edits import archiving
@@ -30,7 +28,7 @@ SMALL_PIECES = 3
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hidden_sessions, "ITEMS_AT_ONCE", SMALL_PIECES)
+    monkeypatch.setattr(append, "ITEMS_AT_ONCE", SMALL_PIECES)
 
 
 def session(messages: int = 11) -> Session:
@@ -161,8 +159,8 @@ async def test_of_two_imports_under_one_name_the_first_to_end_is_kept_whole(path
 
 KILLED = """
 import asyncio, os, pathlib, signal, sys
-from tests.storage.test_session_copy import items, open_sqlite, session, hidden_sessions
-hidden_sessions.ITEMS_AT_ONCE = 3
+from tests.storage.test_session_copy import items, open_sqlite, session, append
+append.ITEMS_AT_ONCE = 3
 def told():
     yield from items()[:7]
     os.kill(os.getpid(), signal.SIGKILL)
@@ -208,7 +206,7 @@ async def test_an_import_that_was_removed_as_abandoned_says_so(store: SqliteStor
         yield from items()[:6]
         with closing(sqlite3.connect(path)) as db:
             db.execute("UPDATE notes SET begins = begins - 600, ends = ends - 600")
-            hidden_sessions._remove_some(SqliteTx(db))
+            sessions._remove_some(SqliteTx(db))
             db.commit()
         yield from items()[6:]
 

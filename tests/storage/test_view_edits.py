@@ -9,7 +9,7 @@ import pytest
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, SummaryEdit
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.stored_edits import archiving, summarizing
 from tests.support.stored_sessions import SESSION, conversation, record

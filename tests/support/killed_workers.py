@@ -26,8 +26,8 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.base.files import replacement
 from contextstash.stash import Stash
+from contextstash_storage.database_file import convert
 from contextstash_storage.records import Native, Session
-from contextstash_storage.sqlite.conversion import convert
 from tests.support.stashes import as_bytes, history, stash_at, valid_view
 
 FORMAT = "openai-chat"

@@ -20,7 +20,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.documents import read_documents
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.store import SqliteTx
+from contextstash_storage.sqlite import SqliteTx
 
 ALNUM = string.ascii_letters + string.digits
 ALPHABETS = {

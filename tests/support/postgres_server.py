@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from contextstash_storage.postgres.address import Address, parse_address
+from contextstash_storage.transaction import Address, parse_address
 
 START_SECONDS = 60.0
 
@@ -156,7 +156,7 @@ def _template() -> str:
 
 
 async def _make_tables(address: str) -> None:
-    from contextstash_storage.postgres.store import open_postgres
+    from contextstash_storage.postgres import open_postgres
 
     await (await open_postgres(parse_address(address))).close()
 

@@ -13,7 +13,7 @@ for name in (
     "contextstash.clients.hooks",
     "contextstash.clients.output_cut",
     "contextstash.stash",
-    "contextstash_storage.sqlite.store",
+    "contextstash_storage.sqlite",
     "tests.support.command_line",
 ):
     import_module(name)

@@ -21,7 +21,7 @@ from contextstash.stash import Stash
 from contextstash.view.branches import path_to
 from contextstash.web import serving
 from contextstash_storage.records import ProxiedSession, RewindEdit
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.caching_provider import CachingProvider
 
 START = 1_800_000_000.0

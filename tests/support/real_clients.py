@@ -16,7 +16,7 @@ import pytest
 
 from contextstash.clients.client import PLUGINS
 from contextstash_storage.records import Event
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 
 SECONDS = 900
 """A guess: a client needs half a minute, on a machine that does 20 other things a quarter of an hour."""

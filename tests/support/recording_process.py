@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.stored_sessions import new_session, record, says
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from contextstash.stash import Stash
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.provider_rules import violations
 
 SESSION = "session"

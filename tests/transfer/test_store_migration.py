@@ -12,7 +12,7 @@ from contextstash import transfer
 from contextstash.queries.sessions import all_sessions
 from contextstash.session.access import Access
 from contextstash_storage.records import Session
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from tests.support.stored_sessions import bodies, conversation, new_session, record
 
 

@@ -113,8 +113,7 @@ def encrypt(db: Location | None, key: str | None) -> None:
     clients first: nothing is changed while another process has the database open.
     """
     from contextstash.configuration.database import key_source, read_key, read_or_make_key, shown
-    from contextstash_storage.sqlite.conversion import convert
-    from contextstash_storage.sqlite.database_file import begins_encrypted
+    from contextstash_storage.database_file import begins_encrypted, convert
 
     path, known = _file(db), key_source(os.environ)
     place = key or known
@@ -147,8 +146,7 @@ def decrypt(db: Location | None) -> None:
     The setting encryption_key is removed from your own settings: new databases are not encrypted any more.
     """
     from contextstash.configuration.database import key_source, read_key, shown
-    from contextstash_storage.sqlite.conversion import convert
-    from contextstash_storage.sqlite.database_file import begins_encrypted
+    from contextstash_storage.database_file import begins_encrypted, convert
 
     path, place = _file(db), key_source(os.environ)
     if place is None and not begins_encrypted(path):

@@ -105,7 +105,7 @@ def _database(location: Location | None) -> Findings:
     """Whether it is whole, encrypted if it shall be, and its owner's alone; and what the proxy could not record."""
     from contextstash.configuration.database import database_key, default_database, key_source
     from contextstash.results import unread_line
-    from contextstash_storage.sqlite.health import look_at
+    from contextstash_storage.sqlite import look_at
 
     path = location or default_database()
     if not isinstance(path, Path):
@@ -363,7 +363,7 @@ def demo() -> None:
 async def _demonstrate() -> None:
     from contextstash.demo import SETTINGS
     from contextstash.stash import Stash
-    from contextstash_storage.sqlite.store import open_sqlite
+    from contextstash_storage.sqlite import open_sqlite
 
     _heading("contextstash: what leaves the model's window never leaves the session")
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:

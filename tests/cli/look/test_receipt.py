@@ -10,7 +10,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash_storage.records import ProxiedSession, ProxiedTotals
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.cli.conftest import call, result
 from tests.support.command_line import CommandLine
 from tests.support.sized_sessions import round_of

@@ -8,7 +8,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash.window.settings import PRESETS
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.reduce.test_summaries import TASK, plain, step
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from contextstash_storage.databases import location_of, name_of, open_store
 from contextstash_storage.errors import BadInputError, StoreError
-from contextstash_storage.postgres.address import parse_address
+from contextstash_storage.transaction import parse_address
 
 SECRET = "s3cr%40t"
 ADDRESS = f"postgresql://me:{SECRET}@db.example:5433/stash?sslmode=require"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.postgres.address import Address
-from contextstash_storage.postgres.store import open_postgres
+from contextstash_storage.postgres import open_postgres
+from contextstash_storage.transaction import Address
 from tests.storage.sqlite.test_deletion import SECRET, fill, others
 from tests.support.postgres_server import database_name, new_store_address, server
 from tests.support.stored_sessions import bodies

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.postgres.store import open_postgres
+from contextstash_storage.postgres import open_postgres
 from contextstash_storage.records import NewMessage
 from tests.support.effort import examples
 from tests.support.postgres_server import new_store_address
@@ -25,8 +25,8 @@ BATCH = 5
 
 SERVER = """
 import asyncio, itertools, sys
-from contextstash_storage.postgres.address import parse_address
-from contextstash_storage.postgres.store import open_postgres
+from contextstash_storage.transaction import parse_address
+from contextstash_storage.postgres import open_postgres
 from tests.storage.postgres.test_killed_servers import batch
 from tests.support.stored_sessions import SESSION, record
 async def main(address, server, first):

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from contextstash_storage import postgres as postgres_store
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
-from contextstash_storage.postgres import store as postgres_store
-from contextstash_storage.postgres.store import PostgresStore, open_postgres
+from contextstash_storage.postgres import PostgresStore, open_postgres
 from contextstash_storage.transaction import Tx
 from tests.support.postgres_server import new_store_address, server
 from tests.support.stored_sessions import SESSION, bodies, conversation, new_session, record, says
@@ -133,8 +133,6 @@ async def test_what_postgresql_cannot_hold_in_a_name_is_refused_with_words() -> 
 async def test_a_missing_driver_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     address = new_store_address()
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    for name in [name for name in sys.modules if name.startswith("contextstash_storage.postgres.")]:
-        if name != "contextstash_storage.postgres.address":
-            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "contextstash_storage.postgres")
     with pytest.raises(Exception, match=r"pipx install --force '\.\[postgres\]'"):
         await open_store(address)

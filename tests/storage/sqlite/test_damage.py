@@ -12,8 +12,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import ContextstashError, StoreError
 from contextstash_storage.records import Event, ProxiedSession
-from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import SqliteStore, look_at, open_sqlite
 from tests.support.effort import THOROUGH
 from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import SESSION, answers, bodies, calls, new_session, record, says

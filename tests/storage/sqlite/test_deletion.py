@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage import hidden_sessions
+from contextstash_storage import sessions
+from contextstash_storage import sqlite as sqlite_store
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.hidden_sessions import PAUSE_SECONDS
 from contextstash_storage.records import Call, Cursor, Event, KeptState, NewMessage
-from contextstash_storage.sqlite import store as sqlite_store
-from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sessions import PAUSE_SECONDS
+from contextstash_storage.sqlite import SqliteStore, look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support.locked_databases import held
@@ -119,16 +118,16 @@ async def test_a_session_that_is_hidden_while_another_is_removed_is_removed_next
     store = await open_sqlite(path)
     for name in ("first", "secret"):
         await fill(store, name)
-    remove, hidden = hidden_sessions._remove_some, list[str]()
+    remove, hidden = sessions._remove_some, list[str]()
 
     def and_hide_another(tx: Tx) -> bool:
         is_more = remove(tx)
         if not is_more and not hidden:
-            hidden_sessions.hide(tx, OWNER, ["secret"])
+            sessions.hide(tx, OWNER, ["secret"])
             hidden.append("secret")
         return is_more
 
-    monkeypatch.setattr(hidden_sessions, "_remove_some", and_hide_another)
+    monkeypatch.setattr(sessions, "_remove_some", and_hide_another)
     assert await store.delete_session("first")
     assert hidden_rows(path) == 1
     await store.close()
@@ -156,7 +155,7 @@ async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_s
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store, "LOG_SECONDS", 0.2)
-    monkeypatch.setattr(hidden_sessions, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(sessions, "AGAIN_SECONDS", 0.1)
     await others(store)
     await fill(store, "secret")
     with held(path, "reading"):
@@ -213,7 +212,7 @@ async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, s
 async def test_a_deletion_that_is_cancelled_goes_on_unseen(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hidden_sessions, "PIECE_SECONDS", 0.0)  # else it may end before it is looked at
+    monkeypatch.setattr(sessions, "PIECE_SECONDS", 0.0)  # else it may end before it is looked at
     await fill(store, "secret")
     deleting = asyncio.create_task(store.delete_session("secret"))
     await until(lambda: hidden_rows(path) == 1)
@@ -229,18 +228,18 @@ async def test_a_deletion_that_is_cancelled_goes_on_unseen(
 async def test_a_long_deletion_leaves_the_write_lock_to_others_after_each_piece(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hidden_sessions, "PIECE_SECONDS", 0.0)
-    monkeypatch.setattr(hidden_sessions, "ROWS_AT_ONCE", 10)
-    remove, left = hidden_sessions._remove_some, list[int]()
+    monkeypatch.setattr(sessions, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(sessions, "ROWS_AT_ONCE", 10)
+    remove, left = sessions._remove_some, list[int]()
 
     def look_and_remove(tx: Tx) -> bool:
         with closing(sqlite3.connect(path)) as db:  # it sees what the pieces before have committed
-            counts = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in hidden_sessions._PARTS]
+            counts = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in sessions._PARTS]
         left.append(sum(counts))
         return remove(tx)
 
     await fill(store, "secret")
-    monkeypatch.setattr(hidden_sessions, "_remove_some", look_and_remove)
+    monkeypatch.setattr(sessions, "_remove_some", look_and_remove)
     assert await store.delete_session("secret")
     assert len(left) > 10
     assert all(0 < before - after <= 10 for before, after in pairwise(left))
@@ -250,7 +249,7 @@ async def test_a_long_deletion_leaves_the_write_lock_to_others_after_each_piece(
 async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
 ) -> None:
-    monkeypatch.setattr(hidden_sessions, "PIECE_SECONDS", 0.0)
+    monkeypatch.setattr(sessions, "PIECE_SECONDS", 0.0)
     async with await open_sqlite(path) as store:
         await others(store, 1)
         await fill(store, "secret")

@@ -17,13 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from contextstash_storage.database_file import MARK, FindKey, convert, no_key
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import StoreBusyError, StoreError
 from contextstash_storage.records import Native
-from contextstash_storage.sqlite.conversion import convert
-from contextstash_storage.sqlite.database_file import MARK, FindKey, no_key
-from contextstash_storage.sqlite.health import look_at
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.storage.sqlite.test_deletion import SECRET, fill, marks, others
 from tests.support.locked_databases import held
@@ -83,7 +81,7 @@ async def test_neither_the_log_nor_an_index_can_be_read_while_it_is_written(path
 async def test_a_database_that_another_process_has_open_is_left_as_it_is(
     path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.1)
+    monkeypatch.setattr("contextstash_storage.database_file.WAIT_SECONDS", 0.1)
     whole = await plain(path)
     with held(path, how), pytest.raises(StoreBusyError, match="open in another process, and nothing was changed"):  # type: ignore[arg-type]
         convert(path, KEY, encrypt=True)
@@ -95,7 +93,7 @@ import asyncio, signal, sys
 sys.path[:0] = {[str(Path(__file__).parents[3])]!r}
 from pathlib import Path
 from contextstash_storage.errors import StoreBusyError
-from contextstash_storage.sqlite.store import open_sqlite
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.stored_sessions import record, says
 stopped = []
 signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
@@ -153,7 +151,7 @@ async def test_nothing_is_lost_that_others_record_while_it_is_encrypted_and_decr
         give_up = time.monotonic() + 60
         while changes < 6 and time.monotonic() < give_up:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("contextstash_storage.sqlite.conversion.WAIT_SECONDS", 0.5)
+                patch.setattr("contextstash_storage.database_file.WAIT_SECONDS", 0.5)
                 try:
                     changes += await asyncio.to_thread(convert, path, KEY, encrypt=changes % 2 == 0)
                 except StoreBusyError:
@@ -172,7 +170,7 @@ CONVERT = f"""
 import sys
 sys.path[:0] = {[str(Path(__file__).parents[3])]!r}
 from pathlib import Path
-from contextstash_storage.sqlite.conversion import convert
+from contextstash_storage.database_file import convert
 print("ready", flush=True)
 sys.stdin.readline()
 convert(Path(sys.argv[1]), bytes(range(32)), encrypt=sys.argv[2] == "encrypt")
@@ -218,9 +216,9 @@ async def test_a_kill_leaves_the_database_as_it_was_or_changed(path: Path, tmp_p
 
 KILLED_WHEN_REPLACED = """
 import os, signal
-from contextstash_storage.sqlite import conversion
-sync = conversion._sync
-conversion._sync = lambda path: os.kill(os.getpid(), signal.SIGKILL) if path.is_dir() else sync(path)
+from contextstash_storage import database_file
+sync = database_file._sync
+database_file._sync = lambda path: os.kill(os.getpid(), signal.SIGKILL) if path.is_dir() else sync(path)
 """
 """Is killed when the new file has taken the place of the old one, which is not overwritten yet."""
 
@@ -245,7 +243,7 @@ async def test_a_disk_without_room_leaves_the_database_as_it_was_or_converted_an
         if written.is_dir() or not is_replaced:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("contextstash_storage.sqlite.conversion._sync", full)
+    monkeypatch.setattr("contextstash_storage.database_file._sync", full)
     with nullcontext() if is_replaced else pytest.raises(StoreError, match="could not be converted and is as it was"):
         assert convert(path, KEY, encrypt=True)
     assert await contents(path, our_key) == whole

@@ -10,7 +10,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.sqlite.store import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from contextstash_storage.transaction import Tx
 
 CALLERS = 12

@@ -13,21 +13,21 @@ import random
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, closing, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import aiosqlite
 
-from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
-from contextstash_storage.hidden_sessions import PAUSE_SECONDS, PIECE_SECONDS
-from contextstash_storage.sqlite import match
-from contextstash_storage.sqlite.database_file import (
+from contextstash_storage import log, notes
+from contextstash_storage.database_file import (
     DriverError,
     FindKey,
+    is_encrypted,
     make_file,
     no_key,
     open_file,
@@ -36,11 +36,17 @@ from contextstash_storage.sqlite.database_file import (
     remove_unfinished,
     store_error,
 )
+from contextstash_storage.documents import kind_mark
+from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
+from contextstash_storage.messages import messages_between, read_outputs
+from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS, PIECE_SECONDS, read_session
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import (
     BUSY_SECONDS,
     VERSION,
-    Matching,
+    Found,
+    Piece,
+    Place,
     Result,
     Tx,
     TxWork,
@@ -67,7 +73,6 @@ class SqliteTx(Tx):
     __slots__ = ()
 
     numbers = texts = "(SELECT value FROM json_each(?))"
-    index: Matching = match
 
     def reserve(self, table: str, column: str, count: int) -> list[int]:
         last = int(only(self.rows(f"SELECT coalesce(max({column}), 0) FROM {table}")))
@@ -76,6 +81,30 @@ class SqliteTx(Tx):
     def clock(self) -> float:
         # Which all processes of a machine share. The time of day can be set: then a lease would end early or never.
         return time.monotonic()
+
+    def insert_words(self, session: int, owner: str, pieces: Sequence[tuple[int, Piece]]) -> int:
+        """Store the words of these. How many they are FTS5 knows itself."""
+        rows = [(entry, f"{_mark(session)} {kind_mark(piece.kind)}", *piece.fields) for entry, piece in pieces]
+        self.many("INSERT INTO words (rowid, place, call, text) VALUES (?, ?, ?, ?)", rows)
+        return 0
+
+    def attempts(self, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
+        """What matches any of the terms, found in the quickest way first, until there is enough."""
+        from contextstash_storage.search import MORE_MATCHES  # not at the head: a hook stores words, and searches none
+
+        places: list[str] = []
+        if place.kinds:
+            places.append(_marked([kind_mark(kind) for kind in place.kinds]))
+        if place.sessions:
+            places.append(_marked([_mark(each) for each in place.sessions]))
+        if place.is_database_shared:
+            yield Found(*_own_entries(self, place, wanted, places), is_complete=True)
+            return
+        for count in (ranks, MORE_MATCHES):
+            scores = _best_entries(self, _expression(wanted, "OR", places), count)
+            # Those with all terms, whatever their rank, since one term of a call outweighs many of a text.
+            whole = _best_entries(self, _expression(wanted, "AND", places), count) if len(wanted) > 1 else {}
+            yield Found({**whole, **scores}, whole.keys(), is_complete=len(scores) < count)
 
 
 class Connection(aiosqlite.Connection):
@@ -195,7 +224,7 @@ def make_tables(db: sqlite3.Connection) -> None:
 
     def make(tx: Tx) -> None:
         if not read_version(db):  # no other process was faster
-            for statement in (*statements(), match.SCHEMA, f"PRAGMA user_version = {VERSION}"):
+            for statement in (*statements(), WORDS_TABLE, f"PRAGMA user_version = {VERSION}"):
                 tx.execute(statement)
 
     version = read_version(db)
@@ -307,10 +336,10 @@ class SqliteDatabase:
         write-ahead log to nothing. FTS5 counts the pages that it writes, and deleted words are only read: a piece of a
         merge takes about 0.5 s of CPU time for each 10 MB of deleted text that stands together."""
         if had_words:
-            await self.write(lambda tx: match.merge(tx, -MERGED_PAGES))
+            await self.write(lambda tx: merge(tx, -MERGED_PAGES))
             if not await pieces(_merged_piece):
                 return False
-            await self.write(match.rewrite_terms)
+            await self.write(rewrite_terms)
         await self.writer.run(_rewrite_small_file)
         give_up = time.monotonic() + LOG_SECONDS
         while not closing.is_set():
@@ -327,7 +356,7 @@ def _merged_piece(tx: Tx) -> bool:
     until = time.monotonic() + PIECE_SECONDS
     while time.monotonic() < until:
         before = only(tx.rows("SELECT total_changes()"))
-        match.merge(tx, MERGED_PAGES)
+        merge(tx, MERGED_PAGES)
         if only(tx.rows("SELECT total_changes()")) - before < 2:  # FTS5's own sign; the command itself is one change
             return False
     return True
@@ -398,3 +427,142 @@ async def _open(path: Path, busy_seconds: float, find_key: FindKey, is_brief: bo
         await close(writer)
         raise
     return store
+
+
+READ_AT_ONCE = 500
+"""Messages that are in memory at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of a database file. `check` is `ok` or SQLite's first complaint. `damaged` are the sessions of which
+    something cannot be read, and what; all others are whole."""
+
+    sessions: int
+    version: int
+    check: str
+    damaged: tuple[tuple[str, str], ...] = ()
+    encrypted: bool = False
+
+
+def look_at(path: Path, find_key: FindKey = no_key) -> Health:
+    """Check a database file. Raises StoreError if it can't be read, also if it is of another version."""
+    try:
+        with closing(open_file(path, find_key, read_only=True)) as db:
+            [check] = db.execute("PRAGMA quick_check(1)").fetchone()
+            encrypted = is_encrypted(db)
+            version = read_version(db)
+            check_version(version)
+            tx = SqliteTx(db)
+            try:
+                sessions = tx.rows("SELECT session_id, owner FROM sessions WHERE owner <> ?", (HIDDEN_OWNER,))
+            except DriverError:
+                if check == "ok":
+                    raise
+                sessions = []
+            damaged = tuple((name, why) for name, owner in sessions if (why := _damage(tx, owner, name)))
+    except (DriverError, UnicodeDecodeError) as error:
+        raise store_error(error) from error
+    return Health(len(sessions), version, str(check), damaged, encrypted)
+
+
+def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
+    """What of a session cannot be read; None if all of it can."""
+    try:
+        row, session = read_session(tx, owner, session_id)
+        for first in range(0, session.counters.messages, READ_AT_ONCE):
+            messages_between(tx, row, session, first, first + READ_AT_ONCE - 1)
+        read_outputs(tx, row)
+        log.check(tx, row)
+        notes.check(tx, row)
+    except (StoreError, DriverError, ValueError) as error:
+        return str(error)
+    return None
+
+
+# The words of the index: an FTS5 table that holds no texts, and forgets a row by its number
+
+
+WORDS_TABLE = (
+    "CREATE VIRTUAL TABLE words USING fts5 (text, call, place, content = '', contentless_delete = 1,"
+    " tokenize = 'porter unicode61')"
+)
+
+ENTRIES_A_MESSAGE = 2
+"""Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
+
+_BM25 = "bm25(words, 1.0, ?, 0.0)"
+"""Of the columns text, call, whose weight is a value, and place."""
+
+_BEST = f"SELECT rowid, -{_BM25} AS score FROM words WHERE words MATCH ? ORDER BY score DESC, rowid DESC LIMIT ?"
+_OWN = f"""
+SELECT entry, -{_BM25} AS score FROM words
+CROSS JOIN entries ON entry = words.rowid CROSS JOIN sessions USING (session)
+WHERE words MATCH ? AND sessions.owner = ?
+"""
+
+
+def _mark(session: int) -> str:
+    """A session's row as one word of the index."""
+    return f"s{session}"
+
+
+def _best_entries(tx: Tx, expression: str, most: int) -> dict[int, float]:
+    """The best entries and their scores."""
+    from contextstash_storage.search import CALL_WEIGHT
+
+    return dict(tx.rows(_BEST, (CALL_WEIGHT, expression, most)))
+
+
+def _own_entries(
+    tx: Tx, place: Place, wanted: Sequence[str], marks: Sequence[str]
+) -> tuple[dict[int, float], set[int]]:
+    """All entries of the owner with any of the terms and with all marks, and their scores; and those with all
+    of several terms."""
+    from contextstash_storage.search import CALL_WEIGHT, rarity
+
+    indexed = only(tx.rows("SELECT count(*) FROM entries"))
+    scores: dict[int, float] = {}
+    having_all: set[int] | None = None
+    for term in wanted:
+        count = only(tx.rows("SELECT count(*) FROM words WHERE words MATCH ?", (_expression([term], "OR", ()),)))
+        found = dict(tx.rows(_OWN, (CALL_WEIGHT, _expression([term], "OR", marks), place.owner)))
+        factor = rarity(len(found), ENTRIES_A_MESSAGE * place.messages) / rarity(count, indexed)
+        for entry, score in found.items():
+            scores[entry] = scores.get(entry, 0.0) + factor * score
+        having_all = set(found) if having_all is None else having_all & found.keys()
+    return scores, having_all if having_all and len(wanted) > 1 else set()
+
+
+def _expression(wanted: Sequence[str], operator: str, marks: Sequence[str]) -> str:
+    """The query for FTS5, each term quoted so that no character in it is an operator."""
+    return " AND ".join([f"{{call text}} : ({_any_of(wanted, operator)})", *marks])
+
+
+def _marked(words: Sequence[str]) -> str:
+    """An entry has one of these words as a mark."""
+    return f"place : ({_any_of(words)})"
+
+
+def _any_of(words: Sequence[str], operator: str = "OR") -> str:
+    return f" {operator} ".join(f'"{word}"' for word in words)
+
+
+MAX_REWRITTEN = 50_000
+"""Pages of the index, of 4 KB, up to which its table of page starts is written again after a deletion: that many take
+about 60 ms."""
+
+
+def rewrite_terms(tx: Tx) -> None:
+    """Write the index's table of page starts again. It holds single words, and its rows are ordered by key: when they
+    move from page to page, SQLite leaves copies of them in the unused part of pages. It is 0.5 % of the index."""
+    if only(tx.rows("SELECT count(*) FROM words_idx")) <= MAX_REWRITTEN:
+        rows = tx.rows("SELECT segid, term, pgno FROM words_idx ORDER BY segid, term")
+        tx.execute("DELETE FROM words_idx")
+        tx.many("INSERT INTO words_idx (segid, term, pgno) VALUES (?, ?, ?)", rows)
+
+
+def merge(tx: Tx, pages: int) -> None:
+    """Merge about `pages` pages of the index. A negative number first marks the whole index for merging: once that is
+    merged, no deleted word is left."""
+    tx.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))

@@ -1,1 +1,0 @@
-"""The embedded session store: one SQLite file."""
