@@ -19,17 +19,22 @@ from typing import Any
 
 from bench.fidelity.facts import facts_of
 from bench.recorded_requests import PROMPT, Recorded, cache_price_ratios, facts_in, recorded, texts
-from contextstash.proxy.plan import DEFAULT_KEEP_TOKENS
+from contextstash.proxy.edits import DEFAULT_KEEP_TOKENS
 from contextstash.queries.costs import report_of
-from tests.support.caching_provider import (
+from tests.support.proxies import (
     CHARACTERS_PER_TOKEN,
+    READ,
+    RETRIEVAL,
     AutomaticCache,
     CachingProvider,
+    Clock,
     blocks_of,
     caching_provider,
+    in_stash,
     items_of,
+    request_of,
+    running_proxy,
 )
-from tests.support.proxies import READ, RETRIEVAL, Clock, in_stash, request_of, running_proxy
 
 FIRST_CALLS = 10
 """Requests of a session before its cost is compared within it: one large prompt decides the share until then."""

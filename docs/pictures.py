@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 from contextstash import open_stash_sync
-from tests.support.terminals import printed_on_terminal
+from tests.support.command_line import printed_on_terminal
 
 IMAGES = Path(__file__).parent / "images"
 SESSION = Path(__file__).parents[1] / "server" / "contextstash" / "demo" / "session.jsonl"

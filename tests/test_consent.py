@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_line import write_transcript
-from tests.support.model_provider import Provider, model_provider
+from tests.support.command_line import KEY, SMALL_WINDOW, UntrustedProject, write_transcript
+from tests.support.provider import Provider, model_provider
 from tests.support.servers import SESSION, answer, error, record, small_session
-from tests.support.untrusted_projects import KEY, SMALL_WINDOW, UntrustedProject
 
 pytestmark = pytest.mark.processes
 

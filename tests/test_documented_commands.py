@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine, write_transcript
+from tests.support.command_line import CommandLine, Orchard, write_transcript
 from tests.support.gateways import server, written
-from tests.support.orchard import Orchard
 from tests.support.postgres_server import new_store_address
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from contextstash.clients.install import own_command
+from tests.support.command_line import UntrustedProject
 from tests.support.gateways import gateway, raw_server, text_of
-from tests.support.untrusted_projects import UntrustedProject
 
 CLIENT = """
 import http.client, os, urllib.parse

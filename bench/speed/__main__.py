@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from contextstash.base.serving_process import own_interpreter
+from contextstash.base.process import own_interpreter
 
 from .database import build, build_rate, built, compressed_size
 from .operations import MEGABYTE, PARTS, measure

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from contextstash.base.near_names import unknown_name
 from contextstash.session_names import whole_id
-from contextstash_storage.errors import BadInputError, SessionNotFoundError
+from contextstash_storage.errors import BadInputError, SessionNotFoundError, unknown_name
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

@@ -25,7 +25,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from contextstash.base.serving_process import own_interpreter
+from contextstash.base.process import own_interpreter
 from contextstash_storage.errors import BadInputError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -11,8 +11,8 @@ import pytest
 
 from contextstash import open_stash
 from contextstash_storage.records import Request
-from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part
 from tests.support.gemini_provider import GeminiProvider, Planned, gemini_provider
+from tests.support.strict_provider import QUESTION, SYSTEM, TURNS, WINDOW, read_part
 
 pytest.importorskip("google.adk")
 

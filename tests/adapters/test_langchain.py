@@ -9,8 +9,16 @@ import pytest
 
 from contextstash import open_stash, open_stash_sync
 from contextstash_storage.records import Request
-from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part, unmanaged_overflows
-from tests.support.strict_provider import StrictProvider, strict_provider
+from tests.support.strict_provider import (
+    QUESTION,
+    SYSTEM,
+    TURNS,
+    WINDOW,
+    StrictProvider,
+    read_part,
+    strict_provider,
+    unmanaged_overflows,
+)
 
 pytest.importorskip("langchain")
 pytest.importorskip("langchain_openai")

@@ -9,9 +9,7 @@ import pytest
 
 from contextstash import open_stash
 from contextstash_storage.records import Request
-from tests.support import adapter_runs
-from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW
-from tests.support.strict_provider import StrictProvider, strict_provider
+from tests.support.strict_provider import QUESTION, SYSTEM, TURNS, WINDOW, StrictProvider, read_part, strict_provider
 
 pytest.importorskip("agents")
 
@@ -31,7 +29,7 @@ from openai import AsyncOpenAI
 from contextstash.adapters.openai_agents import StashRun
 
 set_tracing_disabled(True)
-read_part = function_tool(adapter_runs.read_part)
+part_reader = function_tool(read_part)
 MODELS = {"responses": OpenAIResponsesModel, "chat": OpenAIChatCompletionsModel}
 
 
@@ -40,7 +38,7 @@ def agent(client: AsyncOpenAI, kind: str = "responses", *tools: Any) -> Agent[An
         name="reader",
         instructions=SYSTEM,
         model=MODELS[kind]("gpt-5.4", client),
-        tools=[read_part, *tools],
+        tools=[part_reader, *tools],
         model_settings=ModelSettings(max_tokens=2_000),
     )
 

@@ -9,8 +9,7 @@ import pytest
 
 from contextstash import open_stash
 from contextstash_storage.records import Request
-from tests.support.adapter_runs import QUESTION, SYSTEM, TURNS, WINDOW, read_part
-from tests.support.strict_provider import StrictProvider, strict_provider
+from tests.support.strict_provider import QUESTION, SYSTEM, TURNS, WINDOW, StrictProvider, read_part, strict_provider
 
 pytest.importorskip("pydantic_ai")
 

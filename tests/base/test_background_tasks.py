@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from contextstash.base.background_tasks import BackgroundTasks
+from contextstash.proxy.engine import BackgroundTasks
 
 
 async def test_idle_waits_for_all_work_also_for_what_it_starts() -> None:

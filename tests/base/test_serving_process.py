@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import gc, sys
-from contextstash.base.serving_process import own_interpreter
+from contextstash.base.process import own_interpreter
 own_interpreter()
 print(sys.getswitchinterval() < 0.005, gc.get_freeze_count() > 0, gc.isenabled())
 """

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_line import CommandLine
-from tests.support.orchard import Orchard
+from tests.support.command_line import CommandLine, Orchard
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from contextstash.cli.console import in_commands
 from contextstash.operations import OPERATIONS
 from contextstash.stash_opener import StashOpener
-from tests.support.command_line import failure_of
-from tests.support.orchard import Orchard
+from tests.support.command_line import Orchard, failure_of
 
 COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "status {session}": ("context_status", {}),

@@ -19,8 +19,8 @@ from contextstash.record.transcript_records import window_key
 from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult, applied
 from contextstash_storage.records import Event
 from contextstash_storage.sqlite import open_sqlite
+from tests.support.client_files import write_opencode
 from tests.support.command_line import CommandLine, failure_of, write_transcript
-from tests.support.host_files import write_opencode
 
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
 PROMPT = "Read all the orchard files. You must not change any of them."

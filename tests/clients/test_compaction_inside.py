@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from contextstash.clients.client import PLUGINS
-from tests.support.coding_provider import Asked, CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import SECONDS, recorded, run_claude
+from tests.support.real_clients import SECONDS, Asked, CodingProvider, coding_provider, recorded, run_claude
 
 RULE = "Never round the fines."
 COMMAND = "seq 1 2000 | sed 's/^/loan number /'"

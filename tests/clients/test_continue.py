@@ -20,9 +20,8 @@ from pathlib import Path
 import pytest
 
 from tests.clients.test_windows import RULE, SECONDS, WORK
-from tests.support.coding_provider import Asked, CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import ended, in_the_end, program
+from tests.support.real_clients import Asked, CodingProvider, coding_provider, ended, in_the_end, program
 
 pytestmark = [
     pytest.mark.timeout(3 * SECONDS),

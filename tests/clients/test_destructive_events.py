@@ -21,9 +21,8 @@ import pytest
 
 from contextstash_storage.sqlite import open_sqlite
 from tests.clients.test_windows import SECONDS
-from tests.support.coding_provider import CodingProvider, coding_provider
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import ended, in_the_end, install_hooks_alone, program
+from tests.support.real_clients import CodingProvider, coding_provider, ended, in_the_end, install_hooks_alone, program
 
 pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.processes]
 

@@ -14,7 +14,7 @@ import pytest
 from contextstash.clients.client import client, clients
 from contextstash.clients.follow import Follower, find_transcripts
 from contextstash.stash import Stash
-from tests.support.host_files import write_lines
+from tests.support.client_files import write_lines
 from tests.support.stashes import history
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "own_client.py"

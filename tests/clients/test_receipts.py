@@ -12,7 +12,7 @@ import pytest
 from contextstash.window.models import price_of
 from contextstash_storage.records import Usage
 from tests.clients.test_windows import SECONDS, claude, codex, contextstash
-from tests.support.coding_provider import CodingProvider, coding_provider
+from tests.support.real_clients import CodingProvider, coding_provider
 
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.coding_provider import Asked, CodingProvider, coding_provider
-from tests.support.real_clients import SECONDS, recorded, run_real
+from tests.support.real_clients import SECONDS, Asked, CodingProvider, coding_provider, recorded, run_real
 
 RULE = "Never round the fines."
 PLANTED = "FINE_PER_DAY = 35"

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.coding_provider import Asked, CodingProvider, coding_provider
-from tests.support.real_clients import ended, install_hooks_alone, program
+from tests.support.real_clients import Asked, CodingProvider, coding_provider, ended, install_hooks_alone, program
 
 SECONDS = 240
 """A guess: a client starts in a few seconds, on a busy machine in a minute."""

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.summaries import Section, extract_summary, read_summary
-from tests.support.turns import Script, quarter
+from tests.support.turns import Script, Section, extract_summary, quarter, read_summary
 
 
 def done_in(script: Script, **more: Any) -> list[str]:

@@ -8,8 +8,7 @@ from contextstash.events.calls import calls_of
 from contextstash.events.files import file_uses
 from contextstash.events.turns import FileUse
 from contextstash.handoff.file_pieces import known_files
-from tests.support.summaries import Section, extract_summary, read_summary
-from tests.support.turns import Script, quarter
+from tests.support.turns import Script, Section, extract_summary, quarter, read_summary
 
 PATCH = """\
 *** Begin Patch

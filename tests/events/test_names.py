@@ -10,8 +10,7 @@ import pytest
 
 from contextstash.events.names import names_of
 from contextstash.events.turns import Turn
-from tests.support.summaries import Section, extract_summary, read_summary
-from tests.support.turns import Script, quarter
+from tests.support.turns import Script, Section, extract_summary, quarter, read_summary
 
 SOURCE = "def charge_fine(loan_days):\n    return dailyRate * loan_days\n\n\ndef unrelated_helper():\n    pass\n"
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from contextstash.events.state import State, conclusion, fold
-from tests.support.summaries import Section, extract_summary, read_summary
-from tests.support.turns import Script, laws, quarter
+from tests.support.turns import Script, Section, extract_summary, laws, quarter, read_summary
 
 GO_FAILED = (
     "--- FAIL: TestPrune (0.00s)\n    sync_test.go:76: expected block, got skip\nFAIL\nFAIL\texample.org/sync\t0.1s"

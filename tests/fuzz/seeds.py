@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 
 from contextstash_storage.records import Native
-from tests.support.traces import TRACES
+from tests.support.conversations import TRACES
 
 MESSAGES = 6
 """Messages or records of a seed: a short input is tried more often, and shows more with each change."""

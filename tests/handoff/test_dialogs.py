@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.handoff.user_block import user_block
-from tests.support.summaries import extract_summary
-from tests.support.turns import Script, quarter
+from tests.support.turns import Script, extract_summary, quarter
 
 REFUSED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the"

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.summaries import Section, extract_summary, read_summary
-from tests.support.turns import Script, laws, quarter
+from tests.support.turns import Script, Section, extract_summary, laws, quarter, read_summary
 
 TASK = "Fix the fines: they are charged twice. You must not change the schema.\nThe log is in logs/app.log."
 FAILING = "FAILED tests/test_fines.py::test_once - assert 2 == 1\n1 failed, 3 passed in 0.2s\n"

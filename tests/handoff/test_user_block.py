@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from contextstash.events.turns import Turn
 from contextstash.handoff.user_block import Block, pinned_rules, read_block, user_block, words_of
-from tests.support.summaries import extract_summary
-from tests.support.turns import Script, laws, quarter
+from tests.support.turns import Script, extract_summary, laws, quarter
 
 TASK = "Port the importer to polars.\n\n# Rules\n- Use tabs.\n- Never push to main.\n\n  echo DONE | submit"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.support.summaries import Section, extract_summary, read_summary
-from tests.support.turns import Script, quarter
+from tests.support.turns import Script, Section, extract_summary, quarter, read_summary
 
 
 def summary_of(script: Script, **more: Any) -> str:

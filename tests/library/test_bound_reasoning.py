@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from contextstash import open_stash
-from tests.support.bound_reasoning import Body
 from tests.support.effort import THOROUGH
 from tests.support.plain_loops import run_loop
-from tests.support.strict_provider import StrictProvider, strict_provider
+from tests.support.strict_provider import Body, StrictProvider, strict_provider
 
 TURNS = 150 if THOROUGH else 40
 WINDOWS = (32_000, 128_000) if THOROUGH else (32_000,)

@@ -16,9 +16,8 @@ from contextstash import open_stash, open_stash_sync
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Request
 from tests.support.effort import examples
-from tests.support.log_parts import part_of_a_log
 from tests.support.plain_loops import MODELS, run_loop
-from tests.support.strict_provider import strict_provider
+from tests.support.strict_provider import part_of_a_log, strict_provider
 
 TURNS = examples(100)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.library.request import CallArguments, plain_system, plain_tools, request_of
+from contextstash.library.session import CallArguments, plain_system, plain_tools, request_of
 from contextstash.messages.detection import shown_format
 from contextstash.results import ContextResult
 

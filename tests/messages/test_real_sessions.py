@@ -10,9 +10,8 @@ import pytest
 from contextstash.messages.cuts import safe_cuts
 from contextstash.messages.detection import detect_format, get_format
 from contextstash.messages.repair import render
-from tests.support.conversations import as_messages
+from tests.support.conversations import as_messages, trace_files, trace_natives
 from tests.support.provider_rules import violations
-from tests.support.traces import trace_files, trace_natives
 
 TRACES = trace_files()
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from contextstash.messages.detection import FORMATS, detect_format, get_format
 from contextstash.messages.repair import render
 from contextstash_storage.errors import BadMessageError
-from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.conversations import FORMAT_NAMES, conversations, json_objects, json_values
 from tests.support.effort import examples
-from tests.support.json_values import json_objects, json_values
 from tests.support.provider_rules import violations
 
 laws = settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow])

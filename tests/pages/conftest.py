@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hostile_values import messages
+from tests.support.pages import messages
 from tests.support.stashes import stash_at
 
 

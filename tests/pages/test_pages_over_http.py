@@ -14,8 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from contextstash.pages.app import Guard, build_ui
-from tests.support.hostile_values import SCRIPT
-from tests.support.pages import Served, pages_of
+from tests.support.pages import SCRIPT, Served, pages_of
 from tests.support.stashes import stash_at
 
 pytestmark = pytest.mark.processes

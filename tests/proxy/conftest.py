@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.caching_provider import CachingProvider, caching_provider
-from tests.support.proxies import Clock, RunningProxy, running_proxy
+from tests.support.proxies import CachingProvider, Clock, RunningProxy, caching_provider, running_proxy
 
 
 @pytest.fixture

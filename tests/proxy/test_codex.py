@@ -10,8 +10,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.caching_provider import CachingProvider, tokens
-from tests.support.proxies import Clock, RunningProxy, conversation_in, in_stash, running_proxy
+from tests.support.proxies import CachingProvider, Clock, RunningProxy, conversation_in, in_stash, running_proxy, tokens
 
 SHELL: dict[str, Any] = {"type": "function", "name": "exec_command", "parameters": {"type": "object"}}
 OURS: dict[str, Any] = {

@@ -9,9 +9,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from contextstash.base.zstandard import zstandard
-from tests.support.caching_provider import Refusal
-from tests.support.proxies import ID, OLD, RunningProxy, header_of, placeholders, play, request_of, session, turn
+from contextstash.proxy.app import zstandard
+from tests.support.proxies import (
+    ID,
+    OLD,
+    Refusal,
+    RunningProxy,
+    header_of,
+    placeholders,
+    play,
+    request_of,
+    session,
+    turn,
+)
 
 
 def post(proxy: RunningProxy, body: dict[str, Any]) -> httpx2.Response:

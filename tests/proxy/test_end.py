@@ -13,8 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.support.caching_provider import caching_provider
-from tests.support.proxies import request_of, session
+from tests.support.proxies import caching_provider, request_of, session
 
 MAX_SECONDS = 10.0
 """The proxy ends two seconds after the signal; the rest is for a machine on which other tests run. The reply stays

@@ -12,11 +12,12 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.queries.costs import report_of
 from contextstash.results import unread_line
-from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import (
     ID,
     OLD,
+    CachingProvider,
     Clock,
+    Refusal,
     RunningProxy,
     placeholders,
     play,

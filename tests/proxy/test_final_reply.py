@@ -15,9 +15,9 @@ from openai import OpenAI
 
 from contextstash.clients.follow import ingest
 from tests.proxy.test_sessions import transcript_of
-from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
     ID,
+    CachingProvider,
     Clock,
     RunningProxy,
     conversation_in,

@@ -12,8 +12,7 @@ import pytest
 
 from contextstash.proxy.app import check_upstream
 from contextstash_storage.errors import BadInputError
-from tests.support.caching_provider import caching_provider
-from tests.support.proxies import Clock, RunningProxy, request_of, running_proxy, session
+from tests.support.proxies import Clock, RunningProxy, caching_provider, request_of, running_proxy, session
 
 
 def test_a_request_with_nothing_to_edit_arrives_byte_for_byte(proxy: RunningProxy) -> None:

@@ -14,15 +14,14 @@ import pytest
 from contextstash.clients.request_identity import MAX_ID, ClientSession, client_session
 from contextstash.messages.request import read_request
 from contextstash.proxy.conversations import AskedRequest, Conversations
-from contextstash.proxy.edits import Prepared
+from contextstash.proxy.edits import Prepared, ProxyOptions
 from contextstash.proxy.engine import Engine
-from contextstash.proxy.plan import ProxyOptions
 from contextstash.stash import Stash
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.caching_provider import CachingProvider
 from tests.support.effort import examples
 from tests.support.proxies import (
     ID,
+    CachingProvider,
     Clock,
     RunningProxy,
     messages_in,

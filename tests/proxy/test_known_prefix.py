@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.proxy.conversations import Conversations
-from contextstash.proxy.edits import Prepared
+from contextstash.proxy.edits import Prepared, ProxyOptions
 from contextstash.proxy.engine import Engine
-from contextstash.proxy.plan import ProxyOptions
 from contextstash.stash import Stash
 from contextstash_storage.records import Usage
 from contextstash_storage.sqlite import open_sqlite

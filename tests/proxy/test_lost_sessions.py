@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.caching_provider import CachingProvider
 from tests.support.proxies import (
     ID,
     OLD,
     READ,
+    CachingProvider,
     Clock,
     RunningProxy,
     in_stash,

@@ -10,12 +10,13 @@ import httpx2
 import pytest
 
 from contextstash.stash import Stash
-from tests.support.caching_provider import CachingProvider, Refusal
 from tests.support.proxies import (
     ID,
     OLD,
     READ,
+    CachingProvider,
     Clock,
+    Refusal,
     RunningProxy,
     in_stash,
     placeholders,

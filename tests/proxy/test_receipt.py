@@ -13,8 +13,7 @@ from contextstash.stash import Stash
 from contextstash.window.models import price_of
 from contextstash_storage.records import ProxiedSession
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.caching_provider import CachingProvider
-from tests.support.proxies import ID, RunningProxy, request_of, session, turn
+from tests.support.proxies import ID, CachingProvider, RunningProxy, request_of, session, turn
 
 MODEL = "claude-sonnet-4-5"
 """Its price doubles for prompts above 200,000 tokens."""

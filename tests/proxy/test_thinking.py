@@ -8,8 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.support.caching_provider import CachingProvider, Refusal
-from tests.support.proxies import ID, OLD, RunningProxy, in_stash, placeholders, request_of, session, turn
+from tests.support.proxies import (
+    ID,
+    OLD,
+    CachingProvider,
+    Refusal,
+    RunningProxy,
+    in_stash,
+    placeholders,
+    request_of,
+    session,
+    turn,
+)
 
 MODEL = "claude-opus-5-5"
 

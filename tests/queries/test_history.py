@@ -14,8 +14,7 @@ from contextstash.queries import history
 from contextstash.session.access import PATTERN_THREADS
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from tests.support.sized_sessions import reply, round_of, rounds, user
-from tests.support.stashes import SESSION, all_handles, stash_at
+from tests.support.stashes import SESSION, all_handles, reply, round_of, rounds, stash_at, user
 
 
 async def test_an_agent_finds_what_its_view_does_not_show_first(tmp_path: Path) -> None:

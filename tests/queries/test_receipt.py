@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash.stash import Stash
-from tests.support.sized_sessions import reply, round_of, user
-from tests.support.stashes import SESSION, stash_at
+from tests.support.stashes import SESSION, reply, round_of, stash_at, user
 
 MODEL = "claude-opus-4-5"
 

@@ -12,8 +12,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 from contextstash.stash import Stash
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Session
-from tests.support.sized_sessions import user
-from tests.support.stashes import SESSION
+from tests.support.stashes import SESSION, user
 
 
 async def test_a_preset_changes_every_setting_that_it_names(stash: Stash) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from contextstash.stash import Stash
 from contextstash_storage.records import Block, NewMessage
-from tests.support.sized_sessions import reply, round_of
-from tests.support.stashes import SESSION, stash_at
+from tests.support.stashes import SESSION, reply, round_of, stash_at
 from tests.support.stored_sessions import new_session, record
 
 

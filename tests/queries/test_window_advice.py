@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from contextstash.stash import Stash
-from tests.support.sized_sessions import reply, user
+from tests.support.stashes import reply, user
 
 MODEL = "claude-sonnet-4-5"
 GROWTH = 2_000

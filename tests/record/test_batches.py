@@ -12,8 +12,7 @@ import pytest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import DeclaredVersion, Native
-from tests.support.sized_sessions import reply, user
-from tests.support.stashes import SESSION, all_handles, history, stash_at, valid_view, view, whole_output
+from tests.support.stashes import SESSION, all_handles, history, reply, stash_at, user, valid_view, view, whole_output
 
 
 def said(*texts: str) -> list[Native]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.stash import Stash
-from tests.support.client_transcripts import SESSION, ClientTranscript
+from tests.support.client_files import SESSION, ClientTranscript
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from contextstash_storage import records
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.sized_sessions import user
-from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, view, whole_output
+from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, user, view, whole_output
 
 
 def called(call_id: str, text: str, tool: str = "Bash", command: str = "make test") -> list[Native]:

@@ -13,10 +13,8 @@ import pytest
 from contextstash.reduce.automatic import STARTED
 from contextstash.stash import Stash
 from contextstash_storage.records import Native
-from tests.support.gated_store import before
-from tests.support.model_provider import SUMMARY, Answer, model_provider
-from tests.support.sized_sessions import reply, rounds, user
-from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
+from tests.support.provider import SUMMARY, Answer, model_provider
+from tests.support.stashes import SESSION, as_bytes, before, history, reply, rounds, stash_at, user, valid_view, view
 
 KEY = "sk-ant-test"
 

@@ -15,9 +15,7 @@ from contextstash.stash import Stash
 from contextstash.view import compaction_plan
 from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.records import Native, SummaryEdit
-from tests.support.gated_store import before
-from tests.support.sized_sessions import called, reply, user
-from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
+from tests.support.stashes import SESSION, as_bytes, before, called, history, reply, stash_at, user, valid_view, view
 
 RULE = "Never edit the files below tests/."
 COMPACTIONS = (1, 3, 10)

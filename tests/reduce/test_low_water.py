@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from contextstash_storage.records import Native
-from tests.support.sized_sessions import called
-from tests.support.stashes import stash_at
+from tests.support.stashes import called, stash_at
 
 SESSION = "s"
 WINDOW = 16_000

@@ -10,8 +10,7 @@ import pytest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Native
-from tests.support.sized_sessions import called
-from tests.support.stashes import SESSION, stash_at
+from tests.support.stashes import SESSION, called, stash_at
 
 RULES = "\n".join(f"Rule {number}: table rates_{number} is rounded to {number} digits." for number in range(40))
 

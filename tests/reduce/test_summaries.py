@@ -13,9 +13,8 @@ from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
-from tests.support.model_provider import Answer, model_provider
-from tests.support.sized_sessions import called, reply, user
-from tests.support.stashes import SESSION, as_bytes, history, stash_at, valid_view, view
+from tests.support.provider import Answer, model_provider
+from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
 TASK = (
     "<instructions>\nFix the importer.\n\n## Rules\n- Never edit the tests.\n\nTo submit, run\n"

@@ -2,21 +2,166 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import random
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from contextstash.stash import Stash
+from contextstash_storage.records import Native
 from tests.support.effort import THOROUGH
-from tests.support.gemini_loop import (
-    Ask,
-    AskedTooMuchError,
-    ask_rest,
-    ask_sdk,
-    planned,
-    run_loop,
-)
-from tests.support.gemini_provider import Planned, gemini_provider
+from tests.support.gemini_provider import GeminiProvider, Planned, gemini_provider
 from tests.support.stashes import SESSION, as_bytes, history, stash_at, view
+
+MODEL = "gemini-3-pro-preview"
+SYSTEM = "You are a careful engineer. " * 40
+TOOLS = [
+    {
+        "functionDeclarations": [
+            {"name": f"tool_{number}", "description": "Reads a file and returns its lines. " * 8, "parameters": {}}
+            for number in range(4)
+        ]
+    }
+]
+IMAGE = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+
+Ask = Callable[[str, list[Native]], tuple[Native, dict[str, Any]]]
+"""Sends contents to the provider at an address; returns the content of the model and the usage."""
+
+
+class AskedTooMuchError(Exception):
+    """The provider refused the request; the text is its error."""
+
+
+def ask_rest(url: str, contents: list[Native]) -> tuple[Native, dict[str, Any]]:
+    """One request of the REST API, spelled as its reference spells it."""
+    body = {"contents": contents, "systemInstruction": {"parts": [{"text": SYSTEM}]}, "tools": TOOLS}
+    request = urllib.request.Request(
+        f"{url}/v1beta/models/{MODEL}:generateContent",
+        json.dumps(body).encode(),
+        {"content-type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            answer = json.loads(response.read())
+    except urllib.error.HTTPError as error:
+        raise AskedTooMuchError(error.read().decode()) from error
+    return answer["candidates"][0]["content"], answer["usageMetadata"]
+
+
+def ask_sdk(stream: bool) -> Ask:
+    """The same through google-genai, if it is installed; contents come back in its own spelling."""
+    genai = pytest.importorskip("google.genai")
+    config = {"system_instruction": SYSTEM, "tools": TOOLS, "automatic_function_calling": {"disable": True}}
+
+    @cache
+    def client_of(url: str) -> Any:
+        return genai.Client(api_key="none", http_options={"base_url": url})
+
+    def ask(url: str, contents: list[Native]) -> tuple[Native, dict[str, Any]]:
+        client = client_of(url)
+        try:
+            if not stream:
+                answers = [client.models.generate_content(model=MODEL, contents=contents, config=config)]
+            else:
+                answers = list(client.models.generate_content_stream(model=MODEL, contents=contents, config=config))
+        except genai.errors.ClientError as error:
+            raise AskedTooMuchError(str(error)) from error
+        said = [answer.candidates[0].content.model_dump(mode="json", exclude_none=True) for answer in answers]
+        usage = answers[-1].usage_metadata.model_dump(mode="json", exclude_none=True)
+        return {"role": "model", "parts": [part for content in said for part in content["parts"]]}, usage
+
+    return ask
+
+
+def planned(turn: int) -> Planned:
+    """What the model says in a turn: mostly one to three calls, now and then only text."""
+    chance = random.Random(turn)
+    thought = f"Turn {turn}: I consider what the output said. " * chance.choice([0, 1, 6])
+    if turn % 15 == 14:
+        return Planned(f"Done with step {turn}. Shall I go on?", thought)
+    calls = tuple(
+        (f"tool_{chance.randrange(4)}", {"path": f"/src/m{turn}_{number}.py", "limit": 200})
+        for number in range(chance.choice([1, 1, 2, 3]))
+    )
+    return Planned(f"I look at file {turn}." if turn % 2 else "", thought, calls)
+
+
+def answers_to(content: Native, turn: int, scale: float) -> Native | None:
+    """The responses to the calls of a content, in its spelling; None if it has none."""
+    parts = []
+    for place, part in enumerate(content["parts"]):
+        spelled = "functionCall" in part
+        call = part.get("functionCall") or part.get("function_call")
+        if call:
+            chance = random.Random(turn * 10 + place)
+            answer = {key: call[key] for key in ("id", "name") if key in call}
+            answer["response"] = _response(chance, turn, scale)
+            if chance.random() < 0.08:
+                answer["parts"] = [IMAGE]
+            parts.append({"functionResponse" if spelled else "function_response": answer})
+    return {"role": "user", "parts": parts} if parts else None
+
+
+def _response(chance: random.Random, turn: int, scale: float) -> dict[str, Any]:
+    size = int(chance.choice([300, 1_500, 4_000, 9_000, 20_000] if chance.random() < 0.95 else [120_000]) * scale)
+    kind = chance.randrange(4)
+    if kind == 0:
+        return {"error": f"no such file: /src/m{turn}.py"}
+    if kind == 1:
+        return {"items": [{"id": chance.getrandbits(40), "name": f"item {n}", "ü": "größe"} for n in range(size // 60)]}
+    rows = (f"2026-11-{chance.randrange(10, 30)} INFO svc req={chance.getrandbits(64):016x}" for _ in range(size // 44))
+    log = "\n".join(rows)
+    return {"output": log} if kind == 2 else {"stdout": log, "stderr": "", "exit_code": 0}
+
+
+@dataclass
+class Ran:
+    """What a loop saw: requests refused for size (the estimate and the error), requests that did not fit, and each
+    estimate beside the true size."""
+
+    turns: int = 0
+    over: list[tuple[int, str]] = field(default_factory=list)
+    not_fitting: int = 0
+    estimates: list[tuple[int, int]] = field(default_factory=list)
+
+    def errors(self, after: int = 3) -> list[float]:
+        """The errors of the estimates in percent, sorted, without those of the first turns."""
+        return sorted((guess - true) / true * 100 for guess, true in self.estimates[after:])
+
+
+async def run_loop(stash: Stash, provider: GeminiProvider, ask: Ask, turns: int, scale: float = 1.0) -> Ran:
+    """Records what is said, sends what `get_context` returns, and recovers if the provider refuses its size."""
+    ran = Ran()
+    task = {"role": "user", "parts": [{"text": "Find out why the nightly job fails and mend it."}]}
+    await stash.record_messages([task], session_id=SESSION, format="gemini", model=MODEL)
+    for turn in range(turns):
+        context = await stash.get_context(SESSION, system=SYSTEM, tools=TOOLS)
+        ran.not_fitting += not context.fits
+        try:
+            said, usage = await asyncio.to_thread(ask, provider.url, context.messages)
+        except AskedTooMuchError as error:
+            ran.over.append((context.tokens, str(error)))
+            recovered = await stash.recover_context(SESSION, error=str(error))
+            if recovered.context is None:
+                raise
+            context = recovered.context
+            said, usage = await asyncio.to_thread(ask, provider.url, context.messages)
+        ran.estimates.append((context.tokens, provider.sizes[-1]))
+        await stash.record_messages([said], session_id=SESSION, usage=usage)
+        answer = answers_to(said, turn, scale) or {"role": "user", "parts": [{"text": f"Yes, go on from {turn}."}]}
+        await stash.record_messages([answer], session_id=SESSION)
+        ran.turns += 1
+    return ran
+
 
 WINDOW, TURNS, SCALE = (32_000, 300, 1.0) if THOROUGH else (32_000, 10, 2.0)
 """Tokens, requests, and the factor of the outputs' sizes: the history outgrows the window several times."""

@@ -14,9 +14,8 @@ from contextstash.reduce import summaries
 from contextstash.request.client_window import ClientWindow
 from contextstash.request.handoff import PART_HEAD_CHARACTERS, Part, divided
 from contextstash.stash import Stash
-from tests.support.client_transcripts import SESSION, ClientTranscript
-from tests.support.sized_sessions import reply, round_of
-from tests.support.stashes import stash_at
+from tests.support.client_files import SESSION, ClientTranscript
+from tests.support.stashes import reply, round_of, stash_at
 from tests.support.turns import laws, quarter
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"

@@ -10,10 +10,9 @@ from anthropic import AsyncAnthropic, BadRequestError
 
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from tests.support.model_provider import Answer, model_provider
+from tests.support.provider import Answer, model_provider
 from tests.support.provider_rules import violations
-from tests.support.sized_sessions import reply, results, rounds, user
-from tests.support.stashes import SESSION, as_bytes, history, stash_at
+from tests.support.stashes import SESSION, as_bytes, history, reply, results, rounds, stash_at, user
 
 TOO_LONG = "prompt is too long: 27431 tokens > 20000 maximum"
 

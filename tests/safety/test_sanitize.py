@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from contextstash.safety.sanitize import amount, defused, is_speaker_line, one_line, unbracketed, unforged
 from tests.support.effort import examples
-from tests.support.summaries import Section, heading
-from tests.support.turns import laws
+from tests.support.turns import Section, heading, laws
 
 PIECES = st.sampled_from(
     ["word", " ", "  ", "\t", "\n", "[", "]", "[contextstash: x]", "\x1b[31m", "é", "\u200b", "\x00"]

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, shown
+from tests.support.conversations import trace_files, trace_natives
 from tests.support.effort import examples
 from tests.support.planted_secrets import KINDS, PUBLISHED, planted, readable
-from tests.support.traces import trace_files, trace_natives
 
 KEY = f"aB3dE5gH{'7jK9mN1pQ3sT' * 2}"
 PASSWORD = "Hunter2x9!k"

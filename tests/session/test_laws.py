@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from contextstash.messages.detection import get_format
 from contextstash.stash import Stash
 from contextstash_storage.records import Edit, Native, Replacement
-from tests.support.conversations import FORMAT_NAMES, PIXEL, conversations
+from tests.support.conversations import FORMAT_NAMES, PIXEL, conversations, trace_files, trace_natives
 from tests.support.effort import examples
 from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
-from tests.support.traces import trace_files, trace_natives
 
 few = settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 

@@ -15,6 +15,7 @@ from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.messages.natives import assistant, tool_result, tool_use, user
+from tests.support.conversations import trace_files, trace_natives
 from tests.support.planted_secrets import (
     KINDS,
     Planted,
@@ -27,7 +28,6 @@ from tests.support.planted_secrets import (
 )
 from tests.support.postgres_server import database_name, new_store_address, server
 from tests.support.stashes import SESSION, all_handles, as_bytes, stash_at, whole_output
-from tests.support.traces import trace_files, trace_natives
 
 MESSAGES = 250
 """Of a recorded session; some have thousands."""

@@ -16,8 +16,7 @@ from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native, Request
 from tests.support.effort import examples
-from tests.support.sized_sessions import called
-from tests.support.stashes import SESSION, all_handles, history, stash_at, view
+from tests.support.stashes import SESSION, all_handles, called, history, stash_at, view
 
 
 def said(text: str) -> dict[str, str]:

@@ -24,12 +24,12 @@ from contextstash_storage.records import (
     Usage,
 )
 from contextstash_storage.store import SessionStore
+from tests.support.conversations import json_objects
 from tests.support.effort import examples
-from tests.support.json_values import json_objects
-from tests.support.stored_edits import archiving
 from tests.support.stored_sessions import (
     SESSION,
     answers,
+    archiving,
     bodies,
     conversation,
     count,

@@ -19,7 +19,7 @@ from contextstash_storage.errors import StoreBusyError, StoreError
 from contextstash_storage.sqlite import close, connect, in_transaction, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import VERSION, Tx, only
-from tests.support import recording_process
+from tests.support import killed_workers
 from tests.support.killed_workers import Ledger, kill_once
 from tests.support.stashes import stash_at
 from tests.support.stored_sessions import SESSION, answers, bodies, conversation, new_session, record, says
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 def recording(path: Path, session_id: str, number: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", recording_process.__name__, str(path), session_id, str(number)],
+        [sys.executable, "-m", killed_workers.__name__, str(path), session_id, str(number)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,

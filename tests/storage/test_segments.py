@@ -30,7 +30,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import now
-from tests.support.json_values import json_objects
+from tests.support.conversations import json_objects
 from tests.support.stored_sessions import SESSION as NAME
 from tests.support.stored_sessions import record, says
 

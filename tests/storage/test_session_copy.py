@@ -20,8 +20,7 @@ from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS
 from contextstash_storage.sqlite import SqliteStore, SqliteTx, look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import now
-from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import OWNER, answers, bodies, conversation, record, says
+from tests.support.stored_sessions import OWNER, answers, archiving, bodies, conversation, record, says
 
 SMALL_PIECES = 3
 

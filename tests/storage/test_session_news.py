@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from contextstash_storage.records import KnownPart, NewMessage, Request
 from contextstash_storage.store import SessionStore
-from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import SESSION, answers, calls, record
+from tests.support.stored_sessions import SESSION, answers, archiving, calls, record
 
 
 def looped(messages: int) -> list[NewMessage]:

@@ -12,8 +12,7 @@ from contextstash_storage.notes import KEPT_DAYS
 from contextstash_storage.records import Call, Cursor, Event, ProxiedSession
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx, only
-from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import SESSION, answers, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, archiving, new_session, record, says
 
 BIG = "shared output, many times\n" * 200
 

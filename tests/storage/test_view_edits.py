@@ -11,8 +11,7 @@ from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import ArchiveEdit, Edit, Event, Part, SummaryEdit
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
 from contextstash_storage.store import SessionStore
-from tests.support.stored_edits import archiving, summarizing
-from tests.support.stored_sessions import SESSION, conversation, record
+from tests.support.stored_sessions import SESSION, archiving, conversation, record, summarizing
 
 
 def summary(first: int, last: int) -> SummaryEdit:

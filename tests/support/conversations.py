@@ -1,17 +1,22 @@
-"""Generated conversations in each format, as real ones look: valid, or broken as sessions break."""
+"""Conversations in each format: generated, valid or broken as sessions break; those of the real sessions next to the
+repository, if they are there; and arbitrary JSON."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 
+from contextstash.clients.pi import READER
+from contextstash.clients.transcripts import split_lines
 from contextstash.messages.detection import get_format
 from contextstash_storage.records import Message, Native
+from tests.support.effort import sample
 
 FORMAT_NAMES = ("openai-chat", "openai-responses", "anthropic", "gemini")
 
@@ -392,3 +397,81 @@ def as_messages(format_name: str, natives: Sequence[Native]) -> list[Message]:
             )
         )
     return messages
+
+
+KEYS = (
+    "role", "type", "content", "text", "id", "name", "call_id", "tool_call_id", "tool_use_id", "tool_calls",
+    "function_call", "function", "custom", "arguments", "input", "output", "thinking", "signature", "summary",
+    "usage", "input_tokens", "prompt_tokens", "action", "source", "audio", "refusal", "model", "parts",
+    "functionCall", "functionResponse", "function_response", "inlineData", "args", "response", "thought",
+    "thoughtSignature",
+)  # fmt: skip
+STRINGS = (
+    "user", "assistant", "system", "tool", "function", "message", "text", "tool_use", "tool_result",
+    "thinking", "image", "document", "image_url", "file", "input_text", "reasoning", "function_call",
+    "function_call_output", "shell_call_output", "computer_call_output", "web_search_call",
+    "mcp_approval_request", "custom", "compaction", "server_tool_use", "model", "", "\ud800", "\x00",
+)  # fmt: skip
+
+_leaves = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(STRINGS),
+    st.text(max_size=8),
+)
+
+
+def _deeper(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    keys = st.one_of(st.sampled_from(KEYS), st.text(max_size=4))
+    return st.one_of(st.lists(values, max_size=3), st.dictionaries(keys, values, max_size=5))
+
+
+json_values: st.SearchStrategy[Any] = st.recursive(_leaves, _deeper, max_leaves=20)
+
+json_objects: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.one_of(st.sampled_from(KEYS), st.text(max_size=4)), json_values, max_size=6
+)
+
+
+TRACES = Path(__file__).parents[2] / ".." / "shared" / "traces"
+
+
+def trace_files() -> list[tuple[str, Path]]:
+    """(format name, file) of sessions that hold provider messages, all of them in a thorough run; empty if there are
+    no traces."""
+    folders = (
+        ("openai-chat", "openai_chat/*/*.jsonl"),
+        ("anthropic", "claude_code/*.jsonl"),
+        ("openai-responses", "codex/*.jsonl"),
+        ("anthropic", "pi/*.jsonl"),
+    )
+    return sample([(name, path) for name, pattern in folders for path in sorted(TRACES.glob(pattern))], quick=12)
+
+
+def trace_natives(format_name: str, path: Path) -> list[Native]:
+    """The provider messages in a trace, in order; lines that are none or are damaged are passed over."""
+    if path.parent.name == "pi":
+        lines, _ = split_lines(path.read_bytes(), at_end=True)
+        batch = READER.read(lines, {}, str(path))
+        return [message.body for message in batch.messages] if batch else []
+    return [native for record in _records(path) for native in _native(format_name, record)]
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue
+
+
+def _native(format_name: str, record: dict[str, Any]) -> list[Native]:
+    if format_name == "openai-chat":
+        return [record]
+    if format_name == "anthropic":
+        is_message = record.get("type") in ("user", "assistant") and not record.get("isSidechain")
+        return [record["message"]] if is_message else []
+    return [record["payload"]] if record.get("type") == "response_item" else []

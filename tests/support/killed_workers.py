@@ -13,6 +13,7 @@ import multiprocessing
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -28,7 +29,9 @@ from contextstash.base.files import replacement
 from contextstash.stash import Stash
 from contextstash_storage.database_file import convert
 from contextstash_storage.records import Native, Session
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.stashes import as_bytes, history, stash_at, valid_view
+from tests.support.stored_sessions import new_session, record, says
 
 FORMAT = "openai-chat"
 KEY = bytes(range(32))
@@ -283,3 +286,16 @@ def _kill(
     process.kill()
     process.join()
     assert process.exitcode == -signal.SIGKILL
+
+
+async def main(path: str, session_id: str, number: int) -> None:
+    async with await open_sqlite(Path(path)) as store:
+        await new_session(store, session_id)
+        name = f"{session_id} {id(store)}"
+        for place in range(number):
+            appended = await record(store, says(f"{name} {place} " + "word " * 300), session_id=session_id)
+            print(appended.messages[0].seq, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -9,9 +9,8 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI, BadRequestError
 from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
-from contextstash.library.request import ContextRequest
-from contextstash.library.session import LibrarySession
-from tests.support.log_parts import part_of_a_log
+from contextstash.library.session import ContextRequest, LibrarySession
+from tests.support.strict_provider import part_of_a_log
 
 SYSTEM = "You read logs, part by part. " * 40
 PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

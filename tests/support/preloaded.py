@@ -1,4 +1,4 @@
-"""What the process from which commands are forked has imported and loaded (tests/support/warm_processes.py)."""
+"""What the process from which commands are forked has imported and loaded (tests/support/command_line.py)."""
 
 from __future__ import annotations
 

@@ -23,8 +23,26 @@ from mcp.types import CallToolResult, TextContent
 from contextstash.mcp.tokens import create_token, now
 from contextstash.operations import SCOPES
 from contextstash_storage.databases import location_of, open_store
-from tests.support.answer_texts import missing_from
 from tests.support.effort import THOROUGH
+
+
+def missing_from(text: str, structured: Any) -> list[str]:
+    """The values of a JSON object that its text does not hold. Numbers may have separators in the text."""
+    without_separators = text.replace(",", "")
+    return [leaf for leaf in leaves(structured) if leaf not in text and leaf not in without_separators]
+
+
+def leaves(value: Any) -> Iterator[str]:
+    """The strings and numbers in a JSON value, as text."""
+    if isinstance(value, dict):
+        for each in value.values():
+            yield from leaves(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from leaves(each)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)
+
 
 Mode = Literal["auto", "legacy"]
 MODES: tuple[Mode, ...] = ("auto", "legacy") if THOROUGH else ("auto",)

@@ -1,9 +1,9 @@
-"""A real stash on a real SQLite file, and a session walked through all that can be done to it."""
+"""A real stash on a real SQLite file, and messages of exact sizes to walk thresholds with."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -68,3 +68,58 @@ async def all_handles(stash: Stash, session_id: str = SESSION) -> list[str]:
     """The handles of all tool outputs of a session; no use case lists them all, so the store is asked."""
     access = stash
     return [output.handle for output in await access.store.read_outputs(session_id)]
+
+
+def before(stash: Stash, operation: str, act: Callable[[], Awaitable[None]]) -> None:
+    """Have `act` awaited before each call of a store's operation; what `act` raises, the operation raises."""
+    store: Any = stash.store
+    real = getattr(store, operation)
+
+    async def acting(*arguments: Any, **named: Any) -> Any:
+        await act()
+        return await real(*arguments, **named)
+
+    setattr(store, operation, acting)
+
+
+def user(characters: int) -> Native:
+    """A user message of so many characters."""
+    return {"role": "user", "content": "u" * characters}
+
+
+def reply(characters: int) -> Native:
+    """An assistant message of so many characters."""
+    return {"role": "assistant", "content": "r" * characters}
+
+
+def round_of(place: int, text: str, *, tool: str = "bash", argument: str = "") -> list[Native]:
+    """A tool call and its result; without `argument` the call takes 16 characters, name and arguments together."""
+    arguments = f'{{"path":"{argument}"}}' if argument else f'{{"n":"{place:06}"}}'
+    call = {"id": f"call_{place:06}", "type": "function", "function": {"name": tool, "arguments": arguments}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": text},
+    ]
+
+
+def rounds(sizes: Sequence[int], *, tool: str = "bash") -> list[Native]:
+    """Tool calls whose results have so many characters each, every one different."""
+    natives: list[Native] = []
+    for place, size in enumerate(sizes):
+        natives += round_of(place, (f"{place:04}" * (size // 4 + 1))[:size], tool=tool)
+    return natives
+
+
+def results(natives: Sequence[Native]) -> list[str]:
+    """What the tool messages say."""
+    return [native["content"] for native in natives if native["role"] == "tool"]
+
+
+def called(number: int, tool: str, arguments: Mapping[str, Any], output: str, said: str | None = None) -> list[Native]:
+    """A call of a tool with these arguments, before which the agent says something, and its output."""
+    function = {"name": tool, "arguments": json.dumps(arguments)}
+    call = {"type": "function", "id": f"c{number}", "function": function}
+    return [
+        {"role": "assistant", "content": said, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": output},
+    ]

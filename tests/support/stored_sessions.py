@@ -1,19 +1,27 @@
-"""Short ways to fill a session store: messages, their counting, sessions."""
+"""Short ways to fill a session store: messages, their counting, sessions, edits; and a process that keeps one open."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.records import (
     Appended,
+    ArchiveEdit,
     Block,
     Counters,
     NewMessage,
     Output,
     Part,
     Session,
+    SummaryEdit,
 )
 from contextstash_storage.store import SessionStore
 
@@ -75,3 +83,53 @@ def conversation(turns: int) -> Sequence[NewMessage]:
     return [
         message for turn in range(turns) for message in (says(f"ask {turn}"), says(f"reply {turn}", role="assistant"))
     ]
+
+
+def archiving(seq: int, **fields: Any) -> ArchiveEdit:
+    """Archives the first block of a message."""
+    usual: dict[str, Any] = {"block": 0, "handle": "out_a", "text": "gone", "tokens": 5}
+    return ArchiveEdit(seq=seq, **{**usual, **fields})
+
+
+def summarizing(first: int, last: int, **fields: Any) -> SummaryEdit:
+    """Shows messages `first..last` as a summary."""
+    usual: dict[str, Any] = {
+        "summary_id": f"sum_{first}_{last}",
+        "strategy": "extractive",
+        "text": "…",
+        "summary": "…",
+        "tokens": 0,
+    }
+    return SummaryEdit(first_seq=first, last_seq=last, **{**usual, **fields})
+
+
+Holding = Literal["idle", "reading"]
+
+
+@contextmanager
+def held(path: Path, how: Holding) -> Iterator[subprocess.Popen[str]]:
+    """Another process that keeps this database open."""
+    with subprocess.Popen(
+        [sys.executable, __file__, str(path), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        try:
+            assert process.stdout.readline() == "open\n"
+            yield process
+        finally:
+            process.stdin.close()
+
+
+def main(path: str, how: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("SELECT count(*) FROM segments").fetchone()
+        if how == "reading":
+            db.execute("BEGIN")
+            db.execute("SELECT count(*) FROM segments").fetchone()
+        print("open", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import DeclaredVersion, Native, Request
-from tests.support.conversations import FORMAT_NAMES, conversations
+from tests.support.conversations import FORMAT_NAMES, conversations, trace_files, trace_natives
 from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
-from tests.support.traces import trace_files, trace_natives
 
 few = settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.window.refusals import MAX_END_LENGTH, ContextOverflow, recognize
-from tests.support.json_values import json_values
-from tests.support.refusals import LOOK_ALIKES, SEEN, TOO_MANY_BYTES, Seen
+from tests.support.conversations import json_values
+
+
+class Seen(NamedTuple):
+    """What was seen at `source`, and the numbers in it."""
+
+    source: str
+    error: Any
+    limit: int | None = None
+    prompt: int | None = None
+    reply: int | None = None
+
+
+_ROWS = {
+    table: [Seen(**row) for row in rows]
+    for table, rows in tomllib.loads(Path(__file__).with_name("refusals.toml").read_text(encoding="utf-8")).items()
+}
+TOO_MANY_BYTES = _ROWS.pop("too_many_bytes")
+"""Refusals of a request because of its bytes."""
+
+LOOK_ALIKES = _ROWS.pop("look_alikes")
+"""Errors about something else."""
+
+SEEN = [seen for rows in _ROWS.values() for seen in rows]
 
 
 def expected(seen: Seen) -> ContextOverflow:

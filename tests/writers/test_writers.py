@@ -28,7 +28,7 @@ from contextstash.writers import (
     turn_text,
     user_text,
 )
-from tests.support.model_provider import SUMMARY, Answer, Provider, model_provider
+from tests.support.provider import SUMMARY, Answer, Provider, model_provider
 from tests.support.turns import Script, laws, quarter
 
 KEY = "sk-ant-a-very-secret-key"

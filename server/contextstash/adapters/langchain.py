@@ -21,8 +21,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from contextstash.adapters.parts import Part, by_message, natives, parts_sent, reported, text_of
 from contextstash.library.open_stash import BlockingSession
 from contextstash.library.replies import as_natives
-from contextstash.library.request import ContextRequest
-from contextstash.library.session import LibrarySession
+from contextstash.library.session import ContextRequest, LibrarySession
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 

@@ -11,7 +11,7 @@ from itertools import chain
 import click
 
 from contextstash import __version__
-from contextstash.base.plain_logs import configure_warnings
+from contextstash.base.process import configure_warnings
 from contextstash.cli.console import echo, in_commands
 from contextstash_storage.errors import ContextstashError
 

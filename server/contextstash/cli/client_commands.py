@@ -236,9 +236,8 @@ def run(
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.clients.launch import ignore_signals, launched_client
-    from contextstash.proxy.app import check_upstream
-    from contextstash.proxy.plan import ProxyOptions
-    from contextstash.proxy.serve import ServedProxy, proxy_beside
+    from contextstash.proxy.app import ServedProxy, check_upstream, proxy_beside
+    from contextstash.proxy.edits import ProxyOptions
 
     program = program_on_path(client)
     arguments = arguments[arguments[:1] == ("--",) :]

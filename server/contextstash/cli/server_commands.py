@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from contextstash.base.plain_logs import configure_logs
+from contextstash.base.process import configure_logs
 from contextstash.cli.console import print_table
 from contextstash.cli.options import Number, address, opener_options, stash_command
 from contextstash.operations import DEFAULT_SCOPES, SCOPES
@@ -120,8 +120,8 @@ def proxy(
 
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """
-    from contextstash.proxy.plan import ProxyOptions
-    from contextstash.proxy.serve import ServedProxy, serve_proxy
+    from contextstash.proxy.app import ServedProxy, serve_proxy
+    from contextstash.proxy.edits import ProxyOptions
 
     host, port = listen
     options = ProxyOptions(prune=not no_prune)

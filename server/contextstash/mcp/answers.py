@@ -15,7 +15,7 @@ from typing import Any
 
 from mcp.types import CallToolResult, TextContent
 
-from contextstash.base.plain_logs import error_trace
+from contextstash.base.process import error_trace
 from contextstash.safety.sanitize import encodable
 
 TIMELINE = "contextstash/timeline"

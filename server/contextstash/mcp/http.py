@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from contextstash.base.plain_logs import configure_logs
+from contextstash.base.process import configure_logs
 from contextstash.mcp.answers import with_whole_characters
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash.mcp.tokens import (

@@ -22,14 +22,13 @@ from mcp.types import (
 )
 from pydantic import Field
 
-from contextstash.base.near_names import unknown_name
 from contextstash.mcp.answers import report_crash
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import clipped
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import encodable
 from contextstash.session_names import whole_id
-from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
+from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError, unknown_name
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash

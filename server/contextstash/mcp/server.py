@@ -21,14 +21,13 @@ from mcp.types import CallToolResult, ToolAnnotations
 from mcp.types import Tool as ListedTool
 
 from contextstash import __version__
-from contextstash.base.near_names import unknown_name
 from contextstash.display import static
 from contextstash.mcp.answers import answer_of, report_crash, sendable
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.resources import add_completions, add_prompts, add_resources, check_prompt
 from contextstash.operations import OPERATIONS, Operation
 from contextstash.safety.sanitize import encodable
-from contextstash_storage.errors import ContextstashError
+from contextstash_storage.errors import ContextstashError, unknown_name
 
 SCHEMAS = Path(__file__).with_name("schemas.json")
 

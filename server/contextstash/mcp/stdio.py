@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,8 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from contextstash.base.plain_logs import configure_logs
-from contextstash.base.serving_process import end_signals, own_interpreter
+from contextstash.base.process import configure_logs, own_interpreter
 from contextstash.mcp.answers import with_whole_characters
 from contextstash.mcp.server import ToolSet, build_server
 from contextstash.stash_opener import StashOpener
@@ -119,8 +119,11 @@ _UNREADABLE = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ER
 
 async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event) -> None:
     """Exits the process once the store is closed: a pending read of stdin cannot be cancelled."""
-    async for _ in end_signals():
-        serving.cancel()
-        await stopped.wait()
-        sys.stderr.flush()
-        os._exit(0)
+    if sys.platform == "win32":  # Python's KeyboardInterrupt ends the server
+        return
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
+        async for _ in received:
+            serving.cancel()
+            await stopped.wait()
+            sys.stderr.flush()
+            os._exit(0)

@@ -25,9 +25,9 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INVALID_REQUEST, CallToolResult, TextContent
 
-from contextstash.base.bounded_cache import BoundedCache
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.operations import DEFAULT_SCOPES, OPERATIONS, SCOPES, Operation
+from contextstash.session.access import BoundedCache
 from contextstash.web import LOOPBACK
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import LOCAL_OWNER

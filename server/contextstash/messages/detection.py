@@ -7,9 +7,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from contextstash.base.near_names import did_you_mean
 from contextstash.messages.base import Format
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.errors import BadInputError, BadMessageError, did_you_mean
 from contextstash_storage.records import Native
 
 _CLASSES = {

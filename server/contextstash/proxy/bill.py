@@ -18,8 +18,7 @@ from contextstash.messages.detection import get_format
 from contextstash.messages.request import TextMessage
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.conversations import Line, behind_reply
-from contextstash.proxy.edits import Prepared
-from contextstash.proxy.plan import cache_seconds, writes_long
+from contextstash.proxy.edits import Prepared, cache_seconds, writes_long
 from contextstash.window.models import model_facts, price_of
 from contextstash_storage.records import ProxiedSession, ProxiedTotals, Usage
 

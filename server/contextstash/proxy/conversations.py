@@ -19,11 +19,10 @@ from itertools import compress, count
 from operator import is_not
 from typing import Any
 
-from contextstash.base.bounded_cache import BoundedCache
 from contextstash.clients.request_identity import ClientSession, continues_summary, is_compaction
 from contextstash.messages.request import RequestText, TextMessage
 from contextstash.request.proxied import ProxiedEdits
-from contextstash.session.access import Access
+from contextstash.session.access import Access, BoundedCache
 from contextstash_storage.records import Native, ProxiedSession, Usage
 
 _BILLING = "billing-header"

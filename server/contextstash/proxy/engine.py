@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contextstash.base.background_tasks import BackgroundTasks
 from contextstash.clients.request_identity import agent_of, client_session, is_compaction
 from contextstash.messages.breakpoints import content_of
 from contextstash.messages.request import SERVER_STATE_KEYS, RequestText, message_of, read_request
@@ -26,13 +25,15 @@ from contextstash.proxy.conversations import (
     common_start,
     sender_of,
 )
-from contextstash.proxy.edits import Prepared, is_bound, laid_over
-from contextstash.proxy.plan import (
+from contextstash.proxy.edits import (
     COLD_KEEP_SHARE,
     MIN_TOKENS,
+    Prepared,
     ProxyOptions,
     cold_now,
+    is_bound,
     is_understood,
+    laid_over,
     offers_retrieval,
     old_outputs,
 )
@@ -43,6 +44,33 @@ from contextstash.view.ladder import Step
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native, Session, Usage
+
+
+class BackgroundTasks:
+    """The running tasks. asyncio itself keeps only weak references, so that a task could end before its work does."""
+
+    def __init__(self, name: str) -> None:
+        """`name` says in the log what failed."""
+        self._name = name
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def start(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Start the work and return its task."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    async def idle(self) -> None:
+        """Wait until no task is running."""
+        while self._running:
+            await asyncio.wait(set(self._running))
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("%s failed: %s", self._name, type(error).__name__)
+
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,11 @@ import logging
 from contextlib import suppress
 from typing import NamedTuple
 
-from contextstash.base.bounded_cache import BoundedCache
-from contextstash.base.plain_logs import error_trace
+from contextstash.base.process import error_trace
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import add_prune, prune_oldest, prune_tool_outputs, take
 from contextstash.results import Estimate
-from contextstash.session.access import Access, estimate_session
+from contextstash.session.access import Access, BoundedCache, estimate_session
 from contextstash.session.edit import binds
 from contextstash.view.compaction_plan import mark_step
 from contextstash.view.session_counters import own_tokens

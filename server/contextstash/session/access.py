@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from heapq import merge
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
 from anyio import CapacityLimiter
 
-from contextstash.base.bounded_cache import BoundedCache
 from contextstash.messages.base import Format
 from contextstash.messages.detection import detect_format, get_format
 from contextstash.results import Estimate, Trigger
@@ -40,6 +40,26 @@ from contextstash_storage.records import (
     SessionNews,
 )
 from contextstash_storage.store import SessionStore
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class BoundedCache(OrderedDict[Key, Value]):
+    """The values of the last `limit` keys that were set, in this order; the oldest is removed first."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def set(self, key: Key, value: Value) -> Value:
+        """Store the value in place of an earlier one, and return it."""
+        self[key] = value
+        self.move_to_end(key)
+        while len(self) > self._limit:
+            self.popitem(last=False)
+        return value
+
 
 HostWindow = Callable[[str | None, int], int | None]
 """Tokens of its model's window that a host uses, given the model's name and the tokens that were last reported; None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.untrusted_projects import KEY, UntrustedProject
+from tests.support.command_line import KEY, UntrustedProject
 
 FILE = 'summary_prompt = "gone"\nwindow = 90000\n'
 

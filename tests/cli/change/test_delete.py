@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.command_line import CommandLine, failure_of
-from tests.support.orchard import Orchard
+from tests.support.command_line import CommandLine, Orchard, failure_of
 from tests.support.stashes import stash_at
 
 

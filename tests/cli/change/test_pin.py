@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.orchard import Orchard
+from tests.support.command_line import Orchard
 
 
 def test_a_pinned_output_is_not_pruned_and_an_unpinned_one_is(orchard: Orchard) -> None:

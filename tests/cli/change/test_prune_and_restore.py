@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.command_line import failure_of
-from tests.support.orchard import WINDOW, Orchard
+from tests.support.command_line import WINDOW, Orchard, failure_of
 
 
 def test_prune_and_status_say_whose_window_they_name(orchard: Orchard) -> None:

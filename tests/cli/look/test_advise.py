@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.results import AdvisedWindow, WindowAdvice
-from tests.support.orchard import Orchard
+from tests.support.command_line import Orchard
 
 
 def test_without_a_session_that_can_be_replayed_it_says_what_that_takes(orchard: Orchard) -> None:

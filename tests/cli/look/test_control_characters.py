@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-from tests.support.command_line import CommandLine
-from tests.support.terminals import printed_on_terminal
+from tests.support.command_line import CommandLine, printed_on_terminal
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
 LINK = "\x1b]8;;https://evil.example\x1b\\click\x1b]8;;\x1b\\"

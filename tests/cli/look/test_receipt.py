@@ -13,7 +13,7 @@ from contextstash_storage.records import ProxiedSession, ProxiedTotals
 from contextstash_storage.sqlite import open_sqlite
 from tests.cli.conftest import call, result
 from tests.support.command_line import CommandLine
-from tests.support.sized_sessions import round_of
+from tests.support.stashes import round_of
 
 NOW = 1_800_000_000.0
 """2027-01-15, the last request of the sessions of these tests."""

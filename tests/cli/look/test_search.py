@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.orchard import Orchard
+from tests.support.command_line import Orchard
 
 
 def test_several_words_need_no_quotes(orchard: Orchard) -> None:

@@ -6,9 +6,7 @@ import sys
 
 import pytest
 
-from tests.support.command_line import ANSI
-from tests.support.orchard import Orchard
-from tests.support.terminals import printed_on_terminal
+from tests.support.command_line import ANSI, Orchard, printed_on_terminal
 
 
 def test_sessions_are_listed_with_ids_that_commands_take_and_no_colour_in_a_pipe(orchard: Orchard) -> None:

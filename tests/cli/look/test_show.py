@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from tests.support.command_line import CommandLine, failure_of
-from tests.support.orchard import WINDOW, Orchard
+from tests.support.command_line import WINDOW, CommandLine, Orchard, failure_of
 
 
 def test_a_headline_counts_the_messages_of_a_session(orchard: Orchard) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from contextstash import open_stash_sync
 from tests.cli.conftest import call, result
-from tests.support.command_line import ANSI, CommandLine
-from tests.support.orchard import WINDOW, Orchard
+from tests.support.command_line import ANSI, WINDOW, CommandLine, Orchard
 
 
 def test_status_says_how_full_the_session_is(orchard: Orchard) -> None:

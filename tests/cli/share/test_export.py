@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import CommandLine, failure_of
-from tests.support.hostile_values import messages
+from tests.support.pages import messages
 
 
 @pytest.fixture

@@ -23,8 +23,16 @@ from contextstash_storage.records import (
 from contextstash_storage.search import SearchFilter
 from contextstash_storage.store import SessionStore
 from tests.support.postgres_server import new_store_address
-from tests.support.stored_edits import archiving, summarizing
-from tests.support.stored_sessions import answers, calls, conversation, new_session, record, says
+from tests.support.stored_sessions import (
+    answers,
+    archiving,
+    calls,
+    conversation,
+    new_session,
+    record,
+    says,
+    summarizing,
+)
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location

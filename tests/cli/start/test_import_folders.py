@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support.client_files import write_json, write_session
 from tests.support.command_line import CommandLine, failure_of, write_transcript
-from tests.support.host_files import write_json, write_session
 
 WORDS = "Read the orchard"
 

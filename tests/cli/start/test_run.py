@@ -14,9 +14,8 @@ from contextstash.cli.client_commands import _log_file
 from contextstash.clients.client import Machine
 from contextstash.clients.launch import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
-from tests.support.caching_provider import CachingProvider, caching_provider
 from tests.support.command_line import CommandLine
-from tests.support.proxies import request_of, session
+from tests.support.proxies import CachingProvider, caching_provider, request_of, session
 
 pytestmark = pytest.mark.processes
 

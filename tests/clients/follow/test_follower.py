@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.clients.follow import Follower, find_transcripts, ingest
-from tests.support.host_files import write_session
+from tests.support.client_files import write_session
 from tests.support.stashes import history, stash_at
 
 SESSION = "4c0f2c3a-0000-4000-8000-000000000001"

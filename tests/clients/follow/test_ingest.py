@@ -12,7 +12,7 @@ import pytest
 from contextstash.clients.follow import Follower, find_transcripts, ingest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from tests.support.claude_code_records import SESSION, as_lines, prompt, reply
+from tests.support.client_files import SESSION, as_lines, prompt, reply
 
 TALK = [prompt("a", None, "First question"), reply("b", "a", "First answer"), prompt("c", "b", "Second question")]
 

@@ -15,7 +15,7 @@ import pytest
 
 from contextstash.clients.hooks import MAX_EVENT_BYTES
 from contextstash.clients.output_cut import MAX_ARCHIVED_CHARACTERS
-from tests.support.client_transcripts import SESSION, TranscriptFile
+from tests.support.client_files import SESSION, TranscriptFile
 from tests.support.command_line import CommandLine
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.client_files import write_session
 from tests.support.command_line import CommandLine
-from tests.support.host_files import write_session
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
 SESSION = "01a1fc8f-def1-7cd2-aff0-79da6819288b"

@@ -17,7 +17,7 @@ from contextstash.clients.follow import ingest
 from contextstash.clients.transcripts import State, split_lines
 from contextstash.record.transcript_records import TranscriptMessage
 from contextstash.stash import Stash
-from tests.support.claude_code_records import (
+from tests.support.client_files import (
     SESSION,
     Record,
     as_lines,
@@ -28,9 +28,9 @@ from tests.support.claude_code_records import (
     reply,
     result,
     summary,
+    write_lines,
 )
 from tests.support.effort import examples
-from tests.support.host_files import write_lines
 from tests.support.stashes import stash_at
 
 WRONG = "a way that was given up"

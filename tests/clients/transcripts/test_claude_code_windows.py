@@ -10,8 +10,7 @@ import pytest
 from contextstash.clients.follow import ingest
 from contextstash.record.transcript_records import window_key
 from contextstash.stash import Stash
-from tests.support.claude_code_records import SESSION, Record, call, prompt, record, reply, result
-from tests.support.host_files import keys, read, write_lines
+from tests.support.client_files import SESSION, Record, call, keys, prompt, read, record, reply, result, write_lines
 
 OURS = "[contextstash: hand-off] The user said: keep the public interface."
 

@@ -14,7 +14,7 @@ from contextstash.clients.follow import ingest
 from contextstash.clients.transcripts import Batch, Line, State, digest_of
 from contextstash.stash import Stash
 from contextstash_storage.records import Usage
-from tests.support.host_files import write_lines
+from tests.support.client_files import write_lines
 from tests.support.stashes import stash_at, view
 
 SESSION = "019d6d29-8cf7-7fe3-adc9-000000000001"

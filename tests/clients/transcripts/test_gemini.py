@@ -7,7 +7,7 @@ from typing import Any
 
 from contextstash.clients.transcripts import State
 from contextstash_storage.records import Usage
-from tests.support.host_files import keys, read, roles, session_of, write_json, write_lines
+from tests.support.client_files import keys, read, roles, session_of, write_json, write_lines
 
 SESSION = "4c0f2c3a-0000-4000-8000-000000000001"
 HEAD = {"sessionId": SESSION, "projectHash": "ab" * 32, "startTime": "2026-05-01T10:00:00.000Z", "kind": "main"}

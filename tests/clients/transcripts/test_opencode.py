@@ -14,7 +14,7 @@ from contextstash.clients.opencode import current_sessions, sessions_in_database
 from contextstash.clients.transcripts import State
 from contextstash.outputs.digest import without_reminders
 from contextstash_storage.records import Usage
-from tests.support.host_files import keys, read, roles, session_of, write_opencode
+from tests.support.client_files import keys, read, roles, session_of, write_opencode
 
 SESSION = "ses_01"
 TOKENS = {"input": 100, "output": 20, "reasoning": 5, "cache": {"read": 900, "write": 50}}

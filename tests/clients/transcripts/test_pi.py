@@ -11,7 +11,7 @@ from contextstash.clients.pi import current_sessions
 from contextstash.clients.transcripts import State
 from contextstash.record.transcript_records import window_key
 from contextstash.stash import Stash
-from tests.support.host_files import keys, read, write_lines
+from tests.support.client_files import keys, read, write_lines
 from tests.support.stashes import valid_view
 
 SESSION = "d703a1a9-0000-4000-8000-000000000001"

@@ -12,9 +12,8 @@ from mcp import Client
 
 from contextstash.mcp.answers import readable
 from contextstash.tokenizer import count_with
-from tests.support.answer_texts import leaves
 from tests.support.effort import examples
-from tests.support.servers import SESSION, answer, record, small_session, stdio_client, text_of
+from tests.support.servers import SESSION, answer, leaves, record, small_session, stdio_client, text_of
 
 pytestmark = pytest.mark.processes
 

@@ -11,7 +11,7 @@ from mcp import Client
 from contextstash.mcp.server import build_server
 from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
-from tests.support.client_transcripts import SESSION, ClientTranscript
+from tests.support.client_files import SESSION, ClientTranscript
 
 
 async def never_opened() -> Stash:

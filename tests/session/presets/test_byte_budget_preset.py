@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.records import Native
-from tests.support.sized_sessions import results, round_of, user
-from tests.support.stashes import SESSION, stash_at, valid_view, view
+from tests.support.stashes import SESSION, results, round_of, stash_at, user, valid_view, view
 
 CALL_BYTES = 30
 TOO_LONG = (

@@ -8,8 +8,7 @@ import pytest
 
 from contextstash.tokenizer import count_with
 from contextstash_storage.records import Native
-from tests.support.sized_sessions import reply, user
-from tests.support.stashes import SESSION, stash_at, valid_view
+from tests.support.stashes import SESSION, reply, stash_at, user, valid_view
 
 count = count_with("cl100k_base")
 

@@ -10,9 +10,8 @@ import pytest
 from contextstash.stash import Stash
 from contextstash.view.view import parts_of
 from contextstash_storage.records import Native
-from tests.support.model_provider import Answer, model_provider
-from tests.support.sized_sessions import reply, results, rounds, user
-from tests.support.stashes import SESSION, stash_at, valid_view, view
+from tests.support.provider import Answer, model_provider
+from tests.support.stashes import SESSION, reply, results, rounds, stash_at, user, valid_view, view
 
 MODEL = "claude-haiku-4-5"
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sized_sessions import reply, results, round_of, rounds, user
-from tests.support.stashes import SESSION, stash_at, valid_view, view
+from tests.support.stashes import SESSION, reply, results, round_of, rounds, stash_at, user, valid_view, view
 
 PRUNED = "[contextstash: output pruned to save context, kept as out_"
 

@@ -14,8 +14,7 @@ from contextstash_storage.errors import ContextstashError, StoreError
 from contextstash_storage.records import Event, ProxiedSession
 from contextstash_storage.sqlite import SqliteStore, look_at, open_sqlite
 from tests.support.effort import THOROUGH
-from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import SESSION, answers, bodies, calls, new_session, record, says
+from tests.support.stored_sessions import SESSION, answers, archiving, bodies, calls, new_session, record, says
 
 FLIPS = 1_000 if THOROUGH else 60
 

@@ -23,9 +23,17 @@ from contextstash_storage.sessions import PAUSE_SECONDS
 from contextstash_storage.sqlite import SqliteStore, look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
-from tests.support.locked_databases import held
-from tests.support.stored_edits import archiving
-from tests.support.stored_sessions import OWNER, answers, bodies, conversation, new_session, record, says
+from tests.support.stored_sessions import (
+    OWNER,
+    answers,
+    archiving,
+    bodies,
+    conversation,
+    held,
+    new_session,
+    record,
+    says,
+)
 
 SECRET = "zebra"
 LONG = f"{SECRET} in a long text, {random.Random(2).randbytes(4_000).hex()}"

@@ -24,8 +24,7 @@ from contextstash_storage.records import Native
 from contextstash_storage.sqlite import look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.storage.sqlite.test_deletion import SECRET, fill, marks, others
-from tests.support.locked_databases import held
-from tests.support.stored_sessions import SESSION, bodies, new_session
+from tests.support.stored_sessions import SESSION, bodies, held, new_session
 
 KEY = bytes(range(32))
 TEXT = "a text about pomegranates, number"

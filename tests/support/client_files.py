@@ -1,4 +1,4 @@
-"""Files as hosts write them, and the messages that readers find in them."""
+"""Files as clients write them, records of Claude Code's transcripts, and the messages that readers find in them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from contextstash.clients.follow import recognize
+from contextstash.clients.follow import ingest, recognize
 from contextstash.clients.transcripts import Batch, State, split_lines
 from contextstash.messages.detection import get_format
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.stash import Stash
 
 
 def write_json(path: Path, document: Any) -> Path:
@@ -122,3 +123,127 @@ def keys(messages: Sequence[TranscriptMessage]) -> list[str]:
 
 def roles(messages: Sequence[TranscriptMessage]) -> list[str]:
     return [str(message.body["role"]) for message in messages]
+
+
+SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
+
+Record = dict[str, Any]
+
+
+def record(kind: str, uuid: str, parent: str | None, content: Any, **more: Any) -> Record:
+    """A message below its parent; `more` overrides the fields of the record."""
+    message = {"role": kind, "content": content}
+    if kind == "assistant":
+        message = {"id": f"msg_{uuid}", "type": "message", "model": "claude-sonnet-4-5", **message}
+    return {
+        "parentUuid": parent,
+        "isSidechain": False,
+        "sessionId": SESSION,
+        "type": kind,
+        "message": message,
+        "uuid": uuid,
+        "timestamp": "2026-03-03T09:00:00.000Z",
+        **more,
+    }
+
+
+def prompt(uuid: str, parent: str | None, text: str, **more: Any) -> Record:
+    return record("user", uuid, parent, text, **more)
+
+
+def reply(uuid: str, parent: str | None, text: str, **more: Any) -> Record:
+    return record("assistant", uuid, parent, [{"type": "text", "text": text}], **more)
+
+
+def call(uuid: str, parent: str, call_id: str) -> Record:
+    block = {"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": "ls"}}
+    return record("assistant", uuid, parent, [block])
+
+
+def result(uuid: str, parent: str, call_id: str, text: str = "done") -> Record:
+    return record("user", uuid, parent, [{"type": "tool_result", "tool_use_id": call_id, "content": text}])
+
+
+def passed(uuid: str, parent: str | None, **more: Any) -> Record:
+    return {"type": "progress", "uuid": uuid, "parentUuid": parent, "sessionId": SESSION, **more}
+
+
+def summary(uuid: str, covered: str) -> list[Record]:
+    boundary = {"type": "system", "subtype": "compact_boundary", "logicalParentUuid": covered}
+    return [
+        passed(f"{uuid}-boundary", None, **boundary),
+        prompt(uuid, f"{uuid}-boundary", "Summary of it all", isCompactSummary=True),
+    ]
+
+
+def compacted(uuid: str, covered: str, *kept: str, before: bool = False) -> list[Record]:
+    """A compaction that kept these messages; `before` its summary, or else after it."""
+    boundary, message = summary(uuid, covered)
+    listed = {"anchorUuid": boundary["uuid"] if before else message["uuid"], "uuids": kept}
+    return [{**boundary, "compactMetadata": {"trigger": "auto", "preservedMessages": listed}}, message]
+
+
+def as_lines(records: list[Record]) -> bytes:
+    return b"".join(json.dumps(item).encode() + b"\n" for item in records)
+
+
+CARRIED_OVER = "This session is being continued from a previous conversation that ran out of context."
+
+
+class TranscriptFile:
+    """The transcript of SESSION, and those of its sub-agents."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._number = 0
+
+    def write(self, role: str, content: Any, *, agent: str | None = None, **fields: Any) -> None:
+        """A record, of a sub-agent if one is named; `message` holds further fields of its message."""
+        self._number += 1
+        path = self.path
+        if agent is not None:
+            path = path.with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fields |= {"isSidechain": True, "agentId": agent}
+        message = {"role": role, "content": content, **fields.pop("message", {})}
+        record = {
+            "type": role,
+            "uuid": f"00000000-0000-4000-8000-{self._number:012}",
+            "parentUuid": f"00000000-0000-4000-8000-{self._number - 1:012}" if self._number > 1 else None,
+            "sessionId": SESSION,
+            "timestamp": f"2026-11-20T10:{self._number // 60:02}:{self._number % 60:02}.000Z",
+            "message": message,
+            **fields,
+        }
+        with path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+class ClientTranscript(TranscriptFile):
+    """The transcript in this folder; `read` records what is new in it."""
+
+    def __init__(self, folder: Path, stash: Stash) -> None:
+        super().__init__(folder / f"{SESSION}.jsonl")
+        self._stash = stash
+
+    def say(self, text: str, prompt_tokens: int | None = None) -> None:
+        """A reply of the model; `prompt_tokens` is what the provider reports for it."""
+        usage = {} if prompt_tokens is None else {"usage": {"input_tokens": prompt_tokens, "output_tokens": 5}}
+        reply = {"id": f"msg_{self._number}", "model": "claude-sonnet-4-5", **usage}
+        self.write("assistant", [{"type": "text", "text": text}], message=reply)
+
+    def call(self, tool: str, given: Any, output: str) -> None:
+        """A tool call and its result."""
+        number = f"toolu_{self._number}"
+        self.write("assistant", [{"type": "tool_use", "id": number, "name": tool, "input": given}])
+        self.write("user", [{"type": "tool_result", "tool_use_id": number, "content": output}])
+
+    def compact(self, summary: str = CARRIED_OVER) -> None:
+        """The client's compaction."""
+        self.write("user", summary, isCompactSummary=True)
+
+    async def read(self) -> str:
+        """Record what is new; returns the session's id."""
+        report = await ingest(self._stash, self.path)
+        assert report.session_id == SESSION
+        return report.session_id

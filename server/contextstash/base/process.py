@@ -1,7 +1,9 @@
-"""Log lines on standard error, without tracebacks: those of a library may quote the content of a session."""
+"""What a process of contextstash sets for itself: its log lines, and its interpreter. As a library it sets neither:
+they belong to the program that uses it. The lines have no tracebacks, which may quote the content of a session."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 import traceback
@@ -73,3 +75,21 @@ def _without_traceback(record: logging.LogRecord) -> bool:
         record.msg, record.args = f"{record.getMessage()} ({kind.__name__ if kind else 'unknown error'})", ()
         record.exc_info = record.exc_text = None
     return True
+
+
+TURN_SECONDS = 0.001
+"""How long a thread runs before another one gets its turn, in place of 0.005. While a session is reduced in a thread, a
+call of another client changes threads some ten times, and waits as long each time. A shorter turn costs throughput."""
+
+
+NEW_OBJECTS = 10_000
+"""After how many new objects the garbage collector looks at these, in place of 700. A request of 2,000 messages makes
+5,000 that are gone at its end: each look at those that are still there takes 0.1 ms. Cycles are freed later."""
+
+
+def own_interpreter() -> None:
+    """Let short calls not wait for a reduction of a long session: threads take shorter turns, and what is loaded so far
+    stays, so that the garbage collector does not look through it again and again (20 to 30 ms each time)."""
+    sys.setswitchinterval(TURN_SECONDS)
+    gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
+    gc.freeze()
