@@ -116,7 +116,6 @@ KINDS: dict[str, list[tuple[Native, str, tuple[str, ...] | None]]] = {
         ({"role": "assistant", "content": None, "refusal": "no"}, "assistant text", ("no",)),
         (assistant(REFUSAL), "assistant text", ("no",)),
         ({"role": "assistant", "content": "hi", "reasoning_content": "hm"}, "assistant thinking text", ("hm", "hi")),
-        ({"role": "assistant", "content": None, "audio": {"transcript": "hi"}}, "assistant text", ("hi",)),
         ({"role": "assistant", "content": ""}, "assistant", ()),
         (user({"type": "new", "a": 1}), "user opaque", ('{"type":"new","a":1}',)),
         (chat_result("a", [text("x"), CHAT_IMAGE]), "tool tool_result image", ("x", "")),
@@ -243,6 +242,7 @@ WRONG: dict[str, list[tuple[Native, str]]] = {
         ({"role": "user", "content": 5}, "content is a number"),
         ({"role": "assistant", "tool_calls": [{"id": "a"}]}, r"tool_calls\[0\].function is missing"),
         (user({"type": "tool_result"}), "a 'tool_result' of another format"),
+        ({"role": "assistant", "content": None, "audio": {"transcript": "hi"}}, "record the transcript as content"),
         ({"role": "assistant", "content": None, "function_call": {"name": "now"}}, "record it as one of tool_calls"),
     ],
     RESPONSES: [

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.messages.detection import get_format
-from contextstash.messages.repair import MISSING_RESULT, repaired
+from contextstash.messages.repair import MISSING_RESULT, render
 from contextstash_storage.records import Native
 from tests.messages.natives import (
     ANTHROPIC,
@@ -118,7 +118,7 @@ VALID: dict[str, tuple[str, list[Native]]] = {
 @pytest.mark.parametrize("case", VALID)
 def test_a_list_that_providers_accept_goes_out_as_it_came(case: str) -> None:
     name, natives = VALID[case]
-    assert repaired(get_format(name), natives) == natives
+    assert render(get_format(name), natives) == natives
     assert violations(name, natives) == []
 
 
@@ -211,7 +211,7 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_list_becomes_a_valid_request(case: str) -> None:
     name, natives, expected = BROKEN[case]
-    assert repaired(get_format(name), natives) == expected
+    assert render(get_format(name), natives) == expected
     assert violations(name, expected) == []
 
 
@@ -219,7 +219,7 @@ def test_a_broken_list_becomes_a_valid_request(case: str) -> None:
 @given(st.data())
 def test_each_signature_of_gemini_stays_on_its_part_byte_for_byte(data: st.DataObject) -> None:
     natives = data.draw(conversations("gemini", broken=True))
-    shown = repaired(get_format(GEMINI), natives)
+    shown = render(get_format(GEMINI), natives)
     assert violations("gemini", shown) == []
     recorded = [part for native in natives if native["role"] == "model" for part in native["parts"]]
     signed = [part for part in recorded if "thoughtSignature" in part or "thought_signature" in part]
@@ -233,7 +233,7 @@ def test_gemini_signatures_on_calls_of_chat_completions_go_back_verbatim() -> No
     signed["extra_content"] = {"google": {"thought_signature": "RW5k"}}
     chat = get_format(CHAT)
     short = [chat.replace(chat_result(call_id, "long"), {0: "short"}) for call_id in ("a", "b")]
-    shown = repaired(chat, [GO, signed, *short])
+    shown = render(chat, [GO, signed, *short])
     assert shown == [GO, signed, chat_result("a", "short"), chat_result("b", "short")]
     assert chat.without_thinking(signed) == signed
     assert violations(CHAT, shown) == []
@@ -251,7 +251,7 @@ def test_the_signed_thinking_of_a_claude_behind_a_gateway_is_read_and_can_be_lef
     found = chat.read(native)
     assert (found.blocks[0].type, found.texts[0]) == ("thinking", "hm")
     assert chat.is_own(native)
-    assert repaired(chat, [GO, native, chat_result("a")])[1] == native
+    assert render(chat, [GO, native, chat_result("a")])[1] == native
     assert chat.without_thinking(native) == chat_calls("a")
     assert chat.without_thinking({"role": "assistant", "content": None, **carrier}) is None
 

@@ -24,12 +24,6 @@ from contextstash.messages.base import (
     piece,
     reading,
     result_pieces,
-    role_of,
-)
-from contextstash.messages.breakpoints import (
-    BREAKPOINT_KEY,
-    content_of,
-    newest_breakpoints,
 )
 from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
@@ -40,6 +34,15 @@ THINKING = ("thinking", "redacted_thinking")
 ASSISTANT_BLOCKS = ("tool_use", *SERVER_CALLS, *THINKING)
 OTHER_BLOCKS = ("tool_result", "document", "image", "search_result", "compaction", "container_upload")
 """With those of the assistant, and results of the provider's tools, the block types that only this format has."""
+
+_FOREIGN_BLOCKS = ("function_call", "function_call_output", "image_url", "refusal", "file")
+
+BREAKPOINT_KEY = "cache_control"
+
+SENT_BREAKPOINTS = 2
+"""Cache breakpoints that are sent, the newest ones. The API accepts four in a request; two are left to tools and system
+prompt, as agents set them. To find a cached prefix it looks back from each, at most 20 blocks, for the end of an
+earlier request: https://docs.claude.com/en/docs/build-with-claude/prompt-caching"""
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
@@ -63,11 +66,12 @@ class AnthropicFormat(Format):
         role = need_role(native, _ROLES, "'user' or 'assistant'")
         if any(native.get(key) is not None for key in ("tool_calls", "function_call", "tool_call_id")):
             raise BadMessageError("it has tool calls of OpenAI Chat. Record it in its own format.")
-        pieces = [
-            found
-            for place, (block, kind, where) in enumerate(_KINDS.parts(native.get("content")))
-            for found in _read_block(block, kind, where, ("content", place, "content"))
-        ]
+        pieces: list[Piece] = []
+        for place, (block, kind, where) in enumerate(_KINDS.parts(native.get("content"))):
+            if kind == "tool_result":
+                pieces += _read_result(block, where, ("content", place, "content"))
+            else:
+                pieces.append(_read_block(block, kind, where))
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
     def is_own(self, native: Native) -> bool:
@@ -80,22 +84,32 @@ class AnthropicFormat(Format):
             return native
         return {**native, "content": rest} if rest else None
 
-    def limit_breakpoints(self, natives: Sequence[Native], most: int) -> Sequence[Native]:
-        return newest_breakpoints(natives, most)
+    def limit_breakpoints(self, natives: Sequence[Native]) -> Sequence[Native]:
+        """A list longer than a session's first requests has far more: agents set one at the end of each request."""
+        counts = [_breakpoints(content_of(native)) for native in natives]
+        if sum(counts) <= SENT_BREAKPOINTS:
+            return natives
+        left, most = list(natives), SENT_BREAKPOINTS
+        for place in range(len(left) - 1, -1, -1):
+            most -= counts[place]
+            if counts[place] and most < 0:
+                left[place] = without_breakpoints(left[place])
+        return left
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
         return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]
 
     def sent_parts(self, native: Native) -> list[Part]:
         """Without system messages: the API takes `system` in a field of its own."""
-        role, content = role_of(native), native["content"]
+        role, content = native["role"], native["content"]
         if role not in ("user", "assistant"):
             return []
         by_model = role == "assistant"
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         shown = [sent for block in blocks if (sent := _sent(block, by_model)) is not None]
         if not by_model:
-            return [Part(sent, False, native, None, (), _answered(sent)) for sent in shown]
+            named = [(sent["tool_use_id"],) if sent["type"] == "tool_result" else () for sent in shown]
+            return [Part(sent, False, native, None, (), names) for sent, names in zip(shown, named, strict=True)]
         reply = name_of(native.get("id"))
         parts: list[Part] = []
         called: set[str] = set()
@@ -128,8 +142,8 @@ class AnthropicFormat(Format):
                 last = place
                 continue
             block = part.native
-            if "caller" in block:
-                callers.add(_caller(block))
+            if isinstance(caller := block.get("caller"), dict):
+                callers.add(name_of(caller.get("tool_id", caller.get("toolId"))))
             if block["type"] in SERVER_CALLS:
                 pending.setdefault(str(block.get("id")), []).append(place)
             elif _is_server_result(block):
@@ -150,22 +164,18 @@ def _is_own_block(block: BlockJson) -> bool:
     return is_own or (kind == "text" and (BREAKPOINT_KEY in block or "citations" in block))
 
 
-def _read_block(block: BlockJson, kind: str, where: str, path: Path) -> list[Piece]:
-    if kind == "tool_use":
-        call_id = need_text(block, "id", where, empty=False)
-        return [call_piece(call_id, need_text(block, "name", where), block.get("input", {}))]
-    return _read_result(block, where, path) if kind == "tool_result" else [_read_plain(block, kind, where)]
-
-
 def _read_result(block: BlockJson, where: str, path: Path) -> list[Piece]:
     call_id = need_text(block, "tool_use_id", where, empty=False)
     content = block.get("content")
     nested = _KINDS.parts("" if content is None else content, f"{where}.content")
-    parts = [_read_plain(part, kind, at) for part, kind, at in nested]
+    parts = [_read_block(part, kind, at) for part, kind, at in nested]
     return result_pieces(call_id, parts, path, is_error=block.get("is_error") is True)
 
 
-def _read_plain(block: BlockJson, kind: str, where: str) -> Piece:
+def _read_block(block: BlockJson, kind: str, where: str) -> Piece:
+    if kind == "tool_use":
+        call_id = need_text(block, "id", where, empty=False)
+        return call_piece(call_id, need_text(block, "name", where), block.get("input", {}))
     if kind == "thinking":
         return piece("thinking", need_text(block, kind, where))
     if kind == "redacted_thinking":
@@ -191,13 +201,12 @@ def _document_text(block: BlockJson) -> str:
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _is_foreign(kind: str) -> bool:
-    return kind in ("function_call", "function_call_output", "image_url", "refusal", "file") or kind.startswith(
-        ("input_", "output_")
-    )
-
-
-_KINDS = PartKinds({"text": "text"}, ["image"], {"document": _document_text}, foreign=_is_foreign)
+_KINDS = PartKinds(
+    {"text": "text"},
+    images=["image"],
+    documents={"document": _document_text},
+    foreign=lambda kind: kind in _FOREIGN_BLOCKS or kind.startswith(("input_", "output_")),
+)
 
 
 def _sent(block: Native, by_model: bool) -> Native | None:
@@ -226,10 +235,6 @@ def _as_text(block: Native) -> Native:
     return {"type": "text", "text": as_json(block)}
 
 
-def _answered(block: BlockJson) -> tuple[str, ...]:
-    return (block["tool_use_id"],) if block["type"] == "tool_result" else ()
-
-
 def _joined(parts: Sequence[Part]) -> Native:
     """The parts in one message, in the shape of the message that the first of them was in: that one, if it is equal."""
     source = next((part.source for part in parts if part.source), {})
@@ -245,6 +250,28 @@ def _is_server_result(block: BlockJson) -> bool:
     return str(block["type"]).endswith("_tool_result")
 
 
-def _caller(block: BlockJson) -> str | None:
-    caller = block.get("caller")
-    return name_of(caller.get("tool_id", caller.get("toolId"))) if isinstance(caller, dict) else None
+def _breakpoints(blocks: Iterable[object]) -> int:
+    """How many cache breakpoints are in these blocks, including nested ones."""
+    count = 0
+    for block in blocks:
+        if isinstance(block, dict):
+            count += block.get(BREAKPOINT_KEY) is not None
+            if block.get("type") == "tool_result":
+                count += _breakpoints(content_of(block))
+    return count
+
+
+def without_breakpoints(value: Any) -> Any:
+    """A message, a block or a list of blocks without the breakpoints in it."""
+    if isinstance(value, list):
+        return [without_breakpoints(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    left = {key: each for key, each in value.items() if key != BREAKPOINT_KEY}
+    return {**left, "content": without_breakpoints(value["content"])} if content_of(value) else left
+
+
+def content_of(native: Mapping[str, Any]) -> list[Any]:
+    """The blocks of a message or tool result; empty if its content is a string."""
+    content = native.get("content")
+    return content if isinstance(content, list) else []

@@ -194,9 +194,8 @@ class Format(ABC):
         """A system message for the start of the list; None if the provider takes the system prompt in another field."""
         return None
 
-    def limit_breakpoints(self, natives: Sequence[Native], most: int) -> Sequence[Native]:
-        """The natives with at most `most` cache breakpoints, the newest ones. Unchanged if the format has no
-        breakpoints in messages."""
+    def limit_breakpoints(self, natives: Sequence[Native]) -> Sequence[Native]:
+        """The natives with as many of the newest cache breakpoints as their request may have."""
         return natives
 
     @abstractmethod
@@ -303,21 +302,19 @@ def opaque(native: Mapping[str, Any], call_id: str | None = None) -> Piece:
 
 def opaque_media(native: Mapping[str, Any]) -> Piece:
     """Like `opaque`, with encoded media data left out of the text."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [plain(item) for item in value]
+        is_data = isinstance(value, str) and len(value) > MAX_MEDIA_TEXT
+        return f"[{len(value)} characters of data]" if is_data else value
+
     try:
-        plain = _without_media(native)
+        return opaque(plain(native))
     except RecursionError as error:
         raise BadMessageError(TOO_DEEP) from error
-    return piece("opaque", as_json(plain))
-
-
-def _without_media(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _without_media(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_media(item) for item in value]
-    if isinstance(value, str) and len(value) > MAX_MEDIA_TEXT:
-        return f"[{len(value)} characters of data]"
-    return value
 
 
 def reading(native: Mapping[str, Any], role: Role, pieces: Iterable[Piece], group: object) -> Reading:
@@ -434,12 +431,6 @@ def need_text(native: Mapping[str, Any], key: str, where: str, *, empty: bool = 
     return value
 
 
-def role_of(native: Mapping[str, Any]) -> str:
-    """The message's role, empty if it has none."""
-    role = native.get("role")
-    return role if isinstance(role, str) else ""
-
-
 def need_role(native: Mapping[str, Any], roles: Mapping[str, Role], expected: str) -> Role:
     """The message's role. Raises BadMessageError if it is none of these; `expected` names them for a reader."""
     role = native.get("role")
@@ -451,18 +442,15 @@ def need_role(native: Mapping[str, Any], roles: Mapping[str, Role], expected: st
 
 def kind_of(value: object) -> str:
     """The type of a JSON value, in words for a message."""
-    if value is None:
-        return "missing or null"
-    for types, words in _KINDS:
-        if isinstance(value, types):
-            return words
-    return f"a {type(value).__name__}"
+    return next((words for kind, words in _WORDS.items() if isinstance(value, kind)), f"a {type(value).__name__}")
 
 
-_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (bool, "true or false"),
-    ((int, float), "a number"),
-    (str, "a string"),
-    (list, "a list"),
-    (dict, "an object"),
-)
+_WORDS: dict[type, str] = {
+    type(None): "missing or null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -37,13 +37,7 @@ from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
-ROLES: dict[str, Role] = {
-    "user": "user",
-    "model": "assistant",
-    "function": "tool",
-    "tool": "tool",
-    "system": "system",
-}
+ROLES: dict[str, Role] = {"user": "user", "model": "assistant", "function": "tool", "tool": "tool", "system": "system"}
 """`function` and `tool` are how older SDKs mark responses, and `system` a system instruction; a request may only have
 `user` and `model`."""
 
@@ -51,17 +45,12 @@ _FOREIGN_KEYS = ("type", "part_kind", "kind")
 """Fields by which other libraries mark the parts of their messages (AI SDK, pydantic-ai)."""
 
 DATA_KEYS = (
-    "functionCall",
-    "functionResponse",
-    "text",
-    "inlineData",
-    "fileData",
-    "executableCode",
-    "codeExecutionResult",
-    "toolCall",
-    "toolResponse",
-)
+    "functionCall", "functionResponse", "text", "inlineData", "fileData", "executableCode", "codeExecutionResult",
+    "toolCall", "toolResponse",
+)  # fmt: skip
 """The fields of which a part has exactly one: `oneof data` of Part, https://ai.google.dev/api/caching#Part"""
+
+MEDIA_KEYS = ("inlineData", "fileData")
 
 ABOUT_KEYS = ("thought", "thoughtSignature")
 """The fields that describe a part's data, and that a part may have without any."""
@@ -121,9 +110,19 @@ class GeminiFormat(Format):
         need_object(native, "the content")
         if "type" in native:
             raise BadMessageError("it has a 'type', as messages of other formats do. Record it in its own format.")
-        role = _role(native)
-        pieces = [found for part in _read_parts(native) for found in part]
-        if role == "user" and pieces and all(_answers(found) for found in pieces):
+        if "candidates" in native:
+            raise BadMessageError("this is a whole API response; record its candidates[0].content.")
+        if "content" in native:
+            raise BadMessageError("it has 'content'; expected Gemini's 'parts'. Record it in its own format.")
+        without_role = native.get("role") is None and "parts" in native
+        role: Role = "user" if without_role else need_role(native, ROLES, "'user' or 'model'")
+        parts = [] if native.get("parts") is None and native.get("role") == "model" else native.get("parts")
+        if not isinstance(parts, list):
+            raise BadMessageError(f"parts is {kind_of(parts)}; expected a list of parts.")
+        numbers: Counter[tuple[str, str]] = Counter()
+        pieces = [found for place, part in enumerate(parts) for found in _read_part(part, place, numbers)]
+        answers = [found.block.call_id is not None and found.block.type != "tool_call" for found in pieces]
+        if role == "user" and answers and all(answers):
             role = "tool"
         usage, model = get(native, "usageMetadata"), get(native, "modelVersion")
         about = {"usage": usage or native.get("usage"), "model": model or native.get("model")}
@@ -192,8 +191,7 @@ class GeminiFormat(Format):
 
 
 def _named(call: Mapping[str, Any]) -> dict[str, str]:
-    call_id = _id(call)
-    return {**({"id": call_id} if call_id else {}), "name": call["name"]}
+    return {**({"id": call_id} if (call_id := _id(call)) else {}), "name": call["name"]}
 
 
 def _id(value: Mapping[str, Any]) -> str | None:
@@ -222,10 +220,7 @@ def _sent(part: Native, native: Native, by_model: bool) -> Part | None:
     the order pair them."""
     if part.get("text"):
         return Part(part, by_model, native)
-    found: Iterator[tuple[str, Any]] = (
-        (_DATA[key], value) for key, value in part.items() if value is not None and key in _DATA
-    )
-    kind, data = next(found, ("", part))
+    kind = next(iter(_data_keys(part)), "")
     if kind in ("", "text"):
         shown = part if kind or _other_keys(part) else {**part, "text": ""}
         return Part(shown, by_model, native) if shown.get("text") != "" or _is_signed(part) else None
@@ -233,37 +228,13 @@ def _sent(part: Native, native: Native, by_model: bool) -> Part | None:
         return Part({"text": as_json(part)}, by_model, native)
     if kind not in ("functionCall", "functionResponse"):
         return Part(part, by_model, native)
+    data = get(part, kind)
     name, given = data["name"], _id(data)
     if by_model:
         keys = (f"id:{given}", f"id:{given}:{name}", f"name:{name}") if given else (f"unnamed:{name}", f"name:{name}")
         return Part(part, True, native, None, (Call(keys, part, given is None),))
     names = (f"id:{given}:{name}", f"id:{given}", f"unnamed:{name}") if given else (f"name:{name}",)
     return Part(part, False, native, None, (), names)
-
-
-def _answers(found: Piece) -> bool:
-    return found.block.call_id is not None and found.block.type != "tool_call"
-
-
-def _role(native: Mapping[str, Any]) -> Role:
-    if "candidates" in native:
-        raise BadMessageError("this is a whole API response; record its candidates[0].content.")
-    if native.get("role") is None and "parts" in native:
-        return "user"
-    return need_role(native, ROLES, "'user' or 'model'")
-
-
-def _read_parts(native: Mapping[str, Any]) -> list[list[Piece]]:
-    """The pieces of each part."""
-    if "content" in native:
-        raise BadMessageError("it has 'content'; expected Gemini's 'parts'. Record it in its own format.")
-    parts = native.get("parts")
-    if parts is None and native.get("role") == "model":
-        return []
-    if not isinstance(parts, list):
-        raise BadMessageError(f"parts is {kind_of(parts)}; expected a list of parts.")
-    numbers: Counter[tuple[str, str]] = Counter()
-    return [_read_part(part, place, numbers) for place, part in enumerate(parts)]
 
 
 def _read_part(value: object, place: int, numbers: Counter[tuple[str, str]]) -> list[Piece]:
@@ -276,28 +247,21 @@ def _read_part(value: object, place: int, numbers: Counter[tuple[str, str]]) -> 
         raise BadMessageError(f"{where} has {' and '.join(found)}; expected one of them.")
     if not found:
         return [opaque_media(part)] if _other_keys(part) else []
-    key = found[0]
-    data = get(part, key)
+    key, spelled = found[0], _spelling(part, found[0])
+    data = part[spelled]
     if key == "text":
-        return [_read_text(part, data, where)]
-    spelled = _spelling(part, key)
+        return [piece("thinking" if part.get("thought") is True else "text", need_text(part, "text", where))]
     where = f"{where}.{spelled}"
     data = need_object(data, where)
     if key == "functionCall":
         return [_read_call(data, where, numbers)]
     if key == "functionResponse":
         return _read_response(data, where, ("parts", place, spelled), numbers)
-    if key in ("inlineData", "fileData"):
+    if key in MEDIA_KEYS:
         return [_read_media(part, data)]
     if key == "executableCode":
         return [call_piece(None, "code_execution", data.get("code") or "")]
     return [opaque({key: data})]
-
-
-def _read_text(part: Mapping[str, Any], text: object, where: str) -> Piece:
-    if not isinstance(text, str):
-        raise BadMessageError(f"{where}.text is {kind_of(text)}; expected a string.")
-    return piece("thinking" if part.get("thought") is True else "text", text)
 
 
 def _read_call(call: Mapping[str, Any], where: str, numbers: Counter[tuple[str, str]]) -> Piece:
@@ -318,17 +282,11 @@ def _read_response(answer: Mapping[str, Any], where: str, path: Path, numbers: C
         raise BadMessageError(f"{where}.parts is {kind_of(nested)}; expected a list of parts.")
     pieces = [piece("text", _response_text(response or {}))]
     for place, value in enumerate(nested or ()):
-        pieces.append(_read_nested(need_object(value, f"{where}.parts[{place}]")))
+        part = need_object(value, f"{where}.parts[{place}]")
+        data = next((data for key in MEDIA_KEYS if isinstance(data := get(part, key), dict)), None)
+        pieces.append(opaque_media(part) if data is None else _read_media(part, data))
     call_id = _call_id(answer, name, "response", numbers)
     return result_pieces(call_id, pieces, path, tool=name, is_error=_is_error(response or {}))
-
-
-def _read_nested(part: Mapping[str, Any]) -> Piece:
-    for key in ("inlineData", "fileData"):
-        data = get(part, key)
-        if isinstance(data, dict):
-            return _read_media(part, data)
-    return opaque_media(part)
 
 
 def _read_media(part: Mapping[str, Any], data: Mapping[str, Any]) -> Piece:
@@ -359,23 +317,17 @@ def _only_text(response: Mapping[str, Any]) -> str | None:
 
 
 def _response_text(response: Mapping[str, Any]) -> str:
+    """Its only string; the texts of an MCP tool result that holds nothing else, as ADK and the SDK's MCP sessions pass
+    them on; or else its JSON."""
     if key := _only_text(response):
         return str(response[key])
-    texts = _mcp_texts(response)
-    if texts is not None:
-        return "\n".join(texts)
-    return as_json(response) if response else ""
-
-
-def _mcp_texts(response: Mapping[str, Any]) -> list[str] | None:
-    """The texts of an MCP tool result, as ADK and the SDK's MCP sessions pass them on; None if it is something else or
-    holds more than text."""
     content = response.get("content")
-    if not isinstance(content, list) or not content or not response.keys() <= {"content", "isError", "_meta"}:
-        return None
-    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
-    readable = [text for text in texts if isinstance(text, str)]
-    return readable if len(readable) == len(content) else None
+    if isinstance(content, list) and content and response.keys() <= {"content", "isError", "_meta"}:
+        texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+        readable = [text for text in texts if isinstance(text, str)]
+        if len(readable) == len(content):
+            return "\n".join(readable)
+    return as_json(response) if response else ""
 
 
 def _is_error(response: Mapping[str, Any]) -> bool:

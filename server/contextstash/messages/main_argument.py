@@ -5,30 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 MAX_LENGTH = 120
 """Length of a main argument, in characters: one line of a terminal."""
 
 MAIN_NAMES = (
-    "file_path",
-    "path",
-    "command",
-    "cmd",
-    "query",
-    "pattern",
-    "url",
-    "filename",
-    "file",
-    "notebook_path",
-    "uri",
-    "script",
-    "code",
-    "skill",
-    "description",
-    "name",
-    "id",
-)
+    "file_path", "path", "command", "cmd", "query", "pattern", "url", "filename", "file", "notebook_path", "uri",
+    "script", "code", "skill", "description", "name", "id",
+)  # fmt: skip
 """The names of arguments that can be the main one, in order of preference."""
 
 _PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
@@ -49,10 +33,10 @@ def main_argument(arguments: object) -> str | None:
     if not isinstance(arguments, Mapping):
         return None
     for name in MAIN_NAMES:
-        text = _as_line(arguments.get(name))
-        if text:
+        if text := _as_line(arguments.get(name)):
             return text
-    return _first_short(arguments)
+    texts = (value for value in arguments.values() if isinstance(value, str))
+    return _one_line(next((text for text in texts if text.strip() and len(text) <= MAX_LENGTH), ""))
 
 
 def parsed(text: str) -> object:
@@ -63,13 +47,6 @@ def parsed(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _first_short(arguments: Mapping[str, Any]) -> str | None:
-    for value in arguments.values():
-        if isinstance(value, str) and value.strip() and len(value) <= MAX_LENGTH:
-            return _one_line(value)
-    return None
 
 
 def _as_line(value: object) -> str | None:

@@ -22,7 +22,6 @@ from contextstash.messages.base import (
     piece,
     reading,
     result_pieces,
-    role_of,
 )
 from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
@@ -41,38 +40,22 @@ SIGNED_THINKING = ("thinking_blocks", "reasoning_details")
 
 PLAIN_THINKING = ("reasoning_content", "reasoning")
 
-OTHER_CONTENT = ("tool_calls", "refusal", "audio")
+OTHER_CONTENT = ("tool_calls", "refusal")
 """Keys other than `content` that give a message content."""
 
 OWN_KEYS = ("tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING)
 
-REPLY_KEYS = frozenset(
-    [
-        "usage",
-        "annotations",
-        "finish_reason",
-        "logprobs",
-        "model",
-        "id",
-        "object",
-        "created",
-        "index",
-        "provider",
-        "system_fingerprint",
-        "timestamp",
-        "extra",
-    ]
-)
+REPLY_KEYS = frozenset({
+    "usage", "annotations", "finish_reason", "logprobs", "model", "id", "object", "created", "index", "provider",
+    "system_fingerprint", "timestamp", "extra",
+})  # fmt: skip
 """Keys that replies and recorders add to a message, and that a request may not have."""
-
-CHECKED_KEYS = REPLY_KEYS | {"audio"}
-"""Keys of which a request may have no value, or not each."""
 
 NULLABLE = ("content", "refusal")
 """Keys that may be null in a request; any other key with the value null is left out."""
 
-_OWN_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
-_FOREIGN_PARTS = frozenset({"tool_use", "tool_result", "server_tool_use", "function_call", "input_text"})
+_OWN_PARTS = ("image_url", "input_audio", "refusal", "file")
+_FOREIGN_PARTS = ("tool_use", "tool_result", "server_tool_use", "function_call", "input_text")
 
 
 class OpenAIChatFormat(Format):
@@ -86,10 +69,12 @@ class OpenAIChatFormat(Format):
 
     def read(self, native: Native) -> Reading:
         need_object(native, "the message")
-        if "choices" in native and role_of(native) not in ROLES:
+        if "choices" in native and "role" not in native:
             raise BadMessageError("this is a whole API response; record its choices[0].message.")
         if native.get("function_call") is not None:
             raise BadMessageError("function_call is of the API before it had tools; record it as one of tool_calls.")
+        if native.get("audio") is not None:
+            raise BadMessageError("spoken replies cannot be sent back by their data; record the transcript as content.")
         if "parts" in native and "content" not in native:
             raise BadMessageError("it has 'parts' instead of 'content'. Record it in its own format.")
         role = need_role(native, ROLES, f"one of {', '.join(ROLES)}")
@@ -98,7 +83,9 @@ class OpenAIChatFormat(Format):
         if role == "tool":
             pieces = result_pieces(_answered_id(native), pieces, ("content",), tool=name_of(native.get("name")))
         elif role == "assistant":
-            pieces = [*_thinking(native), *pieces, *_spoken(native), *_read_calls(native)]
+            refusal = native.get("refusal")
+            spoken = [piece("text", refusal)] if isinstance(refusal, str) and refusal else []
+            pieces = [*_thinking(native), *pieces, *spoken, *_read_calls(native)]
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
     def is_own(self, native: Native) -> bool:
@@ -110,7 +97,9 @@ class OpenAIChatFormat(Format):
     def without_thinking(self, native: Native) -> Native | None:
         """A copy without the signed thinking of a Claude model behind a gateway. Other reasoning stays: DeepSeek and
         similar APIs refuse tool calls without it, and Gemini's signatures belong to the calls."""
-        if not any(_is_anthropic(part) for part in _signed_parts(native)):
+        # OpenRouter names the provider; LiteLLM stores Anthropic's own blocks.
+        formats = [str(part.get("format") or "anthropic") for part in _signed_parts(native)]
+        if not any(name.startswith("anthropic") for name in formats):
             return native
         left = {key: value for key, value in native.items() if key not in (*SIGNED_THINKING, *PLAIN_THINKING)}
         return None if _is_empty(left) else left
@@ -131,7 +120,9 @@ class OpenAIChatFormat(Format):
             return (Part(message, False, native, None, (), (_answered_id(message),)),)
         if _is_empty(message):
             return ()
-        calls = _calls(message)
+        calls: dict[str, Mapping[str, Any]] = {}
+        for call in message.get("tool_calls") or ():  # each id once: results of two could not be distinguished
+            calls.setdefault(call["id"], call)
         if not calls:
             return (Part(message, role == "assistant", native),)
         if len(calls) < len(message["tool_calls"]):
@@ -183,20 +174,6 @@ def _signed_parts(native: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [part for parts in lists if isinstance(parts, list) for part in parts if isinstance(part, dict)]
 
 
-def _is_anthropic(part: Mapping[str, Any]) -> bool:
-    """Whether this is Anthropic's thinking. OpenRouter names the provider; LiteLLM stores Anthropic's own blocks."""
-    return str(part.get("format") or "anthropic").startswith("anthropic")
-
-
-def _spoken(native: Mapping[str, Any]) -> Iterator[Piece]:
-    """A refusal, and the transcript of audio."""
-    audio = native.get("audio")
-    transcript = audio.get("transcript") if isinstance(audio, dict) else None
-    for text in (native.get("refusal") or None, transcript):
-        if isinstance(text, str):
-            yield piece("text", text)
-
-
 def _read_calls(native: Mapping[str, Any]) -> Iterator[Piece]:
     calls = native.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
@@ -215,7 +192,7 @@ def _request_shaped(native: Native) -> Native:
     """The message without keys that a request may not have; most have none, and go out as they are."""
     has_calls = native["role"] == "assistant" and native.get("tool_calls")
     is_plain = native.get("content") and None not in native.values() and (has_calls or "tool_calls" not in native)
-    if is_plain and native.keys().isdisjoint(CHECKED_KEYS):
+    if is_plain and native.keys().isdisjoint(REPLY_KEYS):
         return native
     allowed = (key for key in native if key not in REPLY_KEYS and (native[key] is not None or key in NULLABLE))
     message = {key: native[key] for key in allowed}
@@ -225,9 +202,6 @@ def _request_shaped(native: Native) -> Native:
         message["content"] = None
     if message.get("content") is None and message["role"] == "tool":
         message["content"] = ""
-    audio = message.get("audio")
-    if isinstance(audio, dict) and "id" in audio and len(audio) > 1:
-        message["audio"] = {"id": audio["id"]}
     return message
 
 
@@ -235,11 +209,3 @@ def _is_empty(message: Native) -> bool:
     """Whether a message has no content and no calls. An empty text is no content: OpenAI takes it, but other providers
     of this format refuse it, and a model learns nothing from it."""
     return not message.get("content") and not any(message.get(key) for key in OTHER_CONTENT)
-
-
-def _calls(message: Native) -> dict[str, Mapping[str, Any]]:
-    """The calls by their ids, each id once: results of two could not be distinguished."""
-    calls: dict[str, Mapping[str, Any]] = {}
-    for call in message.get("tool_calls") or ():
-        calls.setdefault(call["id"], call)
-    return calls

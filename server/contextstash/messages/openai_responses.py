@@ -22,7 +22,6 @@ from contextstash.messages.base import (
     Piece,
     Reading,
     ToolSchema,
-    as_json,
     call_piece,
     kind_of,
     name_of,
@@ -39,87 +38,8 @@ from contextstash.messages.repair import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
-CODE_MODE = "exec"
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 
-_CALL = re.compile(r"\btools\.(\w{1,200})\s*\(\s*")
-_STRING = re.compile(
-    r"(String\.raw)?(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.|\$(?!\{))*`)", re.DOTALL
-)
-_WRITTEN = re.compile(rf"{_STRING.pattern}|//[^\n]*|/\*.*?\*/", re.DOTALL)
-"""Texts and comments, in which nothing is called."""
-
-_BOUND = re.compile(rf"\bconst\s+(\w{{1,200}})\s*=\s*({_STRING.pattern})\s*(?:;|\n|\Z)", re.DOTALL)
-_KEY = re.compile(r"[\s,]*(?:(\w{1,200})|\"(\w{1,200})\"|'(\w{1,200})')\s*(:?)\s*")
-_WORD = re.compile(r"-?[\w.]{1,200}|\[[^\[\]]{0,2000}\]")
-_VALUE_ENDS = re.compile(r"\s*(?=[,}])")
-_OBJECT_ENDS = re.compile(r"[\s,]*\}")
-_ARGUMENT_ENDS = re.compile(r"\s*,?\s*\)")
-_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r?\n|.))", re.DOTALL)
-_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": ""}
-
-
-def scripted_call(script: str) -> tuple[str, str | dict[str, str]] | None:
-    """The tool that a script calls, and its argument: a text, or the texts among its arguments by their names. None if
-    the script calls no tool or several, or says the argument in another way than by texts."""
-    written = [(found.start(), found.end()) for found in _WRITTEN.finditer(script)]
-    calls = [call for call in _CALL.finditer(script) if not any(start < call.start() < end for start, end in written)]
-    if len(calls) != 1:
-        return None
-    [call] = calls
-    bound = {found[1]: _literal(found[3], found[4]) for found in _BOUND.finditer(script)}
-    argument, end = _argument(script, call.end(), bound)
-    return (call[1], argument) if argument and _ARGUMENT_ENDS.match(script, end) else None
-
-
-def _argument(script: str, at: int, bound: Mapping[str, str]) -> tuple[str | dict[str, str] | None, int]:
-    """The argument that begins here, and where it ends."""
-    if script[at : at + 1] == "{":
-        return _object(script, at + 1, bound)
-    return _value(script, at, bound)
-
-
-def _object(script: str, at: int, bound: Mapping[str, str]) -> tuple[dict[str, str] | None, int]:
-    found: dict[str, str] = {}
-    while key := _KEY.match(script, at):
-        name = key[1] or key[2] or key[3]
-        value, at = _value(script, key.end(), bound) if key[4] else (bound.get(name), key.end())
-        ends = _VALUE_ENDS.match(script, at)
-        if ends is None:  # an expression: what the tool got is not known
-            return None, at
-        at = ends.end()
-        if value is not None:
-            found[name] = value
-    end = _OBJECT_ENDS.match(script, at)
-    return (found, end.end()) if end else (None, at)
-
-
-def _value(script: str, at: int, bound: Mapping[str, str]) -> tuple[str | None, int]:
-    """The text or number that stands here, written out or bound to a name; None for other values, such as a text with
-    an insertion (`${…}`)."""
-    if string := _STRING.match(script, at):
-        return _literal(string[1], string[2]), string.end()
-    word = _WORD.match(script, at)
-    if word is None:
-        return None, at
-    return word[0] if word[0].isdecimal() else bound.get(word[0]), word.end()
-
-
-def _literal(raw: str | None, literal: str) -> str:
-    """What a literal of JavaScript stands for."""
-    return literal[1:-1] if raw else _ESCAPE.sub(_unescaped, literal[1:-1])
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    code = escape[1] or escape[2] or escape[3]
-    return chr(min(int(code, 16), 0x10FFFF)) if code else _ESCAPED.get(escape[4], escape[4])
-
-
-_ROLES: dict[str, Role] = {
-    "user": "user",
-    "assistant": "assistant",
-    "system": "system",
-    "developer": "system",
-}
 APPROVAL_REQUEST = "mcp_approval_request"
 APPROVAL_RESPONSE = "mcp_approval_response"
 ADDED_TOOLS = "additional_tools"
@@ -164,8 +84,10 @@ class OpenAIResponsesFormat(Format):
         kind = item_type(native)
         if "tool_calls" in native or "stop_reason" in native or ("role" in native and kind not in _WITH_ROLE):
             raise BadMessageError("it is a message of another API. Record it in its own format.")
+        if not kind and isinstance(native.get("output"), list):
+            raise BadMessageError("this is a whole API response; record the items of its `output` one by one.")
         if not kind:
-            raise BadMessageError(_no_item(native))
+            raise BadMessageError("it has neither 'type' nor 'role'; expected an item of the Responses API.")
         if kind == "message":
             role = need_role(native, _ROLES, "assistant, user, system, developer")
             pieces = _KINDS.read(native.get("content"))
@@ -174,7 +96,13 @@ class OpenAIResponsesFormat(Format):
         elif kind == ADDED_TOOLS:
             role, pieces = "system", [opaque(native)]
         else:
-            role, pieces = "tool" if _is_input(native, kind) else "assistant", _read_item(native, kind)
+            role = "tool" if _is_input(native, kind) else "assistant"
+            if kind.endswith("_call") or kind == APPROVAL_REQUEST:
+                pieces = [_read_call(native, kind)]
+            elif kind.endswith("_call_output"):
+                pieces = _read_output(native, kind)
+            else:
+                pieces = [opaque(native, _answered_id(native, kind))]
         return reading(native, role, pieces, group=native.get("response_id"))
 
     def is_own(self, native: Native) -> bool:
@@ -240,10 +168,7 @@ class OpenAIResponsesFormat(Format):
         return result if result["type"] == wanted else {**result, "type": wanted}
 
     def orphan(self, part: Part) -> list[Native]:
-        content = part.native.get("output")
-        if isinstance(content, dict) and item_type(part.native) != "computer_call_output":
-            content = as_json(content)
-        parts = _KINDS.left_of(content, "input_text")
+        parts = _KINDS.left_of(part.native.get("output"), "input_text")
         return [{"type": "message", "role": "user", "content": parts}] if parts else []
 
 
@@ -283,12 +208,6 @@ def _is_input(item: Item, kind: str) -> bool:
     return kind.endswith("_output") or kind in (APPROVAL_RESPONSE, ADDED_TOOLS)
 
 
-def _no_item(native: Item) -> str:
-    if isinstance(native.get("output"), list):
-        return "this is a whole API response; record the items of its `output` one by one."
-    return "it has neither 'type' nor 'role'; expected an item of the Responses API."
-
-
 _KINDS = PartKinds(
     {**dict.fromkeys(_TEXT_PARTS, "text"), "refusal": "refusal"},
     images=["input_image", "computer_screenshot"],
@@ -308,17 +227,6 @@ def _reasoning_text(native: Item) -> str:
     return "\n".join(texts)
 
 
-def _read_item(native: Item, kind: str) -> list[Piece]:
-    answered = _answered_id(native, kind)
-    if kind.endswith("_call") or kind == APPROVAL_REQUEST:
-        return [_read_call(native, kind)]
-    if not kind.endswith("_call_output"):
-        return [opaque(native, answered)]
-    if answered is None:
-        raise BadMessageError("call_id is missing; expected the id of the call that this answers.")
-    return _read_output(native, kind, answered)
-
-
 def _read_call(native: Item, kind: str) -> Piece:
     call_id = _call_id(native, kind)
     if kind in ("function_call", "custom_tool_call"):
@@ -336,28 +244,92 @@ def _read_call(native: Item, kind: str) -> Piece:
     for key in ("arguments", "input", "action", "operation", "actions"):
         if native.get(key) is not None and (call_id or key == "action"):
             return call_piece(call_id, tool, native[key])
-    rest = {key: value for key, value in native.items() if key not in ("id", "type", "status", "call_id")}
-    return call_piece(call_id, tool, rest)
+    named = ("id", "type", "status", "call_id")
+    return call_piece(call_id, tool, {key: value for key, value in native.items() if key not in named})
 
 
-def _read_output(native: Item, kind: str, call_id: str) -> list[Piece]:
-    output = native.get("output")
+def _read_output(native: Item, kind: str) -> list[Piece]:
+    output, call_id = native.get("output"), _answered_id(native, kind)
+    if call_id is None:
+        raise BadMessageError("call_id is missing; expected the id of the call that this answers.")
     if kind == "computer_call_output":
         return [piece("image", call_id=call_id)]
-    if kind == "shell_call_output":
-        parts = _shell_parts(output)
-    elif output is None or isinstance(output, str | list):
-        parts = _KINDS.read(output or "", "output")
-    elif isinstance(output, dict):
-        parts = [piece("text", as_json(output))]
+    if kind == "shell_call_output" and isinstance(output, list):
+        chunks = [need_object(chunk, f"output[{place}]") for place, chunk in enumerate(output)]
+        texts = [chunk.get(key) for chunk in chunks for key in ("stdout", "stderr")]
+        parts = [piece("text", text) for text in texts if isinstance(text, str) and text]
     else:
-        raise BadMessageError(f"output is {kind_of(output)}; expected a string or a list of parts.")
+        parts = _KINDS.read("" if output is None else output, "output")
     return result_pieces(call_id, parts, ("output",), is_error=native.get("status") == "failed")
 
 
-def _shell_parts(output: object) -> list[Piece]:
-    if not isinstance(output, list):
-        raise BadMessageError(f"output is {kind_of(output)}; expected a list of stdout and stderr.")
-    chunks = [need_object(chunk, f"output[{place}]") for place, chunk in enumerate(output)]
-    texts = [chunk.get(key) for chunk in chunks for key in ("stdout", "stderr")]
-    return [piece("text", text) for text in texts if isinstance(text, str) and text]
+# Code mode.
+
+CODE_MODE = "exec"
+
+_CALL = re.compile(r"\btools\.(\w{1,200})\s*\(\s*")
+_STRING = re.compile(
+    r"(String\.raw)?(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.|\$(?!\{))*`)", re.DOTALL
+)
+_WRITTEN = re.compile(rf"{_STRING.pattern}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+"""Texts and comments, in which nothing is called."""
+
+_BOUND = re.compile(rf"\bconst\s+(\w{{1,200}})\s*=\s*({_STRING.pattern})\s*(?:;|\n|\Z)", re.DOTALL)
+_KEY = re.compile(r"[\s,]*(?:(\w{1,200})|\"(\w{1,200})\"|'(\w{1,200})')\s*(:?)\s*")
+_WORD = re.compile(r"-?[\w.]{1,200}|\[[^\[\]]{0,2000}\]")
+_VALUE_ENDS = re.compile(r"\s*(?=[,}])")
+_OBJECT_ENDS = re.compile(r"[\s,]*\}")
+_ARGUMENT_ENDS = re.compile(r"\s*,?\s*\)")
+_ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r?\n|.))", re.DOTALL)
+_ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": ""}
+
+
+def scripted_call(script: str) -> tuple[str, str | dict[str, str]] | None:
+    """The tool that a script calls, and its argument: a text, or the texts among its arguments by their names. None if
+    the script calls no tool or several, or says the argument in another way than by texts."""
+    written = [(found.start(), found.end()) for found in _WRITTEN.finditer(script)]
+    calls = [call for call in _CALL.finditer(script) if not any(start < call.start() < end for start, end in written)]
+    if len(calls) != 1:
+        return None
+    [call] = calls
+    bound = {found[1]: _literal(found[3], found[4]) for found in _BOUND.finditer(script)}
+    argument: str | dict[str, str] | None
+    is_object = script[call.end() : call.end() + 1] == "{"
+    argument, end = _object(script, call.end() + 1, bound) if is_object else _value(script, call.end(), bound)
+    return (call[1], argument) if argument and _ARGUMENT_ENDS.match(script, end) else None
+
+
+def _object(script: str, at: int, bound: Mapping[str, str]) -> tuple[dict[str, str] | None, int]:
+    found: dict[str, str] = {}
+    while key := _KEY.match(script, at):
+        name = key[1] or key[2] or key[3]
+        value, at = _value(script, key.end(), bound) if key[4] else (bound.get(name), key.end())
+        ends = _VALUE_ENDS.match(script, at)
+        if ends is None:  # an expression: what the tool got is not known
+            return None, at
+        at = ends.end()
+        if value is not None:
+            found[name] = value
+    end = _OBJECT_ENDS.match(script, at)
+    return (found, end.end()) if end else (None, at)
+
+
+def _value(script: str, at: int, bound: Mapping[str, str]) -> tuple[str | None, int]:
+    """The text or number that stands here, written out or bound to a name; None for other values, such as a text with
+    an insertion (`${…}`)."""
+    if string := _STRING.match(script, at):
+        return _literal(string[1], string[2]), string.end()
+    word = _WORD.match(script, at)
+    if word is None:
+        return None, at
+    return word[0] if word[0].isdecimal() else bound.get(word[0]), word.end()
+
+
+def _literal(raw: str | None, literal: str) -> str:
+    """What a literal of JavaScript stands for."""
+
+    def unescaped(escape: re.Match[str]) -> str:
+        code = escape[1] or escape[2] or escape[3]
+        return chr(min(int(code, 16), 0x10FFFF)) if code else _ESCAPED.get(escape[4], escape[4])
+
+    return literal[1:-1] if raw else _ESCAPE.sub(unescaped, literal[1:-1])

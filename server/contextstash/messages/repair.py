@@ -9,15 +9,14 @@ result without its call becomes text of the user. What holds for one provider on
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from contextstash.messages.base import Call, Format, Part
-from contextstash.messages.breakpoints import MAX_BREAKPOINTS
 from contextstash_storage.records import Native
 
 Place = tuple[int, int]
@@ -81,80 +80,58 @@ def calls_of_results(events: Iterable[Event], *, one_open: bool = False) -> dict
     next call after it in the same turn that nothing else answers. With `one_open`, a call closes an open one of its
     key. `events` are in the order of the list."""
     events = list(events)
-    waiting = _Waiting(one_open)
-    early = []
+    waiting: defaultdict[str, list[deque[Event]]] = defaultdict(list)
+    answered: dict[Place, Place] = {}
+    taken: set[Place] = set()
+    early: list[Event] = []
     for event in events:
         if event.is_call:
-            waiting.add(event)
-        elif not waiting.answer(event):
+            for key in event.keys:
+                batches = waiting[key]
+                if one_open:
+                    batches.clear()
+                if not (batches and batches[-1] and batches[-1][-1].batch == event.batch):
+                    batches.append(deque())
+                batches[-1].append(event)
+            continue
+        call = next((found for key in event.keys if (found := _newest_open(waiting[key], taken))), None)
+        if call is None:
             early.append(event)
-    _answer_early(early, events, waiting.answered)
-    return waiting.answered
+        else:
+            answered[event.place] = call.place
+            taken.add(call.place)
+    if early:
+        unanswered = [event for event in events if event.is_call and event.place not in taken]
+        answered.update(_answers_before_calls(early, unanswered))
+    return answered
 
 
-class _Waiting:
-    """Open calls by their keys, in batches."""
-
-    def __init__(self, one_open: bool) -> None:
-        self._one_open = one_open
-        self._open: dict[str, list[deque[Event]]] = {}
-        self._taken: set[Place] = set()
-        self.answered: dict[Place, Place] = {}
-
-    def add(self, call: Event) -> None:
-        for key in call.keys if self._one_open else ():
-            self._open.pop(key, None)
-        for key in call.keys:
-            batches = self._open.setdefault(key, [])
-            if batches and batches[-1] and batches[-1][-1].batch == call.batch:
-                batches[-1].append(call)
-            else:
-                batches.append(deque([call]))
-
-    def answer(self, result: Event) -> bool:
-        """Pair the result with its call, if one is open."""
-        for key in result.keys:
-            if call := self._next(key):
-                self.answered[result.place] = call.place
-                self._taken.add(call.place)
-                return True
-        return False
-
-    def _next(self, key: str) -> Event | None:
-        batches = self._open.get(key, [])
-        while batches:
-            while batches[-1] and batches[-1][0].place in self._taken:
-                batches[-1].popleft()
-            if batches[-1]:
-                return batches[-1][0]
-            batches.pop()
-        return None
+def _newest_open(batches: list[deque[Event]], taken: Collection[Place]) -> Event | None:
+    """The next call of the newest batch that has one; calls that are `taken` leave the batches."""
+    while batches:
+        while batches[-1] and batches[-1][0].place in taken:
+            batches[-1].popleft()
+        if batches[-1]:
+            return batches[-1][0]
+        batches.pop()
+    return None
 
 
-def _answer_early(early: list[Event], events: Iterable[Event], answered: dict[Place, Place]) -> None:
-    taken = set(answered.values())
-    left: dict[str, deque[Event]] = {}
-    for call in _unanswered(events, taken) if early else ():
-        left.setdefault(call.keys[0], deque()).append(call)
+def _answers_before_calls(early: Iterable[Event], unanswered: Iterable[Event]) -> Iterator[tuple[Place, Place]]:
+    left: defaultdict[str, deque[Event]] = defaultdict(deque)
+    for call in unanswered:
+        left[call.keys[0]].append(call)
     for result in early:
-        following = left.get(result.keys[0], deque())
+        following = left[result.keys[0]]
         while following and (following[0].place < result.place or following[0].turn < result.turn):
             following.popleft()
         if following and following[0].turn == result.turn:
-            answered[result.place] = following.popleft().place
-
-
-def _unanswered(events: Iterable[Event], taken: set[Place]) -> Iterator[Event]:
-    return (event for event in events if event.is_call and event.place not in taken)
+            yield result.place, following.popleft().place
 
 
 MISSING_RESULT = "[No result of this tool call was recorded: it was interrupted.]"
 
 ASSISTANT_FIRST = "(The conversation so far begins with the assistant.)"
-
-BREAKPOINTS_ELSEWHERE = 2
-"""Cache breakpoints that are left to the rest of the request: one each for tools and system prompt, as agents set
-them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -174,18 +151,11 @@ def render(fmt: Format, natives: Sequence[Native]) -> list[Native]:
     """The messages to send: repaired and assembled, so that they break none of the provider's rules.
 
     Results without their call become text of the user, calls without a result get one that says that they were
-    interrupted, and thinking on its own and fields that only replies have are left out. A valid list is returned
-    unchanged, including key order. Deterministic and idempotent. The result shares values with `natives` but never
-    changes them.
-
-    Cache breakpoints are left out if there are too many for a request with `BREAKPOINTS_ELSEWHERE`.
+    interrupted, and thinking on its own, fields that only replies have and cache breakpoints beyond the newest are left
+    out. A valid list is returned unchanged, including key order. Deterministic and idempotent. The result shares values
+    with `natives` but never changes them.
     """
-    return repaired(fmt, fmt.limit_breakpoints(natives, MAX_BREAKPOINTS - BREAKPOINTS_ELSEWHERE))
-
-
-def repaired(fmt: Format, natives: Sequence[Native]) -> list[Native]:
-    """The messages of a valid request; equal to `natives` if these are valid already."""
-    rules = RULES[fmt.name]
+    rules, natives = RULES[fmt.name], fmt.limit_breakpoints(natives)
     messages: Sequence[Sequence[Part]] = [parts for native in natives if (parts := fmt.sent_parts(native))]
     ordered = _in_order(fmt, rules, messages)
     messages = _arranged(fmt, rules, messages) if ordered is None else ordered
@@ -313,7 +283,7 @@ class _Repair:
         for part in parts:
             places = [(at, number + offset) for offset in range(len(part.calls))]
             number += len(places)
-            if places and not all(self._can_be_answered(place) for place in places):
+            if not all(place in self._result_of or self._fmt.missing(self._made[place]) for place in places):
                 continue
             turn.reply.append(part)
             for place, call in zip(places, part.calls, strict=True):
@@ -322,17 +292,13 @@ class _Repair:
                 turn.answered |= self._result_of.get(place, place) < place
                 self._turn_of[place] = turn
 
-    def _can_be_answered(self, call: Place) -> bool:
-        return call in self._result_of or self._fmt.missing(self._made[call]) is not None
-
     def _add_client(self, turn: _Turn, at: int, parts: Sequence[Part]) -> None:
         for index, part in enumerate(parts):
             place = at, index
             call = self._call_of.get(place) if part.answers else None
             if call is None:
-                shown = (
-                    [Part(native, False, part.source) for native in self._fmt.orphan(part)] if part.answers else [part]
-                )
+                orphans = self._fmt.orphan(part) if part.answers else ()
+                shown = [Part(native, False, part.source) for native in orphans] if part.answers else [part]
                 turn.client += [(place, each) for each in shown]
                 turn.said |= bool(shown)
                 continue

@@ -17,113 +17,15 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from hashlib import sha256
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
-from contextstash.messages.anthropic import THINKING
+from contextstash.messages.anthropic import THINKING, content_of, without_breakpoints
 from contextstash.messages.base import Path
-from contextstash.messages.breakpoints import content_of, without_breakpoints
 from contextstash.messages.detection import get_format
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
-
-
-class Span(NamedTuple):
-    """The bytes `start` to `end` (not included) of a text."""
-
-    start: int
-    end: int
-
-
-class Splice(NamedTuple):
-    """Bytes that replace a span of a text."""
-
-    span: Span
-    replacement: bytes
-
-
-class JsonPositionError(ValueError):
-    """The text is not JSON at this position, or not the JSON that was expected there."""
-
-
-_SPACE = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder()
-
-
-def skip_space(text: str, at: int) -> int:
-    """The position of the next character that is not white space."""
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
-
-
-def value_at(text: str, at: int) -> Span:
-    """The span of the value that begins at `at`. Raises JsonPositionError if none does."""
-    try:
-        return Span(at, _DECODER.raw_decode(text, at)[1])
-    except (ValueError, RecursionError) as error:
-        raise JsonPositionError(f"no value at byte {at}") from error
-
-
-Measure = Callable[[str | int, int], Span]
-"""Returns the span of the value that begins at a position, given its key or its index."""
-
-
-def items(text: str, at: int, measure: Measure | None = None) -> Iterator[tuple[str | int, Span]]:
-    """The values in the object or the array that begins at `at`, each with its key or its index, in order; of equal
-    keys all. `measure` finds the ends of values in place of `value_at`, for a caller that knows parts of them already.
-    Raises JsonPositionError."""
-    closing = {"{": "}", "[": "]"}.get(text[at : at + 1])
-    if closing is None:
-        raise JsonPositionError(f"an object or an array expected at byte {at}")
-    at, place = skip_space(text, at + 1), 0
-    while text[at : at + 1] != closing or place:
-        key: str | int = place
-        if closing == "}":
-            name = value_at(text, at)
-            colon = skip_space(text, name.end)
-            if text[at] != '"' or text[colon : colon + 1] != ":":
-                raise JsonPositionError(f"no member at byte {at}")
-            key, at = json.loads(text[at : name.end]), skip_space(text, colon + 1)
-        value = measure(key, at) if measure else value_at(text, at)
-        yield key, value
-        at, place = skip_space(text, value.end), place + 1
-        if text[at : at + 1] == closing:
-            return
-        if text[at : at + 1] != ",":
-            raise JsonPositionError(f"a comma or {closing} expected at byte {at}")
-        at = skip_space(text, at + 1)
-
-
-def find(text: str, at: int, path: Path) -> Span:
-    """The span of the value at a path. Raises JsonPositionError if it does not exist, or if a key on the way is there
-    twice: parsers differ in which of the two counts."""
-    span = value_at(text, at)
-    for step in path:
-        found = [value for key, value in items(text, span.start) if key == step]
-        if len(found) != 1:
-            raise JsonPositionError(f"{len(found)} values of {step!r} at byte {span.start}")
-        span = found[0]
-    return span
-
-
-def spliced(text: bytes, splices: Sequence[Splice]) -> bytes:
-    """The text with these spans replaced; every other byte is unchanged. Raises JsonPositionError if two overlap."""
-    parts: list[bytes] = []
-    at = 0
-    for span, replacement in sorted(splices):
-        if span.start < at:
-            raise JsonPositionError(f"two edits overlap at byte {span.start}")
-        parts += (text[at : span.start], replacement)
-        at = span.end
-    parts.append(text[at:])
-    return b"".join(parts)
-
-
-def dumped(value: object) -> bytes:
-    """A new value as compact JSON, in ASCII: no surrogate or control character can make the body invalid."""
-    return json.dumps(value, separators=(",", ":")).encode("ascii")
-
 
 LIST_KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-responses": "input"}
 """The member of a request that holds its messages, by format."""
@@ -179,16 +81,20 @@ class TextMessage:
             read = get_format(self.format).read(self.native)
         except BadMessageError:
             return ()
-        found = [(block.call_id, path) for block, path in zip(read.blocks, read.paths, strict=True) if path]
-        return tuple(self._result(call_id, path, _value(self.native, path)) for call_id, path in found if call_id)
-
-    def _result(self, call_id: str, path: Path, content: Any) -> ToolResult:
-        text = _plain_text(content)
-        if text is None:
-            return ToolResult(call_id, path, content)
-        digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-        written = json.dumps(text, ensure_ascii=self.raw.isascii()).encode("utf-8", "surrogatepass")
-        return ToolResult(call_id, path, content, text, digest, len(written))
+        found: list[ToolResult] = []
+        for block, path in zip(read.blocks, read.paths, strict=True):
+            if not path or not block.call_id:
+                continue
+            holder: Any = reduce(lambda value, step: value[step], path[:-1], cast(Any, self.native))
+            content = holder.get(path[-1])  # None if it is missing
+            text = _plain_text(content)
+            if text is None:
+                found.append(ToolResult(block.call_id, path, content))
+                continue
+            digest = sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+            written = json.dumps(text, ensure_ascii=self.raw.isascii()).encode("utf-8", "surrogatepass")
+            found.append(ToolResult(block.call_id, path, content, text, digest, len(written)))
+        return tuple(found)
 
     @cached_property
     def is_models(self) -> bool:
@@ -313,13 +219,6 @@ def message_of(native: Native, format_name: str) -> TextMessage:
     return TextMessage(json.dumps(native).encode("utf-8", "surrogatepass"), native, format_name)
 
 
-def _value(native: Any, path: Path) -> Any:
-    """The value at a path; None if the last key is missing."""
-    for step in path[:-1]:
-        native = native[step]
-    return native.get(path[-1])
-
-
 def _plain_text(content: Any) -> str | None:
     if isinstance(content, str):
         return content
@@ -352,7 +251,11 @@ def edited(request: RequestText, texts: Texts, summaries: Sequence[SummaryOf] = 
     for place, replaced in texts.items():
         if place not in hidden:
             message = request.messages[place]
-            made = [_replaced(message, each, replaced[each.path]) for each in message.results if each.path in replaced]
+            made: list[Splice] = []
+            for each in message.results:
+                if each.path in replaced:  # in the shape that the content had
+                    new = get_format(message.format).in_place_of(message.native, replaced[each.path], each.content)
+                    made.append(Splice(message.span(each.path), dumped(new)))
             splices += _moved(made, request.spans[place].start)
     return spliced(request.body, splices) if splices else request.body
 
@@ -383,7 +286,100 @@ def _with_text(message: TextMessage, text: str) -> list[Splice]:
     return [Splice(before, b"[" + block + b',{"type":"text","text":'), Splice(after, b"}]")]
 
 
-def _replaced(message: TextMessage, result: ToolResult, text: str) -> Splice:
-    """The result's content as this text, in the shape that it had."""
-    new = get_format(message.format).in_place_of(message.native, text, result.content)
-    return Splice(message.span(result.path), dumped(new))
+# Positions of values in a JSON text, by its bytes.
+
+
+class Span(NamedTuple):
+    """The bytes `start` to `end` (not included) of a text."""
+
+    start: int
+    end: int
+
+
+class Splice(NamedTuple):
+    """Bytes that replace a span of a text."""
+
+    span: Span
+    replacement: bytes
+
+
+class JsonPositionError(ValueError):
+    """The text is not JSON at this position, or not the JSON that was expected there."""
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+
+
+def skip_space(text: str, at: int) -> int:
+    """The position of the next character that is not white space."""
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def value_at(text: str, at: int) -> Span:
+    """The span of the value that begins at `at`. Raises JsonPositionError if none does."""
+    try:
+        return Span(at, _DECODER.raw_decode(text, at)[1])
+    except (ValueError, RecursionError) as error:
+        raise JsonPositionError(f"no value at byte {at}") from error
+
+
+Measure = Callable[[str | int, int], Span]
+"""Returns the span of the value that begins at a position, given its key or its index."""
+
+
+def items(text: str, at: int, measure: Measure | None = None) -> Iterator[tuple[str | int, Span]]:
+    """The values in the object or the array that begins at `at`, each with its key or its index, in order; of equal
+    keys all. `measure` finds the ends of values in place of `value_at`, for a caller that knows parts of them already.
+    Raises JsonPositionError."""
+    closing = {"{": "}", "[": "]"}.get(text[at : at + 1])
+    if closing is None:
+        raise JsonPositionError(f"an object or an array expected at byte {at}")
+    at, place = skip_space(text, at + 1), 0
+    while text[at : at + 1] != closing or place:
+        key: str | int = place
+        if closing == "}":
+            name = value_at(text, at)
+            colon = skip_space(text, name.end)
+            if text[at] != '"' or text[colon : colon + 1] != ":":
+                raise JsonPositionError(f"no member at byte {at}")
+            key, at = json.loads(text[at : name.end]), skip_space(text, colon + 1)
+        value = measure(key, at) if measure else value_at(text, at)
+        yield key, value
+        at, place = skip_space(text, value.end), place + 1
+        if text[at : at + 1] == closing:
+            return
+        if text[at : at + 1] != ",":
+            raise JsonPositionError(f"a comma or {closing} expected at byte {at}")
+        at = skip_space(text, at + 1)
+
+
+def find(text: str, at: int, path: Path) -> Span:
+    """The span of the value at a path. Raises JsonPositionError if it does not exist, or if a key on the way is there
+    twice: parsers differ in which of the two counts."""
+    span = value_at(text, at)
+    for step in path:
+        found = [value for key, value in items(text, span.start) if key == step]
+        if len(found) != 1:
+            raise JsonPositionError(f"{len(found)} values of {step!r} at byte {span.start}")
+        span = found[0]
+    return span
+
+
+def spliced(text: bytes, splices: Sequence[Splice]) -> bytes:
+    """The text with these spans replaced; every other byte is unchanged. Raises JsonPositionError if two overlap."""
+    parts: list[bytes] = []
+    at = 0
+    for span, replacement in sorted(splices):
+        if span.start < at:
+            raise JsonPositionError(f"two edits overlap at byte {span.start}")
+        parts += (text[at : span.start], replacement)
+        at = span.end
+    parts.append(text[at:])
+    return b"".join(parts)
+
+
+def dumped(value: object) -> bytes:
+    """A new value as compact JSON, in ASCII: no surrogate or control character can make the body invalid."""
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
