@@ -81,75 +81,48 @@ def test_a_pair_without_a_value_is_refused(layers: dict[str, Path]) -> None:
         settings(layers, given=["prune_at"])
 
 
-def agent_file(layers: dict[str, Path], name: str, text: str, folder: str = "project") -> None:
-    (layers[folder] / "agents").mkdir(exist_ok=True)
-    (layers[folder] / "agents" / name).write_text(text)
+def write(layers: dict[str, Path], text: str, folder: str = "project") -> None:
+    (layers[folder] / "contextstash.toml").write_text(text)
 
 
-def test_each_agent_has_its_own_thresholds_under_context_in_its_own_file(layers: dict[str, Path]) -> None:
-    agent_file(
-        layers, "quick.yaml", "name: quick\nmodel: {provider: any}\ncontext:\n  messages_at: 15\n  tokens_at: 32_000\n"
-    )
-    agent_file(layers, "researcher.yaml", "messages_at: 50\ntokens_at: 180000\n")
+def test_each_agent_may_have_its_own_thresholds(layers: dict[str, Path]) -> None:
+    quick, slow = "[agents.quick]\nmessages_at = 15\n", "[agents.researcher]\nmessages_at = 50\ntokens_at = 180_000\n"
+    write(layers, quick + slow)
     found = configured(layers, preset="n-or-k")
-    numbers = {
-        agent: (
-            resolve_settings(found.settings_layer(agent)).messages_at,
-            resolve_settings(found.settings_layer(agent)).tokens_at,
-        )
-        for agent in ("quick", "researcher", "another", None)
-    }
+    resolved = {agent: resolve_settings(found.settings_layer(agent)) for agent in (*found.agents(), "another", None)}
+    numbers = {agent: (settings.messages_at, settings.tokens_at) for agent, settings in resolved.items()}
     assert numbers == {
-        "quick": (15, 32_000),
+        "quick": (15, 128_000),
         "researcher": (50, 180_000),
         "another": (30, 128_000),
         None: (30, 128_000),
     }
 
 
-def test_an_agents_layers_lie_over_the_files_and_under_the_environment(layers: dict[str, Path]) -> None:
-    for folder, window in (("user_folder", 4), ("project", 5)):
-        (layers[folder] / "contextstash.toml").write_text(f"window = {window}0000\n")
-    agent_file(layers, "quick.yml", "compact_at: 0.6\nprune_at: 0.4", "user_folder")
-    agent_file(layers, "quick.yaml", "compact_at: 0.7")
+def test_an_agents_settings_lie_over_those_for_all_and_under_the_environment(layers: dict[str, Path]) -> None:
+    write(layers, "window = 40_000\n[agents.quick]\ncompact_at = 0.6\nprune_at = 0.4", "user_folder")
+    write(layers, "window = 50_000\n[agents.quick]\ncompact_at = 0.7")
     found = configured(layers, {"CONTEXTSTASH_PRUNE_AT": "0.5"})
     read = resolve_settings(found.settings_layer("quick"))
     assert (read.window, read.compact_at, read.prune_at) == (50_000, 0.7, 0.5)
-    assert [layer.name.rsplit("/", 1)[-1] for layer in found.layers("quick")] == [
-        "contextstash.toml",
-        "contextstash.toml",
-        "quick.yml",
-        "quick.yaml",
-        "environment",
-    ]
-
-
-def test_none_takes_a_presets_value_back(layers: dict[str, Path]) -> None:
-    agent_file(layers, "endless.yaml", "preset: n-or-k\nmessages_at: null\n")
-    assert resolve_settings(configured(layers).settings_layer("endless")).messages_at is None
+    file = "contextstash.toml"
+    names = [layer.name.rsplit("/", 1)[-1] for layer in found.layers("quick")]
+    assert names == [file, file, f"{file} [agents.quick]", f"{file} [agents.quick]", "environment"]
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("mesages_at: 3", "Did you mean 'messages_at'"),
-        ("context: [1]", "must hold settings"),
-        ("- 1", "must hold settings"),
-        ("a: [", "not valid YAML"),
-        ("window: !!python/object:os.system {}", "not valid YAML"),
+        ("[agents.quick]\nmesages_at = 3", "Did you mean 'messages_at'"),
+        ("agents = 1", "must hold tables"),
+        ("[agents]\nquick = 1", "must hold tables"),
     ],
 )
-def test_a_wrong_agents_file_is_named_with_what_is_wrong(layers: dict[str, Path], text: str, says: str) -> None:
-    agent_file(layers, "quick.yaml", text, "user_folder")
+def test_a_wrong_setting_of_an_agent_is_named_with_what_is_wrong(layers: dict[str, Path], text: str, says: str) -> None:
+    write(layers, text, "user_folder")
     with pytest.raises(BadInputError, match=says) as raised:
-        configured(layers).settings_layer("quick")
-    assert "quick.yaml" in str(raised.value)
-
-
-@pytest.mark.parametrize("agent", ["../quick", "a/b", "..", ".hidden", "c:quick", ""])
-def test_an_agents_name_leads_to_no_other_folder(layers: dict[str, Path], agent: str) -> None:
-    (layers["project"] / "quick.yaml").write_text("window: 1000")
-    assert configured(layers).settings_layer(agent) == {}
+        configured(layers)
+    assert "contextstash.toml" in str(raised.value)
 
 
 class Project:
@@ -159,7 +132,7 @@ class Project:
         self.folder, self.user = folder / "project", folder / "user"
         self.file = self.folder / "contextstash.toml"
         self.remarks: list[str] = []
-        (self.folder / "agents").mkdir(parents=True)
+        self.folder.mkdir()
         self.user.mkdir()
 
     def read(self, **environment: str) -> Configuration:
@@ -196,16 +169,6 @@ def test_a_projects_file_is_not_used_until_it_is_accepted(project: Project) -> N
     assert "config trust" in project.only_remark()
 
 
-def test_agents_in_a_project_are_the_projects_too(project: Project) -> None:
-    project.file.write_text("messages_at = 15\n")
-    agents = project.folder / "agents" / "quick.yaml"
-    agents.write_text("tokens_at: 32_000\n")
-    assert project.read().settings_layer("quick") == {}
-    assert all(str(path) in remark for path, remark in zip((project.file, agents), project.remarks, strict=True))
-    project.trust(agents)
-    assert project.read().settings_layer("quick") == {"tokens_at": 32_000}
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -229,10 +192,9 @@ IRREGULAR: dict[str, Any] = {
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no FIFOs and devices there")
-@pytest.mark.parametrize("name", ["contextstash.toml", "agents/quick.yaml"])
 @pytest.mark.parametrize("kind", IRREGULAR)
-def test_what_is_no_regular_file_is_not_read(project: Project, kind: str, name: str) -> None:
-    IRREGULAR[kind](project.folder / name)
+def test_what_is_no_regular_file_is_not_read(project: Project, kind: str) -> None:
+    IRREGULAR[kind](project.file)
     assert project.read().settings_layer("quick") == {}
     assert "It is ignored." in project.only_remark()
 
@@ -253,17 +215,17 @@ CONSENTS = ('summarizer = "anthropic"\n', 'summarizer_model = "any"\n')
 def test_the_users_file_gives_consent_for_all_agents_or_for_one(project: Project, text: str) -> None:
     (project.user / "contextstash.toml").write_text(text)
     assert str(project.user) in (project.read().consent() or "")
-    (project.user / "contextstash.toml").unlink()
-    (project.user / "agents").mkdir()
-    (project.user / "agents" / "quick.yaml").write_text(text.replace(" =", ":"))
+    (project.user / "contextstash.toml").write_text(f"[agents.quick]\n{text}")
     found = project.read()
     assert (found.may_call_model(), found.may_call_model("quick"), found.may_call_model("slow")) == (False, True, False)
 
 
 @pytest.mark.parametrize("text", CONSENTS)
 def test_a_project_never_gives_consent_and_an_address_is_none(project: Project, text: str) -> None:
-    project.file.write_text(text)
+    project.file.write_text(f"{text}[agents.quick]\n{text}")
+    project.trust(project.file)
     assert not project.read().may_call_model()
+    assert not project.read().may_call_model("quick")
     assert not project.read(ANTHROPIC_API_KEY="k").may_call_model()
     assert not project.read(CONTEXTSTASH_SUMMARIZER_BASE_URL="http://localhost:1").may_call_model()
     assert not project.read(CONTEXTSTASH_ANTHROPIC_API_KEY="${user_config.anthropic_api_key}").may_call_model()

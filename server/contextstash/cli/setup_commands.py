@@ -22,13 +22,13 @@ from contextstash.cli.console import echo, echo_json, print_table, tell
 from contextstash.cli.options import DATABASE, JSON, settings_from
 from contextstash.cli.session_commands import read_output
 from contextstash.clients.client import project_folder
-from contextstash.configuration.database import AGENT_ENDINGS, AGENTS_FOLDER, SETTINGS_FILE, user_config_folder
+from contextstash.configuration.database import SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import (
     Layer,
     TrustedFiles,
     check_names,
-    checked,
     read_pairs,
+    settings_in,
     shown,
     text_of,
 )
@@ -292,7 +292,8 @@ def write_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         data.update({name: value for name, value in values.items() if value is not None})
 
     text = edited("toml", text_of(file) or "", change, str(file))
-    resolve_settings(checked(text, file))
+    for values_of_agent in settings_in(text, file).values():
+        resolve_settings(values_of_agent)
     replace_file(file, text.encode())
     return values
 
@@ -304,7 +305,7 @@ def write_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 def trust(path: Path | None, revoke: bool, yes: bool) -> None:
     """Use the settings of a project's file, as long as it does not change.
 
-    A project's contextstash.toml and agents/*.yaml come from the author of the repository. A file that is not
+    A project's contextstash.toml comes from the author of the repository. A file that is not
     trusted is not used. A trusted file that changes is no longer trusted.
 
     PATH is the file, or the project's folder. [default: the current project]
@@ -332,8 +333,8 @@ def _named(path: Path) -> Path:
     path = Path.cwd() / path.expanduser()
     if path.is_dir():
         return path / SETTINGS_FILE
-    if path.name != SETTINGS_FILE and not (path.parent.name == AGENTS_FOLDER and path.suffix in AGENT_ENDINGS):
-        raise BadInputError(f"Only {SETTINGS_FILE} and {AGENTS_FOLDER}/*.yaml of a project can be trusted, not {path}.")
+    if path.name != SETTINGS_FILE:
+        raise BadInputError(f"Only {SETTINGS_FILE} of a project can be trusted, not {path}.")
     return path
 
 
@@ -341,11 +342,13 @@ def _show(file: Path, text: str) -> None:
     """Print what the file sets. Raises BadInputError if that is invalid."""
     from contextstash.window.settings import resolve_settings
 
-    settings = checked(text, file)
-    resolve_settings(settings)
+    found = settings_in(text, file)
+    for values in found.values():
+        resolve_settings(values)
     click.echo(f"{shown(file)} sets:")
-    for name, value in settings.items():
-        click.echo(f"  {name} = {json.dumps(value, default=str)}")
+    for agent, values in found.items():
+        for name, value in values.items():
+            click.echo(f"  {shown(f'{agent}: ', 40) if agent else ''}{name} = {json.dumps(value, default=str)}")
 
 
 MAX_QUOTED_LINES = 20

@@ -186,7 +186,7 @@ def _is_configured(client: Client) -> bool:
     """Whether there are any settings, which may limit outputs more than the default does."""
     from contextstash.configuration.database import has_settings
 
-    return has_settings(os.environ, project_folder(os.environ), client.name)
+    return has_settings(os.environ, project_folder(os.environ))
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:

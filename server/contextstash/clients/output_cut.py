@@ -61,7 +61,7 @@ async def cut_outputs(
 def _settings_layer(client: Client, on_remark: RemarkHandler) -> dict[str, Any]:
     """The user's settings for the sessions of a client; most users have none."""
     project = project_folder(os.environ)
-    if not has_settings(os.environ, project, client.name):
+    if not has_settings(os.environ, project):
         return {}
     from contextstash.configuration.setting_layers import configuration
 

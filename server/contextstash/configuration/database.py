@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 import sys
 from collections.abc import Mapping
@@ -17,12 +16,11 @@ from contextstash_storage.errors import StoreError
 
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
+    from contextstash_storage.store import SessionStore
 
 SETTINGS_FILE = "contextstash.toml"
 KEY_SETTING = "encryption_key"
 """The setting that says where the key of the database is."""
-AGENTS_FOLDER = "agents"
-AGENT_ENDINGS = (".yaml", ".yml")
 
 
 def default_database() -> Location:
@@ -53,61 +51,11 @@ def user_config_folder() -> Path:
     return user_config_path("contextstash", appauthor=False)
 
 
-def agent_files(folder: Path, agent: str) -> list[Path]:
-    """The files in a folder that may hold settings for one agent. Empty if the name could lead to another folder."""
-    if not agent or agent.startswith(".") or any(character in agent for character in "/\\\0:"):
-        return []
-    return [folder / AGENTS_FOLDER / f"{agent}{ending}" for ending in AGENT_ENDINGS]
-
-
-def has_settings(environment: Mapping[str, str], project: Path, agent: str) -> bool:
-    """Whether a variable or a file may hold settings for an agent; no file is opened, so that a hook stays fast."""
+def has_settings(environment: Mapping[str, str], project: Path) -> bool:
+    """Whether a variable or a file may hold settings; no file is opened, so that a hook stays fast."""
     if any(name.startswith("CONTEXTSTASH_") and name != "CONTEXTSTASH_DB" for name in environment):
         return True
-    return any(
-        os.path.lexists(path)
-        for at in (user_config_folder(), project)
-        for path in (at / SETTINGS_FILE, *agent_files(at, agent))
-    )
-
-
-if TYPE_CHECKING:
-    from contextstash_storage.databases import Location
-    from contextstash_storage.store import SessionStore
-
-
-def database_key() -> bytes | None:
-    """The user's key, None if the user has set none. Raises StoreError if it cannot be read."""
-    source = key_source(os.environ)
-    if source is None:
-        return None
-
-    return read_key(source)
-
-
-def key_source(environment: Mapping[str, str]) -> str | None:
-    """Where the key is, by the environment or else the user's own file. The other layers of settings are not looked at:
-    a file may be opened before they are known, and a project must not name a place."""
-    given = environment.get(f"CONTEXTSTASH_{KEY_SETTING.upper()}")
-    if given is None:
-        given = _in_settings(user_config_folder() / SETTINGS_FILE)
-    return None if given is None or given.lower() in ("", "none") else given
-
-
-def _in_settings(path: Path) -> str | None:
-    """The setting in the user's file, which most users do not have: a hook has no time to import parsers."""
-    try:
-        text = path.read_text("utf-8")
-        if KEY_SETTING not in text:
-            return None
-        import tomllib
-
-        given = tomllib.loads(text).get(KEY_SETTING)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read, and may say where the key of the database is: {error}.") from error
-    return None if given is None else str(given)
+    return any(os.path.lexists(folder / SETTINGS_FILE) for folder in (user_config_folder(), project))
 
 
 HOOK_BUSY_SECONDS = 2.0
@@ -128,7 +76,29 @@ async def open_briefly() -> SessionStore:
     return await open_database(busy_seconds=HOOK_BUSY_SECONDS, is_brief=True)
 
 
-KEY_BYTES = 32
+def database_key() -> bytes | None:
+    """The user's key, None if the user has set none. Raises StoreError if it cannot be read."""
+    source = key_source(os.environ)
+    return None if source is None else read_key(source)
+
+
+def key_source(environment: Mapping[str, str]) -> str | None:
+    """Where the key is, by the environment or else the user's own file. The other layers of settings are not looked at:
+    a file may be opened before they are known, and a project must not name a place."""
+    given = environment.get(f"CONTEXTSTASH_{KEY_SETTING.upper()}")
+    path = user_config_folder() / SETTINGS_FILE
+    try:
+        if given is None and KEY_SETTING in (text := path.read_text("utf-8")):
+            import tomllib  # few have a key, and a hook has no time
+
+            found = tomllib.loads(text).get(KEY_SETTING)
+            given = None if found is None else str(found)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read, and may say where the key of the database is: {error}.") from error
+    return None if given is None or given.lower() in ("", "none") else given
+
 
 MAX_KEY_BYTES = 1_000
 """How much of a file is read; a key has 64 characters."""
@@ -161,10 +131,12 @@ def read_or_make_key(source: str) -> bytes:
     is encrypted with it."""
     path = _path(source)
     if not path.exists():
+        import secrets
+
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE), "w") as file:
-                file.write(f"{secrets.token_hex(KEY_BYTES)}\n")
+                file.write(f"{secrets.token_hex(32)}\n")
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

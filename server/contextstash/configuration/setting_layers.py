@@ -1,8 +1,9 @@
-"""The settings from outside the program, layer by layer: files, agents' files, environment, command line; and what they
-allow: whether sessions may be sent from this machine, and where to.
+"""The settings from outside the program, layer by layer: files, environment, command line; and what they allow: whether
+sessions may be sent from this machine, and where to.
 
-A project's files are written by the authors of the repository, and are not trusted: such a file is read only if it is a
-regular file of limited size, and parsed only once the user has accepted exactly this file, by path and SHA-256.
+A file holds settings for all agents, and below `[agents.NAME]` those for one. A project's file is written by the
+authors of the repository, and is not trusted: it is read only if it is a regular file of limited size, and parsed only
+once the user has accepted exactly this file, by path and SHA-256.
 """
 
 from __future__ import annotations
@@ -18,47 +19,172 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from contextstash.base.files import PRIVATE, read_regular, replace_file
-from contextstash.configuration.database import (
-    AGENT_ENDINGS,
-    AGENTS_FOLDER,
-    KEY_SETTING,
-    SETTINGS_FILE,
-    agent_files,
-    user_config_folder,
-)
+from contextstash.configuration.database import KEY_SETTING, SETTINGS_FILE, user_config_folder
 from contextstash_storage.errors import BadInputError
 
+PREFIX = "CONTEXTSTASH_"
+
 OWN_KEY = "CONTEXTSTASH_ANTHROPIC_API_KEY"
-"""Meant for contextstash alone: whoever sets it agrees that a model is called."""
+"""Holds the key of the model that writes summaries. Meant for contextstash alone: whoever sets it agrees that a model
+is called."""
 
 INHERITED_KEY = "ANTHROPIC_API_KEY"
 """Meant for any program, and inherited from a client: a credential, not consent."""
 
-KEY_VARIABLES = (OWN_KEY, INHERITED_KEY)
-"""The environment variables that may hold the key; the first one that is set is used."""
+OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY)
+"""Variables with our prefix that are not settings."""
 
-
-def api_key_from(environment: Mapping[str, str]) -> str | None:
-    """The key, None if none is set. It is a secret: never logged, stored or shown."""
-    name = key_variable(environment)
-    return environment[name] if name else None
-
-
-def key_variable(environment: Mapping[str, str]) -> str | None:
-    """The name of the variable that the key comes from, None if none is set."""
-    return next((name for name in KEY_VARIABLES if is_key(environment.get(name))), None)
-
-
-def is_key(value: str | None) -> bool:
-    """Whether a variable holds a key. A client that expands `${user_config.…}` leaves it unexpanded if the user entered
-    nothing."""
-    return bool(value and value.strip()) and not str(value).startswith("${")
-
+AGENTS = "agents"
+"""The table of a file that holds, by agent, settings for that agent alone."""
 
 MAX_FILE_BYTES = 64 * 1024
 """About twenty times the size of a file with every setting."""
 
 TRUST_FILE = "trusted.json"
+
+logger = logging.getLogger(__name__)
+
+RemarkHandler = Callable[[str], None]
+"""Called with a line about a project's file that is not used."""
+
+ByAgent = dict[str | None, dict[str, Any]]
+"""The settings of a file: those for all agents under None, and those for one under its name."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings from one source; `name` is its name for people. `of_user` is true if the user wrote them."""
+
+    name: str
+    values: Mapping[str, Any]
+    of_user: bool = True
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """All layers except the session's own. `folders` are the user's and the project's, whose file counts only if it is
+    among the `trusted`. Each file is read once."""
+
+    folders: tuple[Path, ...] = ()
+    strongest: tuple[Layer, ...] = ()
+    has_own_key: bool = False
+    trusted: TrustedFiles | None = None
+    on_remark: RemarkHandler = logger.warning
+    _files: dict[Path, ByAgent] = field(default_factory=dict, repr=False, compare=False)
+
+    def over(self, layer: Layer) -> Configuration:
+        """The same with a layer that is stronger than all others."""
+        return replace(self, strongest=(*self.strongest, layer))
+
+    def layers(self, agent: str | None = None) -> tuple[Layer, ...]:
+        """The layers for an agent, the weakest first, without empty ones. Raises BadInputError if a file of the user is
+        not valid."""
+        files = [
+            Layer(f"{path} [{AGENTS}.{name}]" if name else str(path), self._read(path).get(name, {}), of_user)
+            for name in (None, agent)[: 1 + bool(agent)]
+            for path, of_user in self._paths()
+        ]
+        return tuple(each for each in (*files, *self.strongest) if each.values)
+
+    def agents(self) -> list[str]:
+        """The agents that have settings of their own."""
+        return sorted({agent for path, _ in self._paths() for agent in self._read(path) if agent})
+
+    def settings_layer(self, agent: str | None = None) -> dict[str, Any]:
+        """The layers for an agent as one: the server's layer of settings."""
+        return {name: value for layer in self.layers(agent) for name, value in layer.values.items()}
+
+    def consent(self, agent: str | None = None) -> str | None:
+        """The setting of the user's own configuration that allows calls to a model, None if there is none. A project's
+        file cannot allow them, even if it is trusted."""
+        if self.has_own_key:
+            return OWN_KEY
+        from contextstash.window.settings import consenting
+
+        users = [layer for layer in self.layers(agent) if layer.of_user]
+        name = consenting({name: value for layer in users for name, value in layer.values.items()})
+        return name and f"{name} in {next(layer.name for layer in reversed(users) if name in layer.values)}"
+
+    def may_call_model(self, agent: str | None = None) -> bool:
+        """Whether the user allows calls to a model for an agent's sessions."""
+        return self.consent(agent) is not None
+
+    def _paths(self) -> list[tuple[Path, bool]]:
+        return [(folder / SETTINGS_FILE, folder == self.folders[0]) for folder in self.folders]
+
+    def _read(self, path: Path) -> ByAgent:
+        """The settings of a file that count, none if it does not exist."""
+        if path not in self._files:
+            of_user = path.parent == self.folders[0]
+            text = text_of(path) if of_user else self._accepted(path)
+            found: ByAgent = {} if text is None else settings_in(text, path)
+            for agent, values in found.items():
+                if KEY_SETTING in values and not (of_user and agent is None):  # a file is opened before the layers
+                    self.on_remark(f"{KEY_SETTING} in {path} is not used: set it in the environment or your own file.")
+                    del values[KEY_SETTING]
+            self._files[path] = found
+        return self._files[path]
+
+    def _accepted(self, path: Path) -> str | None:
+        """A project's file, None if it does not exist or was not accepted by the user."""
+        try:
+            text = text_of(path, of_user=False)
+        except BadInputError as error:
+            self.on_remark(f"{shown(error)} It is ignored.")
+            return None
+        if text is None or (self.trusted is not None and self.trusted.holds(path, text)):
+            return text
+        self.on_remark(
+            f"{shown(path)} is a project's file that you have not accepted, so it is not used."
+            f" To accept exactly this file: contextstash config trust {shown(path)}"
+        )
+        return None
+
+
+def configuration(
+    *,
+    project: Path,
+    environment: Mapping[str, str],
+    preset: str | None = None,
+    given: Iterable[str] = (),
+    user_folder: Path | None = None,
+    on_remark: RemarkHandler | None = None,
+) -> Configuration:
+    """The settings of the user's file, the project's file, the environment, `preset` and `given` (each `key=value`),
+    the weakest first. `on_remark` is called with each remark on a project's file; without it they are logged.
+
+    Raises BadInputError if a setting does not exist (naming its place and the most similar setting), if a value is not
+    valid, or if a file is not TOML. A project's file that is not trusted is not read.
+    """
+    own = user_folder or user_config_folder()
+    options = read_pairs(given)
+    if KEY_SETTING in options:  # files are opened without the layers of settings
+        raise BadInputError(f"{KEY_SETTING} cannot be given by --set: contextstash config set {KEY_SETTING}=…")
+    ours = {
+        name.removeprefix(PREFIX).lower(): _read_value(value)
+        for name, value in environment.items()
+        if name.startswith(PREFIX) and name not in OTHER_VARIABLES
+    }
+    check_names(ours, f"the environment, behind {PREFIX}")
+    found = Configuration(
+        folders=(own,) if project.resolve() == own.resolve() else (own, project),
+        strongest=(
+            Layer("environment", ours),
+            Layer("--preset", {"preset": preset} if preset else {}),
+            Layer("--set", options),
+        ),
+        has_own_key=is_key(environment.get(OWN_KEY)),
+        trusted=TrustedFiles(own),
+        on_remark=on_remark or logger.warning,
+    )
+    if merged := found.settings_layer():
+        from contextstash.window.settings import resolve_settings
+
+        resolve_settings(merged)
+    return found
+
+
+# Files.
 
 
 @dataclass(frozen=True)
@@ -119,34 +245,24 @@ def text_of(path: Path, *, of_user: bool = True) -> str | None:
         raise BadInputError(f"{path} cannot be read: {reason}.") from error
 
 
-def checked(text: str, path: Path) -> dict[str, Any]:
+def settings_in(text: str, path: Path) -> ByAgent:
     """The settings in a file, all of them known. Raises BadInputError."""
-    settings = (_agents_file if path.suffix in AGENT_ENDINGS else _toml)(text, str(path))
-    check_names(settings, str(path))
-    return settings
-
-
-def _toml(text: str, place: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(text)
+        values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits raises a plain ValueError
-        raise BadInputError(f"{place} is not valid TOML: {error}.") from error
+        raise BadInputError(f"{path} is not valid TOML: {error}.") from error
+    agents = values.pop(AGENTS, {})
+    if not isinstance(agents, dict) or not all(isinstance(each, dict) for each in agents.values()):
+        raise BadInputError(f"{path}: '{AGENTS}' must hold tables, such as [{AGENTS}.claude-code]")
+    found: ByAgent = {None: values, **agents}
+    for each in found.values():
+        check_names(each, str(path))
+    return found
 
 
-def _agents_file(text: str, place: str) -> dict[str, Any]:
-    """The settings of an agent's YAML file: under `context` if it exists, else the whole file."""
-    import yaml  # few have such files, and each start of a server waits for its imports
-
-    try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInputError(f"{place} is not valid YAML: {' '.join(str(error).split())[:300]}.") from error
-    settings = data.get("context", data) if isinstance(data, dict) else data
-    if settings is not None and not isinstance(settings, dict):
-        raise BadInputError(f"{place}, or 'context' in it, must hold settings, such as messages_at: 30")
-    return settings or {}
+# Names and values.
 
 
 def check_names(settings: Collection[Any], place: str) -> None:
@@ -158,159 +274,6 @@ def check_names(settings: Collection[Any], place: str) -> None:
     for name in settings:
         if name not in UserSettings.model_fields:
             raise BadInputError(unknown_setting(str(name), place))
-
-
-PREFIX = "CONTEXTSTASH_"
-
-OTHER_VARIABLES = ("CONTEXTSTASH_DB", OWN_KEY)
-"""Variables with our prefix that are not settings."""
-
-logger = logging.getLogger(__name__)
-
-
-RemarkHandler = Callable[[str], None]
-"""Called with a line about a project's file that is not used."""
-
-
-def _log(remark: str) -> None:
-    logger.warning("%s", remark)
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Settings from one source; `name` is its name for people. `of_user` is true if the user wrote them."""
-
-    name: str
-    values: Mapping[str, Any]
-    of_user: bool = True
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """All layers except the session's own. `folders` are the user's and the project's, in which a file counts only if
-    it is among the `trusted`. Each file is read once: an agent's file when its layers are first needed."""
-
-    folders: tuple[Path, ...] = ()
-    strongest: tuple[Layer, ...] = ()
-    has_own_key: bool = False
-    trusted: TrustedFiles | None = None
-    on_remark: RemarkHandler = _log
-    _files: dict[Path, Layer] = field(default_factory=dict, repr=False, compare=False)
-
-    def over(self, layer: Layer) -> Configuration:
-        """The same with a layer that is stronger than all others."""
-        return replace(self, strongest=(*self.strongest, layer))
-
-    def layers(self, agent: str | None = None) -> tuple[Layer, ...]:
-        """The layers for an agent, the weakest first, without empty ones. Raises BadInputError if the agent's file is
-        not valid."""
-        files = [self._read(folder, folder / SETTINGS_FILE) for folder in self.folders]
-        agents = [self._read(each, path) for each in self.folders for path in agent_files(each, agent or "")]
-        return tuple(each for each in (*files, *agents, *self.strongest) if each.values)
-
-    def agents(self) -> list[str]:
-        """The agents that have a file of their own."""
-        return sorted({path.stem for folder in self.folders for path in (folder / AGENTS_FOLDER).glob("*.y*ml")})
-
-    def settings_layer(self, agent: str | None = None) -> dict[str, Any]:
-        """The layers for an agent as one: the server's layer of settings."""
-        return {name: value for layer in self.layers(agent) for name, value in layer.values.items()}
-
-    def consent(self, agent: str | None = None) -> str | None:
-        """The setting of the user's own configuration that allows calls to a model, None if there is none. A project's
-        file cannot allow them, even if it is trusted."""
-        if self.has_own_key:
-            return OWN_KEY
-        from contextstash.window.settings import consenting
-
-        users = [layer for layer in self.layers(agent) if layer.of_user]
-        name = consenting({name: value for layer in users for name, value in layer.values.items()})
-        return name and f"{name} in {next(layer.name for layer in reversed(users) if name in layer.values)}"
-
-    def may_call_model(self, agent: str | None = None) -> bool:
-        """Whether the user allows calls to a model for an agent's sessions."""
-        return self.consent(agent) is not None
-
-    def _read(self, folder: Path, path: Path) -> Layer:
-        """The settings of a file that count, none if it does not exist."""
-        if path not in self._files:
-            of_user = folder == self.folders[0]
-            text = text_of(path) if of_user else self._accepted(path)
-            values = {} if text is None else checked(text, path)
-            if KEY_SETTING in values and path != self.folders[0] / SETTINGS_FILE:  # a file is opened before the layers
-                self.on_remark(f"{KEY_SETTING} in {path} is not used: it counts in the environment or your own file.")
-                del values[KEY_SETTING]
-            self._files[path] = Layer(str(path), values, of_user)
-        return self._files[path]
-
-    def _accepted(self, path: Path) -> str | None:
-        """A project's file, None if it does not exist or was not accepted by the user."""
-        try:
-            text = text_of(path, of_user=False)
-        except BadInputError as error:
-            self.on_remark(f"{shown(error)} It is ignored.")
-            return None
-        if text is None or (self.trusted is not None and self.trusted.holds(path, text)):
-            return text
-        self.on_remark(
-            f"{shown(path)} is a project's file that you have not accepted, so it is not used."
-            f" To accept exactly this file: contextstash config trust {shown(path)}"
-        )
-        return None
-
-
-def configuration(
-    *,
-    project: Path,
-    environment: Mapping[str, str],
-    preset: str | None = None,
-    given: Iterable[str] = (),
-    user_folder: Path | None = None,
-    on_remark: RemarkHandler | None = None,
-) -> Configuration:
-    """The settings of the user's file, the project's file, their agents' files, the environment, `preset` and `given`
-    (each `key=value`), the weakest first. `on_remark` is called with each remark on a project's file; without it they
-    are logged.
-
-    Raises BadInputError if a setting does not exist (naming its place and the most similar setting), if a value is not
-    valid, or if a file is not TOML. A project's file that is not trusted is not read.
-    """
-    own = user_folder or user_config_folder()
-    options = read_pairs(given)
-    if KEY_SETTING in options:  # files are opened without the layers of settings
-        raise BadInputError(f"{KEY_SETTING} cannot be given by --set: contextstash config set {KEY_SETTING}=…")
-    found = Configuration(
-        folders=(own,) if project.resolve() == own.resolve() else (own, project),
-        strongest=(
-            Layer("environment", _read_environment(environment)),
-            Layer("--preset", {"preset": preset} if preset else {}),
-            Layer("--set", options),
-        ),
-        has_own_key=is_key(environment.get(OWN_KEY)),
-        trusted=TrustedFiles(own),
-        on_remark=on_remark or _log,
-    )
-    if merged := found.settings_layer():
-        from contextstash.window.settings import resolve_settings
-
-        resolve_settings(merged)
-    return found
-
-
-def shown(text: object, limit: int = 600) -> str:
-    """Text from an untrusted file as one line without control characters, shortened to `limit` characters (the default
-    is some lines of a terminal)."""
-    plain = "".join(character if character.isprintable() else " " for character in str(text)[: limit + 1])
-    return plain if len(plain) <= limit else plain[:limit] + "…"
-
-
-def _read_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    ours = {
-        name: value for name, value in environment.items() if name.startswith(PREFIX) and name not in OTHER_VARIABLES
-    }
-    settings = {name.removeprefix(PREFIX).lower(): _read_value(value) for name, value in ours.items()}
-    check_names(settings, f"the environment, behind {PREFIX}")
-    return settings
 
 
 def read_pairs(pairs: Iterable[str], place: str = "--set") -> dict[str, Any]:
@@ -333,7 +296,25 @@ def _read_value(text: str) -> str | None:
     return None if text.lower() in ("", "none") else text
 
 
-DEFAULT_HOST = "api.anthropic.com"
+def shown(text: object, limit: int = 600) -> str:
+    """Text from an untrusted file as one line without control characters, shortened to `limit` characters (the default
+    is some lines of a terminal)."""
+    plain = "".join(character if character.isprintable() else " " for character in str(text)[: limit + 1])
+    return plain if len(plain) <= limit else plain[:limit] + "…"
+
+
+# Consent.
+
+
+def api_key_from(environment: Mapping[str, str]) -> str | None:
+    """The key, None if none is set. It is a secret: never logged, stored or shown."""
+    return next((key for name in (OWN_KEY, INHERITED_KEY) if is_key(key := environment.get(name))), None)
+
+
+def is_key(value: str | None) -> bool:
+    """Whether a variable holds a key. A client that expands `${user_config.…}` leaves it unexpanded if the user entered
+    nothing."""
+    return bool(value and value.strip()) and not str(value).startswith("${")
 
 
 @dataclass(frozen=True)
@@ -350,25 +331,21 @@ def network_use(found: Configuration, environment: Mapping[str, str], agent: str
     from contextstash.window.settings import resolve_settings
 
     settings = resolve_settings(found.settings_layer(agent))
-    consent, key = found.consent(agent), key_variable(environment)
+    consent, key = found.consent(agent), api_key_from(environment)
     if consent is None:
         unused = f"{INHERITED_KEY} is set but not used: no setting of yours allows model calls."
         return NetworkUse(False, "Nothing leaves this machine.", unused if key else "")
     if key is None and settings.summarizer_base_url is None:
         unused = f"Model calls are allowed ({consent}), but no key and no address are set."
         return NetworkUse(False, "Nothing leaves this machine.", unused)
-    address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or f"https://{DEFAULT_HOST}"
-    sentence = f"Sessions may be sent to {host_of(address)} (model {settings.summarizer_model}): allowed by {consent}."
-    return NetworkUse(True, sentence)
-
-
-def host_of(address: str) -> str:
-    """Host and port of an address, never the user, password or path in it."""
+    address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
     try:
-        parts = urlsplit(address)
-        return f"{parts.hostname or 'an unreadable address'}{f':{parts.port}' if parts.port else ''}"
+        parts = urlsplit(address)  # never the user, password or path in it
+        host = f"{parts.hostname or 'an unreadable address'}{f':{parts.port}' if parts.port else ''}"
     except ValueError:
-        return "an unreadable address"
+        host = "an unreadable address"
+    sentence = f"Sessions may be sent to {host} (model {settings.summarizer_model}): allowed by {consent}."
+    return NetworkUse(True, sentence)
 
 
 def without_credentials(value: Any) -> Any:

@@ -105,35 +105,30 @@ def plan_compaction(
     head = leading_kept(entries) if keep.levels else leading_fixed(entries)
     body, cuts = entries[head:], cuts_behind(head)
     if not cuts:
-        return _nothing(entries, "the session cannot be split at any message.")
+        return CompactPlan((), tuple(entries), "Nothing done: the session cannot be split at any message.")
     messages = 0 if keep.either and keep.tokens else keep.messages
     # At most half, so that a short session gets smaller too.
     budget = keep.tokens if keep.either else min(keep.tokens, sum(entry.tokens for entry in body) // 2)
-    wanted = _wanted_cut(_costs(body, keep, outputs), budget, messages)
+    wanted, tokens = len(body), 0
+    for cost in reversed(_costs(body, keep, outputs)):
+        tokens += cost
+        if tokens > budget:
+            break
+        wanted -= 1
+    wanted = min(wanted, max(0, len(body) - messages))
     later = [cut for cut in cuts if wanted <= cut <= len(body) - messages]
     earlier = [cut for cut in cuts if cut <= wanted]
-    if not wanted or (not later and not earlier):
-        return _nothing(entries, f"all {len(body)} messages are recent or belong to an open tool call.")
-    cut = later[0] if later else earlier[-1]
-    covered = tuple(body[:cut])
-    if not any(entry.message for entry in covered):
-        return _nothing(entries, "only summaries precede the recent messages.")
-    if len(covered) == 1 and not covered[0].summary and covered[0].tokens <= keep.request:
-        return _nothing(entries, "only the first request precedes the recent messages.")
-    return CompactPlan(covered, tuple(body[cut:]), "")
-
-
-def _nothing(entries: Sequence[Entry], why: str) -> CompactPlan:
-    return CompactPlan((), tuple(entries), f"Nothing done: {why}")
-
-
-def _wanted_cut(costs: Sequence[int], budget: int, keep_messages: int) -> int:
-    tokens = 0
-    cut = len(costs)
-    while cut > 0 and tokens + costs[cut - 1] <= budget:
-        cut -= 1
-        tokens += costs[cut]
-    return min(cut, max(0, len(costs) - keep_messages))
+    cut = later[0] if later else earlier[-1] if earlier else 0
+    covered, why = tuple(body[:cut]), ""
+    if not wanted or not cut:
+        why = f"all {len(body)} messages are recent or belong to an open tool call."
+    elif not any(entry.message for entry in covered):
+        why = "only summaries precede the recent messages."
+    elif len(covered) == 1 and not covered[0].summary and covered[0].tokens <= keep.request:
+        why = "only the first request precedes the recent messages."
+    return (
+        CompactPlan((), tuple(entries), f"Nothing done: {why}") if why else CompactPlan(covered, tuple(body[cut:]), "")
+    )
 
 
 def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output]) -> list[int]:
@@ -152,22 +147,16 @@ def outputs_to_archive(
     if keep.whole is None:
         return ()
     found: list[Candidate] = []
-    tokens, step = 0, _newest_step(kept)
+    tokens, replied = 0, False
     for position, entry in enumerate(reversed(kept)):
         tokens += entry.tokens
-        protected = position < step or (position < keep.messages and tokens <= keep.tokens)
+        # What the model has not replied to yet it must see, with its calls.
+        protected = not replied or (position < keep.messages and tokens <= keep.tokens)
+        replied = replied or (entry.message is not None and entry.message.role == "assistant")
         if not protected and tokens > keep.whole:
             large = max(keep.smallest, PLACEHOLDER_TOKENS)
             found += [each for each in visible_outputs(entry, outputs) if each.view_tokens > large]
     return tuple(reversed(found))
-
-
-def _newest_step(entries: Sequence[Entry]) -> int:
-    """How many of the newest entries the model has not replied to yet, with its calls: it must see their outputs."""
-    replies = (
-        place for place, entry in enumerate(reversed(entries), 1) if entry.message and entry.message.role == "assistant"
-    )
-    return next(replies, len(entries))
 
 
 def mark_step(snapshot: SessionSnapshot) -> PrunePlan:

@@ -72,17 +72,10 @@ def count_step(snapshot: SessionSnapshot) -> PrunePlan:
 def cut_candidates(snapshot: SessionSnapshot, characters: int) -> list[Candidate]:
     """The outputs that show more than so many characters, whole or cut, but no pinned ones."""
     outputs = unpinned_outputs(snapshot)
-    return [
-        candidate
-        for entry in snapshot.entries
-        for candidate in reversed(visible_outputs(entry, outputs))
-        if _shown_characters(entry, candidate.output) > characters
-    ]
-
-
-def _shown_characters(entry: Entry, output: Output) -> int:
-    edit = entry.replaced.get(output.block)
-    return output.characters if edit is None else len(edit.text)
+    found = [(entry, each) for entry in snapshot.entries for each in reversed(visible_outputs(entry, outputs))]
+    edits = [entry.replaced.get(each.output.block) for entry, each in found]
+    shown = [len(edit.text) if edit else each.output.characters for edit, (_, each) in zip(edits, found, strict=True)]
+    return [each for length, (_, each) in zip(shown, found, strict=True) if length > characters]
 
 
 def plan_prune(

@@ -125,8 +125,7 @@ def test_config_show_says_where_sessions_may_be_sent(
 
 
 def test_doctor_reports_the_network_use(untrusted: UntrustedProject) -> None:
-    (untrusted.user_folder / "agents").mkdir(parents=True)
-    (untrusted.user_folder / "agents" / "quick.yaml").write_text("summarizer: anthropic\n")
+    untrusted.configure('[agents.quick]\nsummarizer = "anthropic"\n')
     done = untrusted.run("doctor", "--json", ANTHROPIC_API_KEY=KEY)
     found = {finding["what"]: finding for finding in json.loads(done.stdout)}
     assert "config trust" in done.stderr

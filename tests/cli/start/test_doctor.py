@@ -48,7 +48,7 @@ def test_an_installed_client_whose_command_is_gone_is_found(contextstash: Comman
     [
         ("sessions.db", b"no database at all" * 200, "no SQLite database"),
         ("contextstash/contextstash.toml", b"prune_att = 1", "Did you mean 'prune_at'"),
-        ("contextstash/agents/quick.yaml", b"window: [", "not valid YAML"),
+        ("contextstash/contextstash.toml", b"agents = 1", "'agents' must hold tables"),
         (".claude.json", b"{", "not plain JSON"),
     ],
 )

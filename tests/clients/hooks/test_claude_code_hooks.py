@@ -284,9 +284,9 @@ def test_if_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(
 
 
 def test_the_users_limit_counts(hooked: Hooked) -> None:
-    agents = hooked.command_line.folder / "contextstash" / "agents"
-    agents.mkdir(parents=True)
-    (agents / "claude-code.yaml").write_text("output_tokens: 1500\n")
+    own = hooked.command_line.folder / "contextstash" / "contextstash.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("[agents.claude-code]\noutput_tokens = 1500\n")
     updated = hooked.after("Bash", {"stdout": LARGE[:6_100], "stderr": ""})
     assert len(updated["stdout"]) <= 6_000
 
