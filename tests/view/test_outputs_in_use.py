@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.view.outputs_in_use import MadeCall, protected_calls
+from contextstash.view.outputs_in_use import outputs_in_use, paths_changed, paths_read
+from contextstash_storage.records import Output
+
+
+def output_of(handle: str, tool: str, argument: str) -> Output:
+    place = {"handle": handle, "seq": 0, "block": 0, "tokens": 1, "characters": 1, "lines": 1, "sha256": "0" * 64}
+    return Output.model_validate({**place, "tool": tool, "argument": argument})
+
 
 HEREDOC = "cd /testbed && python - <<'EOF' import orders; print(qs.only('id').count() > 3, orders/models.py) EOF"
 
@@ -27,15 +34,15 @@ HEREDOC = "cd /testbed && python - <<'EOF' import orders; print(qs.only('id').co
 def test_a_call_names_the_files_that_it_reads_or_changes(
     tool: str, argument: str, read: set[str], changed: set[str]
 ) -> None:
-    call = MadeCall("1", tool, argument)
-    assert (call.paths, call.changes) == (read, changed)
+    output = output_of("1", tool, argument)
+    assert (paths_read(output), paths_changed(output)) == (read, changed)
 
 
 def test_a_folder_in_common_does_not_make_a_file_one_under_edit() -> None:
     calls = [
-        MadeCall("under edit", "bash", "cd /testbed && cat src/a.py"),
-        MadeCall("other", "bash", "cd /testbed && cat src/b.py"),
-        MadeCall("listing", "bash", "ls /testbed"),
-        MadeCall("edit", "bash", "cd /testbed && sed -i s/a/b/ src/a.py"),
+        output_of("under edit", "bash", "cd /testbed && cat src/a.py"),
+        output_of("other", "bash", "cd /testbed && cat src/b.py"),
+        output_of("listing", "bash", "ls /testbed"),
+        output_of("edit", "bash", "cd /testbed && sed -i s/a/b/ src/a.py"),
     ]
-    assert protected_calls(calls) == {"under edit"}
+    assert outputs_in_use(calls) == {"under edit"}

@@ -9,7 +9,6 @@ from contextstash.window.thresholds import (
     budget_of,
     level_of,
     next_step,
-    percent_of,
 )
 
 
@@ -29,10 +28,6 @@ def test_sizes_follow_from_what_system_prompt_and_tools_leave_of_the_window() ->
     assert (alone.summary_tokens, beside.summary_tokens) == (8_000, 4_000)
     assert beside.low_water == alone.low_water
     assert budget_of(ContextSettings(output_reserve=0), 64_000, fixed=70_000).free == 16_000
-
-
-def test_the_share_of_the_usable_window_is_in_percent_with_one_digit() -> None:
-    assert percent_of(701, budget_of(ContextSettings(output_reserve=0), 1_000)) == 70.1
 
 
 @pytest.mark.parametrize("level", ["prune", "compact", "critical", "overflow"])

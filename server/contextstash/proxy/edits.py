@@ -22,8 +22,7 @@ from contextstash.messages.request import RequestText, SummaryOf, TextMessage, T
 from contextstash.proxy.conversations import AskedRequest, Conversation, Line, lists_tools
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.view.ladder import PrunePlan, Step, plan_prune
-from contextstash.view.outputs_in_use import MadeCall, protected_calls
-from contextstash.view.pinned_outputs import unpinned_outputs
+from contextstash.view.outputs_in_use import outputs_in_use
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.models import reasoning_binding
 
@@ -244,11 +243,10 @@ def old_outputs(keep_tokens: int, minimum_tokens: int = 0, *, unread: bool = Fal
         messages = (entry.message for entry in reversed(snapshot.entries) if entry.message)
         reply = next((message.seq for message in messages if message.role == "assistant"), 0)
         end = math.inf if unread else reply
-        calls = [MadeCall(output.handle, output.tool, output.argument) for output in snapshot.outputs.values()]
-        in_use = protected_calls(calls)
+        in_use = outputs_in_use(list(snapshot.outputs.values()))
         outputs = {
             place: output
-            for place, output in unpinned_outputs(snapshot).items()
+            for place, output in snapshot.unpinned.items()
             if place[0] < end and output.handle not in in_use
         }
         return plan_prune(snapshot, outputs, protect_tokens=keep_tokens, minimum_tokens=minimum_tokens)

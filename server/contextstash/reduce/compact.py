@@ -51,7 +51,6 @@ from contextstash.view.compaction_plan import (
 )
 from contextstash.view.edits import summary_edit
 from contextstash.view.ladder import Candidate, oldest_outputs
-from contextstash.view.pinned_outputs import unpinned_outputs
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, build_view, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WrittenSummary
@@ -179,7 +178,7 @@ class _Compaction:
         access, started = self.access, time.perf_counter()
         span = (plan.first_seq, plan.last_seq)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
-        archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, unpinned_outputs(snapshot))
+        archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, snapshot.unpinned)
         turns = SessionTurns(access, snapshot)
         shown = await _shown_turns(turns, plan, archived)
         state = await state_at(turns, plan.last_seq)
@@ -247,7 +246,7 @@ async def _edits(
     settings = snapshot.settings
     edits: list[Edit] = [summary, *(each.edit for each in await archive_outputs(access, snapshot, outputs))]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
-        oldest = oldest_outputs(plan.kept, unpinned_outputs(snapshot), settings.prune_at_results)
+        oldest = oldest_outputs(plan.kept, snapshot.unpinned, settings.prune_at_results)
         archived = await archive_outputs(access, snapshot, oldest, even_if_larger=True)
         edits += [each.edit for each in archived]
         entries = await entries_after(access, snapshot, edits)

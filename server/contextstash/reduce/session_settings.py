@@ -13,7 +13,8 @@ from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit
 from contextstash.session.masks import shown_text
-from contextstash.view.pinned_outputs import HANDLE_PREFIX, outputs_of_pins, pinned_outputs, pinned_text
+from contextstash.view.edits import pinned_text
+from contextstash.view.outputs_in_use import HANDLE_PREFIX, outputs_of_pins
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
 from contextstash.writers import CONSENT
@@ -143,7 +144,7 @@ async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> 
     """Restore the pinned outputs that are archived. A note about those that a summary replaces, and about files that
     no output shows."""
     snapshot = await access.snapshot(session_id)
-    pinned = pinned_outputs(snapshot)
+    pinned = snapshot.pinned
     shown = {entry.message.seq for entry in snapshot.entries if entry.message}
     archived = [
         output.handle
@@ -168,7 +169,7 @@ async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> 
 
 async def pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
     """The pinned outputs of the messages `first_seq` to `last_seq` as a summary shows them; empty if there are none."""
-    wanted = [output for output in pinned_outputs(snapshot).values() if first_seq <= output.seq <= last_seq]
+    wanted = [output for output in snapshot.pinned.values() if first_seq <= output.seq <= last_seq]
     texts: list[tuple[Output, str]] = []
     async for batch in access.output_texts(snapshot, sorted(wanted, key=lambda output: (output.seq, output.block))):
         texts += [(output, shown_text(snapshot.settings, text)) for output, text in batch]

@@ -24,7 +24,6 @@ from contextstash.request.handoff import INSIDE, hand_off
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
-from contextstash.view.pinned_outputs import pinned_outputs
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Cursor, Event
@@ -123,7 +122,7 @@ async def compact_client_window(
     text = await hand_off(access, session_id, int(aim * HANDOFF_SHARE))
     if text is None:
         raise BadInputError("There is nothing to compact: the session is too short.")
-    pinned = {call for call, place in _calls(snapshot).items() if place in pinned_outputs(snapshot)}
+    pinned = {call for call, place in _calls(snapshot).items() if place in snapshot.pinned}
     first, shortened = await asyncio.to_thread(plan_tail, messages, max(0, aim - count(text)), count, pinned)
     if first == 0:
         raise BadInputError("There is nothing to compact: all of the window is the newest step.")

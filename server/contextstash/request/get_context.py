@@ -27,9 +27,8 @@ from contextstash.session.edit import (
     strip_after,
 )
 from contextstash.session.open_session import Scope
-from contextstash.view.edits import truncate_edit
+from contextstash.view.edits import pinned_text, truncate_edit
 from contextstash.view.ladder import Fitted, fit, leading_kept
-from contextstash.view.pinned_outputs import pinned_outputs, pinned_text
 from contextstash.view.session_counters import request_excess
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, total_tokens
@@ -92,7 +91,7 @@ class _Sources:
         """The message that stands for those that are left out, with the pinned outputs among them."""
         pinned = [
             (output, self.text_of(output))
-            for output in pinned_outputs(self.snapshot).values()
+            for output in self.snapshot.pinned.values()
             if span.first_seq <= output.seq <= span.last_seq and output.seq in self.bodies
         ]
         said = (

@@ -413,7 +413,7 @@ def _measures(
         "tokens": tokens,
         "window": budget.window,
         "usable": budget.usable,
-        "percent": thresholds.percent_of(tokens, budget),
+        "percent": round(100 * tokens / budget.usable, 1),
         "level": level,
         "messages_trigger": _trigger(since, budget.messages_at) if budget.messages_at else None,
         "tokens_trigger": _trigger(tokens, thresholds.automatic_threshold(budget, settings)),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
+from contextstash.view.edits import pinned_tokens
 from contextstash.view.ladder import (
     PLACEHOLDER_TOKENS,
     Candidate,
@@ -16,7 +17,6 @@ from contextstash.view.ladder import (
     leading_kept,
     visible_outputs,
 )
-from contextstash.view.pinned_outputs import pinned_tokens, unpinned_outputs
 from contextstash.view.session_snapshot import Beyond, Place, SessionSnapshot
 from contextstash.view.view import Entry, total_tokens
 from contextstash_storage.records import Output, SummaryEdit
@@ -162,7 +162,7 @@ def outputs_to_archive(
 def mark_step(snapshot: SessionSnapshot) -> PrunePlan:
     """As many, of the whole view, of the outputs that a compaction to the low-water mark would archive among the
     messages that it keeps, as the mark needs: for a session that has too little else to summarize."""
-    found = outputs_to_archive(snapshot.entries, keep_limits(snapshot), unpinned_outputs(snapshot))
+    found = outputs_to_archive(snapshot.entries, keep_limits(snapshot), snapshot.unpinned)
     chosen = enough_to_free(found, snapshot.own_tokens - (snapshot.budget.low_water or 0))
     if sum(candidate.content_tokens for candidate in chosen) <= snapshot.budget.prune_minimum_tokens:
         return PrunePlan((), "Nothing done: older outputs take too little to pay for the broken cache.")
@@ -205,7 +205,7 @@ def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:
 def plan_of(snapshot: SessionSnapshot, asked: bool) -> tuple[CompactPlan, KeepLimits]:
     """The plan of a compaction by the session's settings, and what it keeps. If somebody `asked` for it, messages are
     summarized although placeholders for old outputs would be enough."""
-    outputs, keep = unpinned_outputs(snapshot), keep_limits(snapshot)
+    outputs, keep = snapshot.unpinned, keep_limits(snapshot)
     entries = snapshot.entries
     cuts_behind = cache(lambda head: [cut for cut in cuts_of(entries[head:]) if cut > 0])
     planned = partial(plan_compaction, entries, outputs=outputs, cuts_behind=cuts_behind)
@@ -263,6 +263,6 @@ def files_room(snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -
     most = max(0, min(plan.tokens // MAX_PART, snapshot.budget.standing_tokens, beside))
     if keep.whole is None:
         return most
-    kept = _fixed_tokens(snapshot, keep.levels) + sum(_costs(plan.kept, keep, unpinned_outputs(snapshot)))
+    kept = _fixed_tokens(snapshot, keep.levels) + sum(_costs(plan.kept, keep, snapshot.unpinned))
     room = int(snapshot.budget.usable * LEFT_SHARE) - kept - summary_room(snapshot, plan)
     return max(0, min(most, room))

@@ -7,12 +7,16 @@ from typing import Any
 
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import filled_placeholder, placeholder
-from contextstash.safety.sanitize import MARKER, counted, unforged
+from contextstash.safety.sanitize import MARKER, counted, one_line, unforged
 from contextstash.view.ladder import cuts_of
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.view.view import Entry
 from contextstash.window.settings import DESCRIBED
 from contextstash_storage.records import ArchiveEdit, DigestEdit, Output, SummaryEdit, TruncateEdit, handle_of
+
+PINNED_SHARE = 4
+"""Pinned outputs behind summaries take at most the usable window divided by this; beyond, each is cut. With
+the summaries they leave more than half of the window to the work."""
 
 
 def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> str:
@@ -105,3 +109,27 @@ def digest_edit(snapshot: SessionSnapshot, anchor: int, text: str, handles: tupl
     """The edit that adds this message after the position `anchor`."""
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
     return DigestEdit(after_seq=anchor, handles=handles, text=text, tokens=tokens)
+
+
+def pinned_tokens(snapshot: SessionSnapshot) -> int:
+    """About how many tokens of the view the pinned outputs take: at most their share of the window."""
+    return min(sum(output.tokens for output in snapshot.pinned.values()), snapshot.budget.usable // PINNED_SHARE)
+
+
+def pinned_text(snapshot: SessionSnapshot, texts: Sequence[tuple[Output, str]]) -> str:
+    """The text that shows pinned outputs of messages that are not shown, each word for word between two lines that name
+    it; empty if there are none. If all pinned outputs exceed their share of the window, each is cut to an equal
+    part."""
+    pinned, room = snapshot.pinned, snapshot.budget.usable // PINNED_SHARE
+    whole = sum(output.tokens for output in pinned.values()) <= room
+    limits = OutputLimits(tokens=room // max(1, len(pinned)), cut=snapshot.settings.output_cut)
+    shown = []
+    for output, text in texts:
+        if not whole:
+            text = limit(text, limits, snapshot.counter.count, output.handle)
+        call = one_line(f"{output.tool} {output.argument}", 160)
+        shown.append(
+            f"{MARKER} pinned output {output.handle} of {call}, message {output.seq}:]\n{unforged(text)}\n"
+            f"{MARKER} end of {output.handle}]"
+        )
+    return "\n\n".join(shown)

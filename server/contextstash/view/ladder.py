@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contextstash.messages.cuts import safe_cuts
-from contextstash.view.pinned_outputs import pinned_outputs, unpinned_outputs
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.view import Entry, output_tokens, smallest_placeholder, smallest_tokens, total_tokens
 from contextstash_storage.records import ArchiveEdit, Output, Replacement
@@ -62,16 +61,16 @@ Step = Callable[[SessionSnapshot], PrunePlan]
 
 def count_step(snapshot: SessionSnapshot) -> PrunePlan:
     """The oldest outputs beyond `prune_at_results`, whatever their size."""
-    pinned = pinned_outputs(snapshot)
+    pinned = snapshot.pinned
     shown = sum(len(visible_outputs(entry, pinned)) for entry in snapshot.entries)
     keep = max(0, (snapshot.settings.prune_at_results or 0) - shown)
-    oldest = oldest_outputs(snapshot.entries, unpinned_outputs(snapshot), keep)
+    oldest = oldest_outputs(snapshot.entries, snapshot.unpinned, keep)
     return PrunePlan(oldest, f"Nothing done: the view holds no more tool outputs than {keep}.")
 
 
 def cut_candidates(snapshot: SessionSnapshot, characters: int) -> list[Candidate]:
     """The outputs that show more than so many characters, whole or cut, but no pinned ones."""
-    outputs = unpinned_outputs(snapshot)
+    outputs = snapshot.unpinned
     found = [(entry, each) for entry in snapshot.entries for each in reversed(visible_outputs(entry, outputs))]
     edits = [entry.replaced.get(each.output.block) for entry, each in found]
     shown = [len(edit.text) if edit else each.output.characters for edit, (_, each) in zip(edits, found, strict=True)]
@@ -99,7 +98,7 @@ def plan_prune(
         keep_last, protect_tokens = settings.prune_keep_last, budget.prune_protect_tokens
         protect_turns = settings.prune_protect_turns
         minimum = budget.prune_minimum_tokens if minimum_tokens is None else minimum_tokens
-    outputs = unpinned_outputs(snapshot) if outputs is None else outputs
+    outputs = snapshot.unpinned if outputs is None else outputs
     turns = seen = total = protected = small = 0
     chosen: list[Candidate] = []
     for entry in reversed(snapshot.entries):
@@ -234,7 +233,7 @@ def fit(
     size: so it is known of a long view that messages will be left out, and their outputs are not shortened before."""
     if total_tokens(entries) <= budget:
         return Fitted()
-    settings, whole, outputs, pinned = snapshot.settings, snapshot.entries, snapshot.outputs, pinned_outputs(snapshot)
+    settings, whole, outputs, pinned = snapshot.settings, snapshot.entries, snapshot.outputs, snapshot.pinned
     archive, keep_messages = settings.fit_by == "archive", settings.fit_keep_messages
     starts = {whole[cut].first_seq for cut in cuts_of(whole) if cut < len(whole)}
     unpinned = {place: output for place, output in outputs.items() if place not in pinned}

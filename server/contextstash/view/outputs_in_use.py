@@ -1,16 +1,17 @@
-"""Outputs in use: those that are not old, whatever their age, since the model is working on them."""
+"""Outputs in use: those that are not old, whatever their age, since the model is working on them or they are pinned."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from posixpath import normpath
 
 from contextstash.events.calls import Call
-from contextstash.events.files import file_uses
+from contextstash.events.files import file_uses, is_same_file
 from contextstash.events.turns import Verb
 from contextstash.outputs.own_tools import is_own_retrieval
+from contextstash_storage.records import Output
 
 RECENT_CALLS = 60
 """A file is under edit if it was changed in so many newest calls, about one task; with more, old reads stay in the
@@ -26,30 +27,21 @@ _HEREDOC = re.compile(r"<<-?\s*['\"]?\w+['\"]?(\s*>{1,2} *[\w./~-]+)?.*", re.DOT
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (\S+)")
 
 
-@dataclass(frozen=True, slots=True)
-class MadeCall:
-    """A tool call of a conversation, with its main argument, such as a path or a command."""
+def shows_file(output: Output) -> bool:
+    """Whether an output is the text of a file, by the tool's name or by the command."""
+    if _WRITES.search(output.tool):
+        return False
+    return bool(_SHOWS.search(output.tool) or _SHOWING_COMMAND.match(output.argument))
 
-    call_id: str
-    tool: str
-    argument: str
 
-    @property
-    def shows_file(self) -> bool:
-        """Whether its output is the text of a file, by the tool's name or by the command."""
-        if _WRITES.search(self.tool):
-            return False
-        return bool(_SHOWS.search(self.tool) or _SHOWING_COMMAND.match(self.argument))
+def paths_read(output: Output) -> set[str]:
+    """The files whose text the call reads."""
+    return {path for path, verb in _uses_of(output.tool, output.argument) if verb == "read"}
 
-    @property
-    def paths(self) -> set[str]:
-        """The files whose text it shows."""
-        return {path for path, verb in _uses_of(self.tool, self.argument) if verb == "read"}
 
-    @property
-    def changes(self) -> set[str]:
-        """The files that it changes."""
-        return {path for path, verb in _uses_of(self.tool, self.argument) if verb not in ("read", "run")}
+def paths_changed(output: Output) -> set[str]:
+    """The files that the call changes."""
+    return {path for path, verb in _uses_of(output.tool, output.argument) if verb not in ("read", "run")}
 
 
 @lru_cache(maxsize=4_096)
@@ -65,13 +57,29 @@ def _uses_of(tool: str, argument: str) -> tuple[tuple[str, Verb], ...]:
     return tuple((use.path, use.verb) for use in file_uses(command))
 
 
-def protected_calls(calls: Sequence[MadeCall]) -> set[str]:
-    """The ids of the calls, which are in order, whose outputs stay: the newest read of each file under edit, and the
-    outputs of our own retrievals."""
-    edited = {path for call in calls[-RECENT_CALLS:] for path in call.changes}
+def outputs_in_use(outputs: Sequence[Output]) -> set[str]:
+    """The handles of those of the outputs, which are in order, that stay: the newest read of each file under edit, and
+    our own retrievals."""
+    edited = {path for output in outputs[-RECENT_CALLS:] for path in paths_changed(output)}
     newest: dict[str, str] = {}
-    for call in calls:
-        if not call.changes:
-            newest.update(dict.fromkeys(call.paths & edited, call.call_id))
-    own = {call.call_id for call in calls if is_own_retrieval(call.tool, call.argument)}
+    for output in outputs:
+        if not paths_changed(output):
+            newest.update(dict.fromkeys(paths_read(output) & edited, output.handle))
+    own = {output.handle for output in outputs if is_own_retrieval(output.tool, output.argument)}
     return own | set(newest.values())
+
+
+HANDLE_PREFIX = "out_"
+
+
+def outputs_of_pins(pins: Sequence[str], recorded: Sequence[Output]) -> list[Output]:
+    """The outputs that the pins stand for among these, which are in order. A pin is a handle, or the path of a file,
+    which stands for the newest output that shows it."""
+    found = (next((output for output in reversed(recorded) if _is_pinned(output, pin)), None) for pin in pins)
+    return [output for output in found if output is not None]
+
+
+def _is_pinned(output: Output, pin: str) -> bool:
+    if pin.startswith(HANDLE_PREFIX):
+        return output.handle == pin
+    return shows_file(output) and any(is_same_file(normpath(each), normpath(pin)) for each in paths_read(output))

@@ -102,24 +102,45 @@ class SessionSnapshot:
     def changed_since(self, output: Output) -> int | None:
         """The message of the newest change of the file that an output shows, if that came after it; None if it shows no
         file, or if no call changed it by its name."""
-        from contextstash.view.outputs_in_use import MadeCall  # a hook, which makes no snapshot, need not load events
+        from contextstash.view.outputs_in_use import (  # a hook, which has no view, needs no events
+            paths_read,
+            shows_file,
+        )
 
-        call = MadeCall(output.handle, output.tool, output.argument)
-        changes = (self._changes.get(path, -1) for path in call.paths) if call.shows_file else ()
+        changes = (self._changes.get(path, -1) for path in paths_read(output)) if shows_file(output) else ()
         newest = max(changes, default=-1)
         return newest if newest > output.seq else None
 
     @cached_property
     def _changes(self) -> Mapping[str, int]:
         """The message of the newest change of each file, by the paths that calls name it with."""
-        from contextstash.view.outputs_in_use import MadeCall
+        from contextstash.view.outputs_in_use import paths_changed
 
         newest: dict[str, int] = {}
         for output in self.outputs.values():
-            call = MadeCall(output.handle, output.tool, output.argument)
-            for path in () if output.is_error else call.changes:
+            for path in () if output.is_error else paths_changed(output):
                 newest[path] = max(output.seq, newest.get(path, -1))
         return newest
+
+    @cached_property
+    def pinned(self) -> Mapping[Place, Output]:
+        """The pinned outputs of the session; without those of a branch that the conversation has left. They are neither
+        archived nor cut as long as anything else can be; if a summary replaces their message, they follow it."""
+        if not self.settings.pin:
+            return {}
+        from contextstash.view.outputs_in_use import outputs_of_pins
+
+        return {
+            (output.seq, output.block): output for output in outputs_of_pins(self.settings.pin, self.current_outputs)
+        }
+
+    @cached_property
+    def unpinned(self) -> Mapping[Place, Output]:
+        """The outputs that a reduction may replace."""
+        pinned = self.pinned
+        return (
+            {place: output for place, output in self.outputs.items() if place not in pinned} if pinned else self.outputs
+        )
 
     def counters_after(self, entries: Sequence[Entry], *, own: bool = True) -> Callable[[Counters], Counters]:
         """What edits make of the counters after which the view has these entries: what the entries add up to, and what

@@ -94,6 +94,9 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fix
         reserve = min(MAX_RESERVE, window // 8) if settings.output_reserve is None else settings.output_reserve
         usable = max(1, window - min(reserve, window // 2))
     free = usable - min(fixed, _share(usable, MAX_FIXED_SHARE))
+    low_water = None if settings.low_water is None else _share(usable, settings.low_water)
+    summary_tokens = settings.summary_tokens or min(MAX_SUMMARY, max(MIN_SUMMARY, free // SUMMARY_SHARE))
+    kept = min(MAX_KEPT, usable // 8) if low_water is None else max(0, low_water - summary_tokens)
     prune_at = max(1, _share(usable, settings.prune_at))
     compact_at = max(1, _share(usable, settings.compact_at) - (settings.compact_when == "reached"))
     return WindowBudget(
@@ -107,12 +110,12 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fix
         tokens_at=settings.tokens_at,
         prune_protect_tokens=_or(settings.prune_protect_tokens, min(MAX_PROTECTED, usable // 4)),
         prune_minimum_tokens=_or(settings.prune_minimum_tokens, min(MAX_MINIMUM, usable // 10)),
-        compact_keep_tokens=_keep_tokens(settings, usable, free),
-        low_water=None if settings.low_water is None else _share(usable, settings.low_water),
-        summary_tokens=_summary_tokens(settings, free),
-        recovery_tokens=_or(settings.recovery_tokens, usable // 2),
+        compact_keep_tokens=min(_or(settings.compact_keep_tokens, kept), usable // 2),
+        low_water=low_water,
+        summary_tokens=summary_tokens,
+        recovery_tokens=settings.recovery_tokens or usable // 2,
         request_tokens=min(MAX_REQUEST, max(MIN_REQUEST, usable // REQUEST_SHARE), usable // 2),
-        standing_tokens=0 if settings.low_water is None else min(MAX_STANDING, free // STANDING_SHARE),
+        standing_tokens=0 if low_water is None else min(MAX_STANDING, free // STANDING_SHARE),
         words_tokens=min(MAX_WORDS, max(MIN_WORDS, usable // WORDS_SHARE)),
     )
 
@@ -120,18 +123,6 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fix
 def _share(usable: int, share: float) -> int:
     """A share in whole tokens. The 1e-6 corrects binary fractions: 0.70 × 180,000 must be 126,000, not 125,999."""
     return int(usable * share + 1e-6)
-
-
-def _keep_tokens(settings: ContextSettings, usable: int, free: int) -> int:
-    if settings.low_water is None:
-        default = min(MAX_KEPT, usable // 8)
-    else:
-        default = max(0, _share(usable, settings.low_water) - _summary_tokens(settings, free))
-    return min(_or(settings.compact_keep_tokens, default), usable // 2)
-
-
-def _summary_tokens(settings: ContextSettings, free: int) -> int:
-    return _or(settings.summary_tokens, min(MAX_SUMMARY, max(MIN_SUMMARY, free // SUMMARY_SHARE)))
 
 
 def _or(value: int | None, otherwise: int) -> int:
@@ -170,10 +161,16 @@ def since_summary(counters: Counters) -> int:
 
 def due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> Due:
     """The reductions that are due in this state of a session."""
-    over = tokens > budget.prune_at and not _in_one_step(budget, settings)
+    # A compaction to the low-water mark prunes too, so that nothing is pruned below its threshold.
+    in_one_step = budget.low_water is not None and settings.compact_automatic and settings.compact_by_level
+    over = tokens > budget.prune_at and not in_one_step
+    compact = settings.compact_by_level and tokens > budget.compact_at
+    if counters.messages - counters.system_messages >= settings.compact_keep_messages + MIN_BEYOND_KEPT:
+        compact |= budget.messages_at is not None and since_summary(counters) >= budget.messages_at
+        compact |= budget.tokens_at is not None and tokens >= budget.tokens_at
     return Due(
         prune=settings.prune_automatic and (over or results_due(counters, settings)),
-        compact=settings.compact_automatic and _compact_due(counters, tokens, budget, settings),
+        compact=settings.compact_automatic and compact,
     )
 
 
@@ -184,29 +181,10 @@ def automatic_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
     return budget.compact_at if budget.tokens_at is None else budget.tokens_at
 
 
-def _in_one_step(budget: WindowBudget, settings: ContextSettings) -> bool:
-    """Whether a compaction to the low-water mark prunes too, so that nothing is pruned below its threshold."""
-    return budget.low_water is not None and settings.compact_automatic and settings.compact_by_level
-
-
 def results_due(counters: Counters, settings: ContextSettings) -> bool:
     """Whether more tool results are in the view than `prune_at_results` allows."""
     maximum = settings.prune_at_results
     return maximum is not None and settings.tool_digest != "off" and counters.view_results > maximum
-
-
-def _compact_due(counters: Counters, tokens: int, budget: WindowBudget, settings: ContextSettings) -> bool:
-    if settings.compact_by_level and tokens > budget.compact_at:
-        return True
-    if counters.messages - counters.system_messages < settings.compact_keep_messages + MIN_BEYOND_KEPT:
-        return False
-    by_count = budget.messages_at is not None and since_summary(counters) >= budget.messages_at
-    return by_count or (budget.tokens_at is not None and tokens >= budget.tokens_at)
-
-
-def percent_of(tokens: int, budget: WindowBudget) -> float:
-    """Tokens in percent of the usable window, rounded to one decimal."""
-    return round(100 * tokens / budget.usable, 1)
 
 
 _NEXT_STEPS: dict[Level, str] = {
