@@ -10,7 +10,7 @@ from contextstash.queries.sessions import title_of
 from contextstash.record.output_archive import kept_outputs
 from contextstash.results import Change, ContextStatus, Estimate, SummaryMade, Timeline, TimelinePoint
 from contextstash.session.access import Access, estimate_messages, estimate_session
-from contextstash.view.session_counters import part_of
+from contextstash.view.session_counters import part_named
 from contextstash.view.view import edits_in_force
 from contextstash_storage.records import ArchiveEdit, Event, Native, TruncateEdit
 
@@ -93,7 +93,7 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     async for message in access.shown_messages(session, 0, total - 1):
         change(message.seq)
         for block in message.blocks:
-            part = str(part_of(message, block))
+            part = str(part_named(message.role, message.kind, block.type))
             held[part] = held.get(part, 0) + block.tokens
         if (message.seq + 1) % run == 0:
             add_point(message.seq + 1)

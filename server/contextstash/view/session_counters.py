@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import (
-    Block,
     Counters,
     Kind,
-    Message,
     NewMessage,
     Part,
     Role,
@@ -30,31 +28,25 @@ UNSURE_SHARE = 0.08
 new tool results in recorded sessions of Claude Code was 8 %."""
 
 
-_PARTS_BY_TYPE: dict[str, Part] = {
+_PARTS: dict[str, Part] = {
     "thinking": Part.THINKING,
     "tool_call": Part.TOOL_CALLS,
     "tool_result": Part.TOOL_RESULTS,
     "image": Part.IMAGES,
     "document": Part.IMAGES,
-}
-_PARTS_BY_ROLE: dict[str, Part] = {
     "system": Part.SYSTEM,
     "user": Part.USER,
     "assistant": Part.ASSISTANT,
     "tool": Part.TOOL_RESULTS,
 }
-
-
-def part_of(message: Message | NewMessage, block: Block) -> Part:
-    """The part of the window that a block's tokens belong to."""
-    return part_named(message.role, message.kind, block.type)
+"""By the type of a block, else by the role of its message."""
 
 
 def part_named(role: Role, kind: Kind, block_type: str) -> Part:
     """The part of blocks of this type in messages of this role and kind."""
     if kind in ("summary", "tool_summary"):
         return Part.SUMMARIES
-    return _PARTS_BY_TYPE.get(block_type) or _PARTS_BY_ROLE[role]
+    return _PARTS.get(block_type) or _PARTS[role]
 
 
 class Totals(NamedTuple):
@@ -97,7 +89,7 @@ def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters
     parts = dict(counters.parts)
     if message.agent_visible:
         for block in message.blocks:
-            part = part_of(message, block)
+            part = part_named(message.role, message.kind, block.type)
             parts[part] = parts.get(part, 0) + block.tokens
     counted = counters.model_copy(
         update={
@@ -164,16 +156,6 @@ def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, *, si
     return reanchored(counters, usage.prompt_tokens + max(usage.completion_tokens, tokens), seq, since=since)
 
 
-def shrink_ratio(counters: Counters, settings: ContextSettings) -> float:
-    """The ratio of true to counted tokens of what leaves the view. The last report included it: it was larger or
-    smaller than counted by about as much as the whole. Whoever declares nothing may send text that was not recorded;
-    then it is 1."""
-    if not settings.anchored or not counters.reported or not counters.reported_declared or counters.reported_view <= 0:
-        return 1.0
-    whole = (counters.reported - counters.reported_declared) / counters.reported_view
-    return whole if abs(whole - 1) <= MAX_SHRINK_STEP else 1.0
-
-
 def estimate(counters: Counters, settings: ContextSettings, counter: str, *, followed: bool = False) -> tuple[int, str]:
     """Tokens of the view, and how they were determined; of a client that sends its own history (`followed`), those of
     its window, which our edits have not changed."""
@@ -184,8 +166,13 @@ def estimate(counters: Counters, settings: ContextSettings, counter: str, *, fol
     if counters.reported is None or not settings.anchored:
         unreported = "; no usage reported yet" if counters.reported is None else ""
         return view + declared + settings.conversation_overhead, f"counted with {counter}{unreported}"
-    change = view - reported_view
-    since = round(change * (1.0 if change > 0 else shrink_ratio(counters, settings)))
+    change, ratio = view - reported_view, 1.0
+    if change < 0 and counters.reported and counters.reported_declared and counters.reported_view > 0:
+        # What leaves the view was in the last report, which was larger or smaller than counted by about as much as the
+        # whole. Who declares nothing may send text that was not recorded.
+        whole = (counters.reported - counters.reported_declared) / counters.reported_view
+        ratio = whole if abs(whole - 1) <= MAX_SHRINK_STEP else 1.0
+    since = round(change * ratio)
     since += declared - counters.reported_declared
     method = (
         f"reported usage ({counters.reported:,} tokens at message {counters.reported_seq})"
@@ -200,14 +187,6 @@ def own_tokens(session: Session, settings: ContextSettings) -> int:
     if session.source is not None:
         return session.counters.view_tokens + session.counters.declared.tokens
     return estimate(session.counters, settings, "")[0]
-
-
-def unsure(counters: Counters, settings: ContextSettings) -> int:
-    """By how many tokens an estimate by an approximate counter may be too low: a share of what no report includes. 0
-    if nothing was ever reported, because whoever never reports means our count."""
-    if counters.reported is None or not settings.anchored:
-        return 0
-    return round(UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view))
 
 
 def fixed_tokens(counters: Counters, settings: ContextSettings) -> int:
@@ -242,5 +221,7 @@ def request_excess(counters: Counters, settings: ContextSettings, counter: Count
     """How many counted tokens must leave the view for a request of at most so many `tokens`, also if its estimate is
     too low; 0 if none. `added` are tokens that it has in addition to the view."""
     estimated, _ = estimate(counters, settings, counter.name)
-    spare = unsure(counters, settings) if counter.is_approximate else 0
+    spare = 0
+    if counter.is_approximate and counters.reported is not None and settings.anchored:  # who never reports means ours
+        spare = round(UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view))
     return max(0, estimated + added + spare - tokens)

@@ -9,7 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_WHOLE
-from contextstash.view.session_counters import part_named, part_of
+from contextstash.view.session_counters import part_named
 from contextstash.window.settings import DESCRIBED, ContextSettings
 from contextstash.window.token_counters import Counter
 from contextstash_storage.records import (
@@ -30,9 +30,6 @@ from contextstash_storage.records import (
     SummaryEdit,
     TruncateEdit,
 )
-
-NO_POSITION = 2**63 - 1
-"""Above the position of any message: the largest number that a database stores."""
 
 SHORTEST_PLACEHOLDER = 20
 """No placeholder of our own wording takes fewer tokens; most take about 50."""
@@ -182,7 +179,7 @@ class Entry:
         for index, edit in self.replaced.items():
             # An output that is cut is still in the view: only a placeholder stands for an archived one.
             is_archived = isinstance(edit, ArchiveEdit)
-            part = Part.ARCHIVED if is_archived else part_of(self.message, self.message.blocks[index])
+            part = Part.ARCHIVED if is_archived else part_named(role, kind, blocks[index].type)
             totals[part] = totals.get(part, 0) + edit.tokens
         return totals
 
@@ -221,28 +218,17 @@ class Entry:
 
     @property
     def is_user_turn(self) -> bool:
-        """Whether this is a message of a person, not the result of a tool in the user's role."""
-        return (
-            self.message is not None
-            and self.message.role == "user"
-            and any(block.type != "tool_result" for block in own_blocks(self.message))
-        )
+        """Whether this is a message of a person, not results of tools and images in them in the user's role."""
+        if self.message is None or self.message.role != "user":
+            return False
+        blocks = self.message.blocks
+        results = [place for place, block in enumerate(blocks) if block.type == "tool_result"]
+        return len({index for place in results for index in _with_images(blocks, place)}) < len(blocks)
 
 
 def thinking_tokens(message: Message) -> int:
     """The tokens of a message's thinking; hidden thinking counts as one."""
     return sum([max(1, block.tokens) for block in message.blocks if block.type == "thinking"])
-
-
-def own_blocks(message: Message) -> list[Block]:
-    """A message's blocks without the images inside its tool results."""
-    nested = {
-        index
-        for place, block in enumerate(message.blocks)
-        if block.type == "tool_result"
-        for index in _with_images(message.blocks, place)[1:]
-    }
-    return [block for index, block in enumerate(message.blocks) if index not in nested]
 
 
 def _with_images(blocks: Sequence[Block], index: int) -> list[int]:
@@ -353,7 +339,7 @@ class _Spans:
         """The positions around this one that are in no span; empty if it is in one."""
         place = bisect_right(self._starts, seq)
         first = self._ends[place - 1] + 1 if place else 0
-        end = self._starts[place] if place < len(self._starts) else NO_POSITION
+        end = self._starts[place] if place < len(self._starts) else 2**63
         return range(first, end) if seq >= first else range(0)
 
     def __contains__(self, seq: int) -> bool:
