@@ -348,7 +348,8 @@ async def _store_branch(access: Access, session: Session, batch: Batch, prints: 
     store, name = access.store, session.session_id
     edits, stored = await store.read_edits(name), await store.read_fingerprints(name)
     path = known_path(edits, stored, prints)
-    changes = rewinding(edits, len(stored), path.last)
+    count, last = len(path), path[-1] if path else -1
+    changes = rewinding(edits, len(stored), last)
     batch.check_writer(session, changes)
     rewound: Callable[[Counters], Counters] = lambda counters: counters  # noqa: E731 - replaced if there are changes
 
@@ -361,16 +362,16 @@ async def _store_branch(access: Access, session: Session, batch: Batch, prints: 
         snapshot = await access.snapshot(name)
         unchanged(snapshot.session.counters)
         rewound = snapshot.counters_after(await entries_after(access, snapshot, changes), own=False)
-    elif path.count == len(batch.messages):
-        return Appended(messages=(), duplicates=path.count, session=await store.get_session(name))
-    known, new = batch.messages[: path.count], batch.messages[path.count :]
+    elif count == len(batch.messages):
+        return Appended(messages=(), duplicates=count, session=await store.get_session(name))
+    known, new = batch.messages[:count], batch.messages[count:]
     return await append(
         access,
         session,
         new,
-        extras=batch.extras[path.count :],
-        listed_before=path.count,
-        behind=() if path.last == len(stored) - 1 else known,
+        extras=batch.extras[count:],
+        listed_before=count,
+        behind=() if last == len(stored) - 1 else known,
         before=unchanged,
     )
 

@@ -78,7 +78,7 @@ async def positions_of(access: Access, session_id: str, natives: Sequence[Native
     edits, stored = await store.read_edits(session_id), await store.read_fingerprints(session_id)
     session = await store.get_session(session_id)
     listed = await asyncio.to_thread(fingerprints_of, access, session, natives)
-    return known_path(edits, stored, listed).seqs
+    return known_path(edits, stored, listed)
 
 
 async def edits_to_show(access: Access, session_id: str) -> ProxiedEdits:

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from contextstash_storage.records import Cover, DigestEdit, Edit, RestoreEdit, RewindEdit, SummaryEdit
 
 HOST = "host"
 """The strategy of edits that repeat what a client or a program did to its own conversation."""
 
-AS_NEW: dict[str, object] = {"edit_id": 0, "created_at": None}
-"""The fields that are reset if an earlier edit is made again."""
 
-
-@dataclass(frozen=True, slots=True)
-class KnownPath:
-    """The stored messages that are equal to the beginning of a list, along one branch, by their positions."""
-
-    seqs: tuple[int, ...] = ()
-
-    @property
-    def count(self) -> int:
-        return len(self.seqs)
-
-    @property
-    def last(self) -> int:
-        """The position of the last of them, -1 if there is none."""
-        return self.seqs[-1] if self.seqs else -1
-
-
-def known_path(edits: Iterable[Edit], stored: Sequence[bytes], listed: Sequence[bytes]) -> KnownPath:
-    """The longest path from the first message along which the stored messages are equal to the listed ones, by their
-    fingerprints. Of two paths of the same length the newer one is returned."""
+def known_path(edits: Iterable[Edit], stored: Sequence[bytes], listed: Sequence[bytes]) -> tuple[int, ...]:
+    """The positions of the stored messages that are equal to the beginning of a list, by their fingerprints, along one
+    branch. Of two paths of the same length the newer one is returned."""
     parents = _parents(edits)
-    after = _followers(parents, len(stored))
+    branching: dict[int, list[int]] = {}
+    for seq, parent in parents.items():
+        if seq < len(stored):
+            branching.setdefault(parent, []).append(seq)
+
+    def after(seq: int) -> list[int]:
+        """The messages that descend directly from this one."""
+        straight = [seq + 1] if seq + 1 < len(stored) and seq + 1 not in parents else []
+        return straight + branching.get(seq, [])
+
     last = -1
     ends = [last]
     for fingerprint in listed:
@@ -42,7 +32,7 @@ def known_path(edits: Iterable[Edit], stored: Sequence[bytes], listed: Sequence[
         if not ends:
             break
         last = max(ends)
-    return KnownPath(tuple(sorted(_ancestors(parents, last))))
+    return tuple(sorted(_ancestors(parents, last)))
 
 
 def path_to(edits: Iterable[Edit], last: int) -> frozenset[int]:
@@ -80,21 +70,6 @@ def _parents(edits: Iterable[Edit]) -> dict[int, int]:
     return parents
 
 
-def _followers(parents: Mapping[int, int], messages: int) -> Callable[[int], list[int]]:
-    """Returns, for a message, the ones that descend directly from it."""
-    branching: dict[int, list[int]] = {}
-    for seq, parent in parents.items():
-        if seq < messages:
-            branching.setdefault(parent, []).append(seq)
-
-    def after(seq: int) -> list[int]:
-        neighbour = seq + 1
-        straight = [neighbour] if neighbour < messages and neighbour not in parents else []
-        return straight + branching.get(seq, [])
-
-    return after
-
-
 def rewinding(edits: Sequence[Edit], messages: int, last: int) -> list[Edit]:
     """The edits after which a view of `messages` messages continues after message `last`: its path is shown, the other
     branches are hidden. No edits if the view does so already."""
@@ -105,17 +80,19 @@ def rewinding(edits: Sequence[Edit], messages: int, last: int) -> list[Edit]:
     standing = [cover.span for cover in covers if isinstance(cover, RewindEdit) and cover not in undone]
     shown = {cover.summary_id for cover in covers if isinstance(cover, SummaryEdit)}
     again = [
-        edit.model_copy(update=AS_NEW)
+        edit.model_copy(update={"edit_id": 0, "created_at": None})
         for edit in undone_by_host
         if isinstance(edit, SummaryEdit)
         and edit.strategy == HOST
         and _applies(edit, path)
         and edit.summary_id not in shown
     ]
+    off_path = enumerate(seq for seq in range(messages) if seq not in path)
+    runs = [[seq for _, seq in run] for _, run in groupby(off_path, key=lambda each: each[1] - each[0])]
     hidden = [
-        RewindEdit(first_seq=first, last_seq=end)
-        for first, end in _gaps(path, messages)
-        if not any(start <= first and end <= stop for start, stop in standing)
+        RewindEdit(first_seq=run[0], last_seq=run[-1])
+        for run in runs
+        if not any(start <= run[0] and run[-1] <= stop for start, stop in standing)
     ]
     gone = {cover.summary_id for cover in undone if isinstance(cover, SummaryEdit)}
     words = [edit for edit in live if isinstance(edit, DigestEdit) and set(edit.handles) <= gone]
@@ -146,16 +123,3 @@ def _applies(cover: Cover, path: frozenset[int]) -> bool:
     if isinstance(cover, RewindEdit):
         return path.isdisjoint(range(cover.first_seq, cover.last_seq + 1))
     return (cover.last_seq if cover.seq is None else cover.seq) in path
-
-
-def _gaps(path: frozenset[int], messages: int) -> list[tuple[int, int]]:
-    """The runs of messages that are not on the path."""
-    gaps: list[tuple[int, int]] = []
-    for seq in range(messages):
-        if seq in path:
-            continue
-        if gaps and gaps[-1][1] == seq - 1:
-            gaps[-1] = (gaps[-1][0], seq)
-        else:
-            gaps.append((seq, seq))
-    return gaps

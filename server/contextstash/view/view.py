@@ -257,7 +257,14 @@ def build_view(
     hidden = _Spans(overlay.covers)
     added = [Entry(summary=edit) for edit in overlay.summaries]
     added += [Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden]
-    return _merged(message_entries(messages, overlay, known), sorted(added, key=_place))
+    entries = message_entries(messages, overlay, known)
+    merged: list[Entry] = []
+    start = 0
+    for entry in sorted(added, key=_place):
+        end = bisect_right(entries, _place(entry), lo=start, key=_place)
+        merged += [*entries[start:end], entry]
+        start = end
+    return [*merged, *entries[start:]] if added else entries
 
 
 def message_entries(
@@ -279,18 +286,6 @@ def message_entries(
             made = Entry(message, replaced=_replaced(message, overlay), stripped=seq in stripped)
         entries.append(made)
     return entries
-
-
-def _merged(entries: list[Entry], added: Sequence[Entry]) -> list[Entry]:
-    """Both in order; they are in order themselves, and the added ones are few."""
-    merged: list[Entry] = []
-    start = 0
-    for entry in added:
-        end = bisect_right(entries, _place(entry), lo=start, key=_place)
-        merged += entries[start:end]
-        merged.append(entry)
-        start = end
-    return [*merged, *entries[start:]] if added else entries
 
 
 def _replaced(message: Message, overlay: Overlay) -> Mapping[int, Replacement]:
