@@ -79,7 +79,7 @@ def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, 
         ("Edit", {"file_path": "a.py"}, "String to replace not found", True, []),
         ("Read", {"file_path": "gone.py"}, "Error: File does not exist.", True, []),
         ("Bash", {"command": "cat gone.txt there.txt"},
-         "Exit code 1\ncat: gone.txt: No such file or directory\nhere", True, ["Only read: `there.txt`"]),
+         "Exit code 1\ncat: gone.txt: No such file or directory\nhere", True, []),
         ("Bash", {"command": "cat > /srv/a.py <<'EOF'\nnew = 1\nEOF"}, "bash: /srv/a.py: Permission denied", True, []),
         ("Bash", {"command": "cat > /srv/a.py <<'EOF'\nnew = 1\nEOF"}, "bash: /srv/a.py: Permission denied", False, []),
         ("Bash", {"command": "echo 1 > a.txt; echo 2 > /b.txt"}, "bash: /b.txt: Read-only file system", False,
@@ -115,8 +115,8 @@ OWN = [f"cat > {name}.py <<'EOF'\nprint()\nEOF\npython {name}.py" for name in ("
         ([SCRIPT, "cd /w && python fix.py"], ["`/w/src/a.py`: edited", "`fix.py`: created"]),
         (["python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF"], ["`src/a.py`: edited"]),
         (["cd /srv && python -c \"open('lib/one.py', 'w')\""], ["`/srv/lib/one.py`: edited"]),
-        ([EDIT, "rm /srv/a.py"], ["Deleted: `/srv/a.py`"]),
-        ([EDIT, *OWN], ["`/srv/a.py`: edited", "Created and run: `three.py`, `two.py`, `one.py`"]),
+        ([EDIT, "rm /srv/a.py"], ["Deleted: /srv/a.py"]),
+        ([EDIT, *OWN], ["`/srv/a.py`: edited", "Created and run: three.py, two.py, one.py"]),
         (["cd /srv && sed -i '' 's/new(/new(a | b; c/g' client.go types.go; ls"],
          ["`/srv/types.go`: edited", "`/srv/client.go`: edited"]),
         (["cd /srv && sed -i -e s/a/b/ -e 's/c/d/' main.go && git mv bridge internal/b"],
@@ -137,10 +137,10 @@ def test_the_line_of_a_file_tells_in_what_its_newest_changes_are() -> None:
     for new in ("import os\n\ndef charge(loan):\n    return 1", "    return 2"):
         script.call("Edit", {"file_path": "a.py", "old_string": "x", "new_string": new}, "ok")
     text = extract_summary(script.turns, max_tokens=400, count=quarter)
-    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + return 2; + charge"]
+    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + return 2; + def charge(loan):"]
     script.call("Edit", {"file_path": "a.py", "old_string": "def charge(loan):", "new_string": "def fine(loan):"}, "ok")
     text = extract_summary(script.turns, max_tokens=400, count=quarter)
-    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + fine; + return 2"]
+    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + def fine(loan):; + return 2"]
 
 
 def test_every_changed_file_is_listed_the_older_ones_by_path() -> None:
@@ -149,7 +149,7 @@ def test_every_changed_file_is_listed_the_older_ones_by_path() -> None:
         script.call("Edit", {"file_path": f"src/part_{number}.py", "old_string": "a", "new_string": "b"}, "ok")
     lines = lines_in(script)
     assert lines[0] == "`src/part_29.py`: edited"
-    assert [number for number in range(30) if f"`src/part_{number}.py`" not in "\n".join(lines)] == []
+    assert [number for number in range(30) if f"src/part_{number}.py" not in "\n".join(lines)] == []
     assert sum(line.startswith("Also changed: ") for line in lines) == 4
 
 
@@ -165,24 +165,6 @@ def test_a_patch_of_a_name_alone_is_of_the_file_in_the_folder_of_the_last_comman
     script.call("apply_patch", patch("loans.py", "loan = 1", "loan = 2"), "Done")
     shown = {file.path: [line for chunk in file.chunks for line in chunk.lines] for file in known_files(script.turns)}
     assert shown == {"/src/fines.py": ["fine = 2"], "/src/loans.py": ["loan = 1"], "loans.py": ["loan = 2"]}
-
-
-def test_a_change_of_a_patch_is_told_by_the_function_whose_lines_it_changes() -> None:
-    script = Script()
-    text = "\n".join(
-        ("*** Begin Patch", "*** Update File: /srv/a.go", "@@ func Lend(copy Copy) error {", " \tcheck(copy)",
-         "-\treturn nil", "+\treturn lend(copy)", " }", "@@", " }", "+// Hold keeps a copy for a reader.",
-         "+func Hold(copy Copy) {", "+\tkeep(copy)", "+}", "@@", "-func Free(copy Copy) {", "-\tfree(copy)", "-}",
-         "*** Update File: /srv/notes.md", "@@", "-class of 2019", "+type of fine: late", "*** End Patch")
-    )  # fmt: skip
-    assert lines_in(script.call("apply_patch", text, "Success.")) == [
-        "`/srv/notes.md`: edited",
-        "`/srv/a.go`: edited: - Free; + Hold; in Lend",
-    ]
-    gone = {"file_path": "/srv/a.go", "old_string": "func Hold(copy Copy) {\n\tkeep(copy)\n}\n", "new_string": ""}
-    assert lines_in(script.call("Edit", gone, "ok"))[0] == "`/srv/a.go`: edited: - Free; in Lend"
-    imports = {"file_path": "/srv/b.go", "old_string": '\t"fmt"', "new_string": '\t"fmt"\n\t"io"'}
-    assert lines_in(script.call("Edit", imports, "ok"))[0] == "`/srv/b.go`: edited"
 
 
 def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not_run() -> None:
@@ -211,8 +193,4 @@ def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:
     for name in ("a", "b"):
         script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
     script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok").call("Grep", {}, "src/a.py:1: x\nsrc/b.py:1: x")
-    assert lines_in(script) == [
-        "Folder of the paths below: `/srv/app/`",
-        "`src/b.py`: edited",
-        "Only read: `src/a.py`",
-    ]
+    assert lines_in(script) == ["Folder of the paths below: `/srv/app/`", "`src/b.py`: edited"]

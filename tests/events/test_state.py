@@ -129,14 +129,6 @@ def test_a_list_at_the_end_of_a_turn_keeps_its_lines_so_that_it_can_be_cut_betwe
     assert any("sentences]" in line for line in told)
 
 
-def test_tests_whose_output_is_of_no_known_kind_are_told_with_what_they_printed() -> None:
-    script = run(Script(), "go test ./...", GO_PASSED)
-    run(script, 'cd /srv; go build ./... && go test ./... >/dev/null 2>&1 && echo "ALL PASS"', "ALL PASS")
-    (told,) = [line for line in sections_of(script)[Section.STATE] if line.startswith("Tests ")]
-    assert told.startswith("Tests were run at message 3: `cd /srv; go build")
-    assert told.endswith(": it printed ALL PASS")
-
-
 @pytest.mark.parametrize(("other", "since"), [("/srv/docs/b.md", "sync.go"), ("/srv/cmd/sync.go", "/srv/lib/sync.go")])
 def test_a_file_that_was_changed_since_is_told_with_its_folder_if_another_one_has_its_name(
     other: str, since: str

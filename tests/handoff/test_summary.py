@@ -105,8 +105,8 @@ def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -
     script.user("Put it in a memo called review.").call("Bash", {"command": "ls docs"}, "a.md")
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
     open_items = read_summary(first)[Section.OPEN]
-    told = "The plan below is of message 2. It is older than (4), and was not updated in the 4 messages since"
-    assert open_items[:2] == [f"{told}; its turn ended at message 3.", "[~] Collect the findings (in progress)"]
+    told = "The plan below is of message 2. It is older than (4), and was not updated since."
+    assert open_items[:2] == [told, "[~] Collect the findings (in progress)"]
     later = Script().call("Bash", {"command": "ls src"}, "b.md")
     second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
     assert read_summary(second)[Section.OPEN][1:] == open_items[1:]
@@ -115,24 +115,13 @@ def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -
     assert "message 2" not in third
 
 
-def test_the_rest_of_an_approved_plan_is_told_without_code_and_steps_on_changed_files() -> None:
-    head = "# Charge fines once\n\n" + "Each loan is charged twice, by the job and by the hook. " * 20
-    steps = (
-        "## Step 1: The job\n\nChange `jobs/charge.py` so that it asks the ledger.",
-        "## Step 2: The tests\n\n**Keep** the test of the ledger in `tests/test_charge.py`.\n\n```python\nx = 1\n```",
-        "## Step 3: The hook\n\nDrop it in `jobs/charge.py` and in `hooks/charge_hook.py`.",
-    )
-    plan = "\n\n".join((head, *steps))
+def test_the_rest_of_an_approved_plan_is_told_without_code_until_its_turn_ends() -> None:
+    plan = "# Charge fines once\n\n" + "Each loan is charged twice, by the job and by the hook.\n" * 30
+    plan += "\n## Step 2: The tests\n\n**Keep** the test of the ledger.\n\n```python\nx = 1\n```"
     script = Script().user("Charge them once.")
     script.call("ExitPlanMode", {"plan": plan}, "User has approved your plan. You can now start coding.")
-    script.call("Edit", {"file_path": "/srv/jobs/charge.py", "old_string": "a", "new_string": "b"}, "ok")
     (rest,) = [item for item in summary_of(script, most=2_000)[Section.OPEN] if "rest of the plan" in item]
-    assert rest.split("\n")[1:] == [
-        "## Step 2: The tests",
-        "**Keep** the test of the ledger in `tests/test_charge.py`.",
-        "## Step 3: The hook",
-        "Drop it in `jobs/charge.py` and in `hooks/charge_hook.py`.",
-    ]
+    assert rest.endswith("\n## Step 2: The tests\n**Keep** the test of the ledger.")
     script.assistant("The fines are charged once. All tests pass.").user("And the page?")
     assert "rest of the plan" not in str(summary_of(script, most=2_000))
 
@@ -181,7 +170,7 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     assert sections[Section.TASK][0] == f"(0) {TASK}"
     assert sections[Section.FILES] == [
         "`/srv/app/CHANGELOG.md`: created",
-        "`/srv/app/fines.py`: edited (seen in it: charge_fine): + charged_today",
+        "`/srv/app/fines.py`: edited: + def charged_today(loan):",
     ]
     assert Section.FAILED not in sections
     assert sections[Section.OPEN] == ["The plan below is of message 24.", "[ ] Tag the release"]

@@ -76,14 +76,6 @@ def runner_of(command: str) -> str:
     return found["name"] if found else ""
 
 
-def runs_tests(command: str) -> bool:
-    """Whether one of the programs that a command runs tests."""
-    names = (found["name"] for found in _RUNNER.finditer(_QUOTED.sub('""', bare_command(command))))
-    return any(map(_TESTS.search, names))
-
-
-_TESTS = re.compile(r"test\b|spec\b|phpunit|^(?:tox|nox|jest|mocha|unittest)$")
-
 _COMMAND = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?<!&)&(?!&)|[^&;|\n'\"]|['\"])+")
 """One of several commands; a separator in a quotation ends none."""
 

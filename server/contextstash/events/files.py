@@ -235,12 +235,12 @@ def _patched_files(patch: str) -> Iterator[FileUse]:
 def _patched(path: str, verb: Verb, lines: Iterable[str]) -> FileUse:
     hunks: list[Replaced] = []
     old, new = list[str](), list[str]()
-    was = within = ""
+    was = ""
     for line in (*lines, "@@"):
         if line.startswith(("@@", "*** End")):
             if old or new:
-                hunks.append(Replaced("\n".join(old), "\n".join(new), patched=True, within=within))
-            old, new, within = [], [], line.removeprefix("@@").removeprefix(" ")
+                hunks.append(Replaced("\n".join(old), "\n".join(new), patched=True))
+            old, new = [], []
         elif line.startswith("*** Move to: "):
             was, path, verb = path, line.removeprefix("*** Move to: ").strip(), "renamed"
         elif line[:1] in ("", " ", "+", "-"):

@@ -32,9 +32,6 @@ MAX_USES = 16
 MAX_NAMES = 1_500
 """Names that are known. A list has some three hundred."""
 
-MAX_HOMES = 4
-"""Files that are known to contain a name, the newest."""
-
 _TOKEN = re.compile(r"[$)}*]?[\w./@+~-]{5,}")
 """Words with what stands between the parts of a path. After `$`, `)`, `}` and `*` it is the end of a pattern, or of a
 path that begins with a variable or with the output of a command."""
@@ -108,13 +105,11 @@ def _is_name(word: str) -> bool:
 
 @dataclass(slots=True)
 class Name:
-    """A name as it was written last, with the newest messages that contain it, of the agent and of others, and the
-    newest files in whose text it was seen."""
+    """A name as it was written last, with the newest messages that contain it, of the agent and of others."""
 
     form: str
     agent: list[int] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
-    homes: list[str] = field(default_factory=list)
 
     def weight(self, now: int) -> float:
         """How much it is in use, for what it costs to list it."""
@@ -146,23 +141,6 @@ class NamesInUse:
         """The names with the highest weight per token first."""
         shown = [name for key, name in self.known.items() if key not in hidden]
         return sorted(shown, key=lambda name: -name.weight(now))
-
-    def place(self, path: str, names: Iterable[str], gone: Iterable[str]) -> None:
-        """Note that the text of the file contains the names, as far as they are known, and no more those `gone`."""
-        for form in gone:
-            if (name := self.known.get(form)) is not None and path in name.homes:
-                name.homes.remove(path)
-        for form in names:
-            if "/" not in form and (name := self.known.get(form)) is not None:
-                name.homes = [*(home for home in name.homes if home != path), path][-MAX_HOMES:]
-
-    def by_file(self, now: int) -> dict[str, list[str]]:
-        """The names in each file, by its path, those most in use first; each in the file that showed it last."""
-        found: dict[str, list[str]] = {}
-        for name in self.ranked(now):
-            if name.homes:
-                found.setdefault(name.homes[-1], []).append(name.form)
-        return found
 
     def shorten(self, now: int) -> None:
         """Forget the names with the lowest weight if they are too many."""

@@ -24,7 +24,7 @@ def _is_reply(text: str) -> bool:
 MAX_ANSWER_LENGTH = 200
 """Characters of a message that may answer the question before it; a longer one says what it is about."""
 
-MAX_ASKED_LENGTH = 400
+MAX_ASKED_LENGTH = 300
 """Characters of what is quoted of the assistant's text: a proposal in two or three sentences."""
 
 MIN_QUESTION_WORDS = 8

@@ -9,28 +9,27 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from html import unescape
+from typing import Any
 
 from contextstash.events.call_lines import (
     COMMITTED,
-    MAX_CHANGED_LINE,
     RUNNING,
     branch_of,
     call_line,
-    changes_of,
+    change_line,
     commits_of,
     failures_of,
     moves_of,
     outcome_line,
     work_tree_of,
 )
-from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_of, is_dialog, runner_of, runs_tests
+from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_of, is_dialog, runner_of
 from contextstash.events.files import KnownPaths, is_same_file, uses_of
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
-from contextstash.events.plans import Plan, is_plan_call
 from contextstash.events.requests import SKILL, approved_plan, requests_of, waits_for_words, without_host_text
 from contextstash.events.sentences import own_sentences
 from contextstash.events.turns import FileUse, Said, Told, Turn
@@ -43,29 +42,16 @@ MAX_CALLS = 6
 MAX_OPEN = 4
 """Requests that are under way at once, the newest. With more, the agent never says that it ends a turn."""
 
-MAX_LINES = 60
-"""Entries that are known of each list that grows with the session, the newest: a summary shows fewer."""
+MAX_LINES, MAX_NOTES, MAX_WORDS = 60, 8, 200
+"""Entries that are known, the newest, of commits and ends of turns, of what the agent said between its calls, and of
+the user's words beside the first. A summary and a hand-off show fewer."""
 
-MAX_WORDS = 200
-"""Entries of the user's words that are known beside the first: a hand-off has room for fewer."""
+MAX_FILES, MAX_QUOTED = 400, 600
+"""Files and quoted texts that are known, those that were used last. A summary names about a hundred files."""
 
-MAX_NOTES = 8
-"""What the agent said between its calls, the newest: fewer are told."""
-
-MAX_FILES = 400
-"""Files that are known, those that were used last. A summary names about a hundred."""
-
-MAX_QUOTED = 600
-"""Quoted texts that are known, those that were written last."""
-
-MAX_TEXT = 6_000
-"""Characters of a text that is known: more than a summary shows of it."""
-
-MAX_REQUEST = 20_000
-"""Characters of a request that are known: a rule may stand below a long report."""
-
-MAX_CONCLUSION = 3_000
-"""Characters that are known of what the agent said in one message: a review with six findings has as many."""
+MAX_TEXT, MAX_REQUEST, MAX_CONCLUSION = 6_000, 20_000, 3_000
+"""Characters that are known of a text, more than a summary shows of it; of a request, in which a rule may stand below a
+long report; and of what the agent said in one message: a review with six findings has as many."""
 
 MIN_NOTE = 40
 """Characters. A shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later."""
@@ -77,16 +63,13 @@ MIN_HANDLED = 400
 """Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
 
 MAX_PARTS = 16
-"""Functions and lines that are known of what was changed in a file, the newest."""
+"""Lines that are known of what was changed in a file, the newest."""
 
 PLAIN_PATH = re.compile(r"[\w./~@+-]*")
 """Most paths. Others are looked at for a speaker's label."""
 
 MIN_WITHIN = 2
 """So many files say in which folder the session works: one alone may be a copy elsewhere."""
-
-PRINTED = "it printed "
-"""Before what a run of tests printed at its end, if that is of no known kind."""
 
 MAX_SINCE = 4
 """Files that are told as changed since a run, the newest: as many as fit one line. One more is kept, so that the line
@@ -95,11 +78,11 @@ does not read as complete if it is not."""
 
 @dataclass(slots=True)
 class FileState:
-    """What was done to a file but reading it, what its newest changes are in (see `changes_of`), the path that it
-    was renamed from, the message of its last change, and that of its last use."""
+    """What was done to a file but reading it, the lines that its newest changes put in (see `change_line`), the path
+    that it was renamed from, the message of its last change, and that of its last use."""
 
     verbs: list[str] = field(default_factory=list)
-    parts: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
     was: str = ""
     changed_at: int = -1
     seq: int = -1
@@ -125,20 +108,17 @@ class FileState:
             return
         self.changed_at = seq
         if use.verb in ("deleted", "restored") or (use.changes and (self.put_back or self.deleted)):
-            self.verbs, self.was, self.parts = [], "", {}
+            self.verbs, self.was, self.lines = [], "", []
         # A file that was used before was there before: writing it as a whole is a change of it.
         verb = "edited" if use.verb == "created" and was_there and "created" not in self.verbs else use.verb
-        if verb not in self.verbs:
-            self.verbs.append(verb)
+        self.verbs += [verb] * (verb not in self.verbs)
         if use.text is not None and not use.appended:
-            self.parts = {}
-        for line in "\n".join(each.old for each in use.replaced).split("\n"):
-            self.parts.pop(one_line(f"+ {line.strip()}", MAX_CHANGED_LINE), None)
-        for part, sign in changes_of(use).items():
-            known = self.parts.pop(part, "")
-            if (known, sign) != ("+ ", "- "):
-                self.parts[part] = known if (known, sign) == ("+ ", "in ") else sign
-        self.parts = dict([*self.parts.items()][-MAX_PARTS:])
+            self.lines = []
+        elif use.replaced:
+            gone = {f"+ {line.strip()}" for each in use.replaced for line in each.old.split("\n")}
+            line = change_line(use)
+            known = [each for each in self.lines if each not in gone and each != line]
+            self.lines = [*known, *filter(None, [line])][-MAX_PARTS:]
         self.was = f"was {one_line(use.was, 200)}" if use.was else self.was
 
 
@@ -152,6 +132,73 @@ class Run:
     told: str
     since: list[str] = field(default_factory=list)
     whole: bool = False
+
+
+_TASK_STATES = {
+    "completed": "done", "done": "done", "in_progress": "doing", "cancelled": "done", "deleted": "gone",
+}  # fmt: skip
+_TEXT_KEYS = ("content", "step", "subject", "title", "task", "text", "description")
+_LIST_KEYS = ("todos", "plan", "items", "tasks", "todo_list")
+_LIST_TOOLS = re.compile(r"todo|plan|task_?list|checklist", re.IGNORECASE)
+_PLAN_TOOLS = re.compile(
+    r"(?:todo_?(?:write|read)|write_?todos|update_?plan|task_?(?:create|update|list|get))", re.IGNORECASE
+)
+_TASK_CREATED = re.compile(r"[Tt]ask #?(\d{1,6})")
+"""What Claude Code's TaskCreate says of a new task."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """The tasks of the newest plan by their numbers, as the call in message `seq` left them, each with its state,
+    "todo", "doing", "done" or "gone", and its text; `asked_since` is the newest request since then."""
+
+    tasks: dict[str, tuple[str, str]] = field(default_factory=dict)
+    seq: int = -1
+    asked_since: int = -1
+
+    def texts(self, *states: str) -> list[str]:
+        """The tasks in these states."""
+        return [text for state, text in self.tasks.values() if state in states]
+
+    def take(self, call: Call) -> None:
+        """Take over what a call says of the plan, if it says anything."""
+        if call.is_error or call.refused:
+            return
+        tool, arguments = call.tool.lower().replace("_", ""), call.arguments
+        state = _TASK_STATES.get(str(arguments.get("status")).lower(), "")
+        subject = arguments.get("subject")
+        text = subject if isinstance(subject, str) else ""
+        if tool == "taskcreate" and text:  # Claude Code tells single tasks
+            created = _TASK_CREATED.search(call.output.text[:400]) if call.output else None
+            self._change(created[1] if created else "", "todo", text)
+        elif tool == "taskupdate":
+            self._change(str(arguments.get("taskId", "")), state, text)
+        elif _LIST_TOOLS.search(call.tool) and (tasks := _tasks_in(arguments)) is not None:
+            self.tasks = tasks
+        else:
+            return
+        self.seq, self.asked_since = call.seq, -1
+
+    def _change(self, number: str, state: str, text: str) -> None:
+        if number in self.tasks:
+            before, known = self.tasks[number]
+            self.tasks[number] = (state or before, f"#{number}: {text}" if text else known)
+        elif text and state:
+            number = number or str(len(self.tasks) + 1)
+            self.tasks[number] = (state, f"#{number}: {text}")  # the agent needs the number to update the task
+
+
+def _tasks_in(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]] | None:
+    items = next((items for key in _LIST_KEYS if isinstance(items := arguments.get(key), list)), None)
+    if items is None:
+        return None
+    found: dict[str, tuple[str, str]] = {}
+    for place, item in enumerate(items):
+        given = item if isinstance(item, dict) else {"text": item}
+        text = next((given[key] for key in _TEXT_KEYS if isinstance(given.get(key), str)), "")
+        if text:
+            found[str(place)] = (_TASK_STATES.get(str(given.get("status", "")).lower(), "todo"), text)
+    return found
 
 
 @dataclass
@@ -223,8 +270,8 @@ class State:
 
     @property
     def folder(self) -> str:
-        """The folder in which the session works, with the slash at its end: that of most files that are named by a path
-        within it and by their whole path, too. Empty if it is not known."""
+        """The folder in which the session works, with a slash at its end: most of its files that are named by their
+        place in it are there. Empty if it is not known."""
         found: Counter[str] = Counter()
         for path in self.files:
             name = self.names.known.get(path_key(path))
@@ -249,16 +296,13 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     ]
     for _, _, take, what in sorted(happened, key=lambda entry: entry[:2]):
         take(*what)
-    state.words = _bounded(joined_words(state.words, words))
+    joined = joined_words(state.words, words)
+    # Without the rules of files, which the client puts into each window: the first entry and the newest.
+    own = [entry for entry in joined.entries if not entry.source]
+    kept = [replace(each, text=each.text[:MAX_REQUEST]) for each in (*own[:1], *own[1:][-MAX_WORDS:])]
+    state.words = replace(joined, entries=tuple(kept))
     folding.finish(turns[-1].seq if turns else -1)
     return state
-
-
-def _bounded(words: UserWords) -> UserWords:
-    """The words without the rules of files, which the client puts into each window: the first entry and the newest."""
-    own = [entry for entry in words.entries if not entry.source]
-    kept = [*own[:1], *own[1:][-MAX_WORDS:]]
-    return replace(words, entries=tuple(replace(each, text=each.text[:MAX_REQUEST]) for each in kept))
 
 
 class _Fold:
@@ -293,7 +337,7 @@ class _Fold:
             return
         if state.newest.ends and state.said is not None and all(each.seq != state.said.seq for each in state.done):
             state.done.append(Told(state.said.seq, conclusion(state.said.text)))
-        state.plan.asked_since.append(request.seq)
+        state.plan.asked_since = request.seq
         state.skill = None
         if state.newest.ends:  # else it said nothing of what it found so far
             state.notes, state.approved = [], None
@@ -339,7 +383,7 @@ class _Fold:
 
     def called(self, call: Call, uses: list[FileUse]) -> None:
         state = self.state
-        if not is_plan_call(call) and not is_dialog(call.tool):
+        if not _PLAN_TOOLS.fullmatch(call.tool) and not is_dialog(call.tool):  # the open items show these
             self._told.append((call, uses))
         self._ran(call)
         if call.output is not None:
@@ -356,16 +400,16 @@ class _Fold:
     def _git(self, call: Call) -> None:
         """What Git did, and said of the branch and the work tree."""
         state = self.state
-        for commit in commits_of(call):
-            self._committed(call.seq, commit)
-        if branch := branch_of(call):
-            works = state.folder if call.folder else ""
-            if not works or f"{call.folder}/".startswith(works):  # else of another repository
-                state.branch = Told(call.seq, branch)
-        for moved in moves_of(call):
-            state.pushed = call.seq if moved == "push" else state.pushed
-            if moved.endswith("rebase") and state.commit and state.commit.told:
-                state.commit.told += f" (before `git {moved}` in message {call.seq}, which may have rewritten it)"
+        for told in commits_of(call):
+            state.done.append(Told(call.seq, told))
+            state.tree = None
+            if told.startswith(COMMITTED):  # its number and branch, unless Git was quiet
+                state.commit = Run(call.seq, "", told.removeprefix(COMMITTED).partition(":")[0].strip())
+        moves, branch = moves_of(call), branch_of(call)
+        if not state.folder or not call.folder or f"{call.folder}/".startswith(state.folder):  # else another repository
+            gone = state.branch if not {"checkout", "switch"} & {*moves} else None
+            state.branch = Told(call.seq, branch) if branch else gone
+        state.pushed = call.seq if "push" in moves else state.pushed
         if tree := work_tree_of(call):
             state.tree = Run(call.seq, "", tree)
 
@@ -384,13 +428,9 @@ class _Fold:
         elif known and (whole or not known.whole):
             del state.failed[runner]
         if tests and not call.failed:
-            passed = f"{tests.passed} passed" if tests.passed else ""
-            state.passed = Run(call.seq, call_line(call), passed)
+            state.passed = Run(call.seq, call_line(call), f"{tests.passed} passed" if tests.passed else "")
         elif tests and state.passed and state.passed.line == call_line(call):
             state.passed = None
-        elif not call.failed and runs_tests(command):  # whether they passed, only its own words may say
-            printed = one_line(call.output.text.strip()[-MAX_CHANGED_LINE:], MAX_CHANGED_LINE)
-            state.passed = Run(call.seq, call_line(call), f"{PRINTED}{printed or 'nothing'}")
 
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
@@ -403,24 +443,10 @@ class _Fold:
         file = state.files.pop(path, FileState())
         file.use(use, seq)
         state.files[path] = file
-        self._seen(use, path)
         if use.changes:
             for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
                 others = [each for each in run.since if not is_same_file(each, path)][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, path]
-
-    def _seen(self, use: FileUse, path: str) -> None:
-        """Which names the text of the file contains after the use, and which no longer."""
-        names = self.state.names
-        renewed = use.verb in ("deleted", "restored") or (use.text is not None and not use.appended)
-        gone = names.known if renewed else names_of("\n".join(each.old for each in use.replaced))
-        names.place(path, names_of(use.seen), gone)
-
-    def _committed(self, seq: int, text: str) -> None:
-        self.state.done.append(Told(seq, text))
-        self.state.tree = None
-        if text.startswith(COMMITTED):  # its number and branch, unless Git was quiet
-            self.state.commit = Run(seq, "", text.removeprefix(COMMITTED).partition(":")[0].strip())
 
 
 def _goes_on(told: Told, later: Sequence[Told]) -> bool:
@@ -431,23 +457,21 @@ def _goes_on(told: Told, later: Sequence[Told]) -> bool:
 
 def _is_whole(command: str, runner: str) -> bool:
     """Whether a run names no part of what is tested or checked: what passes in a part may still fail as a whole."""
-    arguments = _SIGN.split(bare_command(command).partition(runner)[2])[0].split()
+    arguments = re.split(r"[|;&<>]|\d>", bare_command(command).partition(runner)[2])[0].split()
     return all(word[0] == "-" or word.isdigit() or word in (".", "./...") for word in arguments)
-
-
-_SIGN = re.compile(r"[|;&<>]|\d>")
-"""Where a command ends, or its arguments do."""
 
 
 def _line(call: Call, uses: list[FileUse]) -> str:
     """The call with what came of it, and the handle of a large output."""
     large = call.handle and call.output is not None and len(call.output.text) >= MIN_HANDLED
-    line = f"{outcome_line(call, uses)}{f' [{call.handle}]' * bool(large)}"
+    handle = f" [{call.handle}]" if large else ""
     if call.output is None or call.command is not None or uses or call.failed or not _REPORTS.search(call.tool):
-        return line
-    report = call.output.text.strip()
-    return f"{call_line(call)}{f' [{call.handle}]' * bool(large)}:\n{defused(report[:MAX_TEXT])}"
+        return f"{outcome_line(call, uses)}{handle}"
+    return f"{call_line(call)}{handle}:\n{defused(call.output.text.strip()[:MAX_TEXT])}"
 
+
+_REPORTS = re.compile(r"agent|^(?:task|wait)$", re.IGNORECASE)
+"""Tools whose output is what a sub-agent reports: prose, whose first and last line do not say what it found."""
 
 _NOTICE = re.compile(r"\A\s*<(?P<tag>task-notification|subagent_notification)>(?P<text>.*)</(?P=tag)>", re.DOTALL)
 _NOTICE_PARTS = re.compile(r"<(summary|result)>(.*?)</\1>|\"completed\"\s*:\s*(\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
@@ -461,10 +485,6 @@ def _notice(turn: Turn) -> Told | None:
     return Told(turn.seq, f"A sub-agent reports: {defused(': '.join(told))[:MAX_TEXT]}") if told else None
 
 
-_REPORTS = re.compile(r"agent|^(?:task|wait)$", re.IGNORECASE)
-"""Tools whose output is what a sub-agent reports: prose, whose first and last line do not say what it found."""
-
-
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
 _LITERAL = re.compile(r"\"([^\"\n\\]{8,80})\"|(?<!\w)'([^'\n\\]{8,80})'(?!\w)")
 _NUMBER = re.compile(r"(?<![\w.:/-])\d{4,12}(?![\w:/-])")
@@ -472,15 +492,16 @@ _CODE_SIGNS = re.compile(r"[(){}\[\];=<>]|, |\w\.\w+\(")
 
 
 def _quoted(call: Call) -> dict[str, None]:
-    """The quoted texts and the numbers that the agent wrote into a file or a command."""
+    """The quoted wordings, such as a message of an error, and the numbers that the agent wrote into a file or a
+    command; nothing that is code between two quotations."""
     code = call.written[:MAX_SCANNED].replace('\\"', '"')
     quoted = ["".join(pair) for pair in _LITERAL.findall(code)]
-    return dict.fromkeys([*(f'"{text}"' for text in quoted if _is_wording(text)), *_NUMBER.findall(code)])
-
-
-def _is_wording(text: str) -> bool:
-    """Whether a quoted text is wording, such as a message of an error, and no code between two quotations."""
-    return text == text.strip() and " " in text and text[:1].isalnum() and not _CODE_SIGNS.search(text)
+    wordings = [
+        f'"{text}"'
+        for text in quoted
+        if text == text.strip() and " " in text and text[:1].isalnum() and not _CODE_SIGNS.search(text)
+    ]
+    return dict.fromkeys([*wordings, *_NUMBER.findall(code)])
 
 
 _ANNOUNCES = re.compile(
@@ -504,14 +525,14 @@ def _note(text: str) -> str:
     return _as_text(each for each in told if not _ANNOUNCES.match(each))
 
 
+_ENDS = ".!?:。！？"
+"""What a sentence ends with; a heading and an item of a list mostly end with nothing."""
+
+
 def conclusion(text: str) -> str:
     """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
     said = own_sentences(text, rows=True)
     return _as_text(each for each in said if len(each.split()) > 3 or each[-1] in _ENDS)
-
-
-_ENDS = ".!?:。！？"
-"""What a sentence ends with; a heading and an item of a list mostly end with nothing."""
 
 
 def _as_text(told: Iterable[str]) -> str:

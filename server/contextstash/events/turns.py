@@ -81,13 +81,12 @@ Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restor
 @dataclass(frozen=True, slots=True)
 class Replaced:
     """A text of a file was replaced by another one, once or everywhere. Without `old`, `new` was put in somewhere.
-    `patched` is whether these are whole lines of a patch, `within` the line above them that says where."""
+    `patched` is whether these are whole lines of a patch."""
 
     old: str
     new: str
     everywhere: bool = False
     patched: bool = False
-    within: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +118,6 @@ class FileUse:
     def changes(self) -> bool:
         """Whether the file is another one after it."""
         return self.verb not in ("read", "run")
-
-    @property
-    def seen(self) -> str:
-        """The text of this file that the call shows, as it is after the use."""
-        lines = self.shown.lines if self.shown else ()
-        return "\n".join([*lines, self.text or "", *(each.new for each in self.replaced)])
 
 
 @dataclass(frozen=True, slots=True)
