@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from typing import Any
+from functools import reduce
+from typing import Any, cast
 
 VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 1.5, 10**400, 2**63, "", "x", "\ud800", "\x00", "a" * 3_000, [], {}, [[]], [None], {"": None},
@@ -25,27 +26,25 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.randint(1, MAX_CHANGES)):
         lines = data.split(b"\n")
         at, choice = rng.randrange(len(lines)), rng.random()
-        if choice < 0.65:
-            whole = _value(data)
-            line = lines[at].removeprefix(b"data: ")
-            value = _value(line) if whole is None else whole
-            if value is None:
-                data = _changed_bytes(data, rng)
-            elif whole is not None:
-                data = _changed(value, rng)
-            else:
-                lines[at] = lines[at][: len(lines[at]) - len(line)] + _changed(value, rng)
-                data = b"\n".join(lines)
-        elif choice < 0.8:
+        line = lines[at].removeprefix(b"data: ")
+        if choice < 0.65 and (value := parsed(data)) is not None:
+            data = _changed(value, rng)
+        elif choice < 0.65 and (value := parsed(line)) is not None:
+            lines[at] = lines[at][: len(lines[at]) - len(line)] + _changed(value, rng)
+            data = b"\n".join(lines)
+        elif 0.65 <= choice < 0.8:
             other = lines[rng.randrange(len(lines))]
             lines[at : at + 1] = rng.choice(([], [other], [lines[at], other], [lines[at][: len(lines[at]) // 2]]))
             data = b"\n".join(lines)
-        else:
-            data = _changed_bytes(data, rng)
+        else:  # some bytes are replaced by others, by none, or stand there several times
+            place = rng.randrange(len(data) + 1)
+            gone = data[place : place + rng.choice((0, 1, 8, 64))]
+            put = rng.choice((b"", rng.choice(BYTES), bytes([rng.randrange(256)]), gone * rng.randrange(2, 5)))
+            data = data[:place] + put + data[place + len(gone) :]
     return data
 
 
-def _value(data: bytes) -> Any:
+def parsed(data: bytes) -> Any:
     """The JSON value; None if it is none."""
     try:
         return json.loads(data)
@@ -86,20 +85,7 @@ def _change(holder: Any, key: Any, rng: random.Random, places: list[tuple[Any, A
         text = holder[key]
         cut = rng.randrange(len(text) + 1)
         holder[key] = text[:cut] + rng.choice(("\x00", "\ud800", "\n", "é", "‹", "")) + text[cut + rng.randrange(3) :]
+    elif rng.random() < 0.98:
+        holder[key] = rng.choice(VALUES)
     else:
-        holder[key] = rng.choice(VALUES) if rng.random() < 0.98 else _deep(rng.randrange(MAX_DEPTH))
-
-
-def _deep(levels: int) -> Any:
-    value: Any = None
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-def _changed_bytes(data: bytes, rng: random.Random) -> bytes:
-    """Some bytes are replaced by others, by none, or stand there several times."""
-    place = rng.randrange(len(data) + 1)
-    gone = data[place : place + rng.choice((0, 1, 8, 64))]
-    put = rng.choice((b"", rng.choice(BYTES), bytes([rng.randrange(256)]), gone * rng.randrange(2, 5)))
-    return data[:place] + put + data[place + len(gone) :]
+        holder[key] = reduce(lambda inner, _: [inner], range(rng.randrange(MAX_DEPTH)), cast(Any, None))

@@ -1,16 +1,11 @@
 # ruff: noqa: E501
-"""What the fuzzing begins with: pieces of recorded sessions, and short inputs with what readers look for."""
+"""What the fuzzing begins with: short inputs with what readers look for."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 from contextstash_storage.records import Native
-from tests.support.conversations import TRACES
-
-MESSAGES = 6
-"""Messages or records of a seed: a short input is tried more often, and shows more with each change."""
 
 CHAT: list[Native] = [
     {"role": "system", "content": "Be brief."},
@@ -42,14 +37,6 @@ STREAMS = (
     'data: {"type":"response.created","response":{}}\n\ndata: {"type":"response.completed","response":{"id":"r","output":[{"type":"message"}],"usage":{"input_tokens":7,"output_tokens":1,"input_tokens_details":{"cached_tokens":2}}}}\n\n',
     'data: {"type":"error","error":{"code":"context_length_exceeded"}}\n\n',
 )  # fmt: skip
-URIS = [
-    "sessions/s/messages?first=0&limit=3",
-    "archive/out_x?offset=1",
-    "sessions/s/summary",
-    "sessions/%00/events?after=-1",
-    "/../x",
-]
-
 RECORDS = {
     "opencode": '[{"id":"ses_1","directory":"/p","title":"t","version":"1"},{"id":"msg_1","role":"user","sessionID":"ses_1","time":{"created":1},"parts":[{"type":"text","text":"x"}]},{"info":{"id":"msg_2","role":"assistant","modelID":"m","tokens":{"input":1,"output":2,"cache":{"read":1,"write":0}},"time":{"completed":2}},"parts":[{"type":"tool","callID":"c","tool":"bash","state":{"status":"completed","input":{"command":"ls"},"output":"a","time":{"start":1}}},{"type":"step-finish"}]}]',
     "gemini": '{"sessionId":"s","projectHash":"p","startTime":"2026-01-01T00:00:00Z","messages":[{"id":"1","type":"user","content":"x","timestamp":"2026-01-01T00:00:00Z"},{"id":"2","type":"gemini","content":"y","thoughts":[{"subject":"a","description":"b"}],"tokens":{"input":1,"output":2,"cached":0},"toolCalls":[{"id":"c","name":"ls","args":{},"result":[{"functionResponse":{"id":"c","name":"ls","response":{"output":"z"}}}],"status":"success"}]}]}',
@@ -57,28 +44,9 @@ RECORDS = {
 
 
 def seeds_of(name: str) -> list[bytes]:
-    """The inputs to begin with; short ones are there without recorded sessions too."""
-    found = list(_short(name)) + list(_recorded(name))
-    return [each if isinstance(each, bytes) else each.encode("utf-8", "surrogatepass") for each in found] or [b"[]"]
-
-
-def _short(name: str) -> Iterator[str]:
+    """The inputs to begin with."""
     kind = name.partition("-")[0]
-    if name == "uri":
-        yield from URIS
-    elif name == "reply":
-        yield from STREAMS
-    elif kind in ("reader", "transcript"):
-        yield from (text for reader, text in RECORDS.items() if name.endswith(reader) or kind == "transcript")
-        yield from (json.dumps(messages) for messages in SHORT.values())
-
-
-def _recorded(name: str) -> Iterator[str]:
-    kind = name.partition("-")[0]
-    if kind in ("reader", "transcript"):
-        for path in sorted(TRACES.glob("*/*.jsonl")):
-            if kind == "transcript" or path.parent.name.replace("_", "-") in name:
-                with path.open(encoding="utf-8", errors="surrogateescape") as lines:
-                    kept = [line for line, _ in zip(lines, range(400), strict=False) if len(line) < 3_000]
-                yield "".join(kept[:MESSAGES])
-                yield "".join(kept[100 : 100 + MESSAGES])
+    if kind == "reply":
+        return [each.encode() for each in STREAMS]
+    records = [text for reader, text in RECORDS.items() if name.endswith(reader) or kind == "transcript"]
+    return [each.encode() for each in (*records, *map(json.dumps, SHORT.values()))]

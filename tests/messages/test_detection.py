@@ -78,13 +78,14 @@ def test_a_list_of_mixed_formats_is_refused_by_naming_the_message() -> None:
         detect_format(natives)
 
 
-def test_the_error_for_an_invalid_message_says_what_is_wrong() -> None:
-    with pytest.raises(BadMessageError, match=r"Message 1 is in no known format .*role is missing"):
-        detect_format([HI, {"text": "hi"}])
-    with pytest.raises(BadMessageError, match=r"Message 0 is in no known .*a string; expected an object"):
-        detect_format(["hi"])  # type: ignore[list-item]
-
-
-def test_an_empty_list_has_no_format() -> None:
-    with pytest.raises(BadMessageError, match="format of an empty list cannot be detected"):
-        detect_format([])
+@pytest.mark.parametrize(
+    ("natives", "says"),
+    [
+        ([HI, {"text": "hi"}], "Message 1 is in no known format .*role is missing"),
+        (["hi"], "Message 0 is in no known .*a string; expected an object"),
+        ([], "format of an empty list cannot be detected"),
+    ],
+)
+def test_the_error_for_an_invalid_list_says_what_is_wrong(natives: list[Native], says: str) -> None:
+    with pytest.raises(BadMessageError, match=says):
+        detect_format(natives)

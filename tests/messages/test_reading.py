@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from contextstash.messages.base import Reading
+from contextstash.events.calls import calls_of
+from contextstash.messages.base import Reading, read_usage
 from contextstash.messages.detection import get_format
+from contextstash.messages.main_argument import main_argument
+from contextstash.messages.openai_responses import scripted_call
+from contextstash.outputs.own_tools import is_own_call
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 from tests.messages.natives import (
@@ -36,6 +40,7 @@ from tests.messages.natives import (
     tool_use,
     user,
 )
+from tests.support.turns import Script
 
 READ_CALL = {"functionCall": {"id": "c1", "name": "Read", "args": {"file_path": "a.py"}}, "thoughtSignature": "c2ln"}
 PATCH = {"name": "apply_patch", "input": "*** Begin Patch\n*** Update File: src/a.py\n@@"}
@@ -324,3 +329,107 @@ def test_replacing_keeps_ids_errors_breakpoints_order_and_everything_else_but_me
 def test_only_tool_results_can_be_replaced(name: str, native: Native, place: int) -> None:
     with pytest.raises(BadInputError, match=f"Block {place} of this message is not a tool result"):
         get_format(name).replace(native, {place: "no"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ({"limit": 5, "file_path": "src/a.py", "command": "ls"}, "src/a.py"),
+        ({"description": "List files", "command": "ls -l"}, "ls -l"),
+        ({"pattern": "def .*", "glob": "*.py"}, "def .*"),
+        ({"cmd": ["bash", "-lc", "make  test"]}, "make test"),
+        ({"command": ["git", "status"]}, "git status"),
+        ({"n": 3, "reservation": "H8Q05L"}, "H8Q05L"),
+        ({"n": 3, "text": "x" * 500}, None),
+        ({"command": "cat <<E\nhello\nE"}, "cat <<E hello E"),
+        ('{"query": "why"}', "why"),
+        ('{"query": "cut o', '{"query": "cut o'),
+        ("*** Begin Patch\n*** Update File: src/b.py\n@@\n", "src/b.py"),
+        ("print(1)\nprint(2)", "print(1) print(2)"),
+        ({}, None),
+        ("", None),
+        (None, None),
+        ([1, 2], None),
+    ],
+)
+def test_the_main_argument_is_found(arguments: object, line: str | None) -> None:
+    assert main_argument(arguments) == line
+
+
+def test_it_is_cut_to_120_characters() -> None:
+    assert main_argument({"command": "echo " + "x" * 500}) == f"echo {'x' * 114}…"
+
+
+OPENAI, ITEMS = {"prompt_tokens": 100, "completion_tokens": 9}, {"input_tokens": 100, "output_tokens": 9}
+WRITTEN = {"cached_tokens": 64, "cache_write_tokens": 30}
+CACHED = {"input_tokens": 4, "output_tokens": 9, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 6}
+GEMINIS_USAGE = {"promptTokenCount": 100, "candidatesTokenCount": 9, "totalTokenCount": 146}
+GEMINIS_OTHERS = {"cachedContentTokenCount": 64, "thoughtsTokenCount": 30, "toolUsePromptTokenCount": 7}
+SNAKE = {"prompt_token_count": 100, "candidates_token_count": 9, "thoughts_token_count": None}
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        pytest.param({**OPENAI, "prompt_tokens_details": {"cached_tokens": 64}}, (100, 9, 64, 0), id="Chat"),
+        pytest.param({**OPENAI, "prompt_cache_hit_tokens": 50}, (100, 9, 50, 0), id="DeepSeek"),
+        pytest.param({**ITEMS, "input_tokens_details": WRITTEN}, (100, 9, 64, 30), id="Responses"),
+        pytest.param({**ITEMS, "cached_input_tokens": 64, "total_tokens": 109}, (100, 9, 64, 0), id="Codex"),
+        pytest.param(CACHED, (100, 9, 90, 6), id="Anthropic"),
+        pytest.param({**CACHED, **dict.fromkeys(list(CACHED)[2:])}, (4, 9, 0, 0), id="Anthropic, no cache"),
+        pytest.param({**GEMINIS_USAGE, **GEMINIS_OTHERS}, (100, 39, 64, 0), id="Gemini"),
+        pytest.param(SNAKE, (100, 9, 0, 0), id="Gemini's Python SDK"),
+        pytest.param(Usage(prompt_tokens=7, cached_tokens=3).model_dump(), (7, 0, 3, 0), id="our own record"),
+        *(({"prompt_tokens": wrong}, None) for wrong in ("many", True, -4, 10**30)),
+        ({"tokens": 5}, None),
+        ({"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0}, None),
+    ],
+)
+def test_the_usage_of_each_provider_is_read(data: dict[str, Any], found: tuple[int, int, int, int] | None) -> None:
+    fields = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens")
+    assert read_usage(data) == (Usage(**dict(zip(fields, found, strict=True))) if found else None)
+
+
+PATCHED = "*** Begin Patch\n*** Update File: a.py\n@@\n-price\n+`price`\n*** End Patch"
+READS = 'const r = await tools.exec_command({cmd: "cat a.py", workdir: "/src", tty: true, prefix_rule: ["cat"]});'
+ESCAPED = "const cmd = 'echo \\'a\\'\\n\\x41\\u{e9}';\ntext(await tools.exec_command({cmd, \"workdir\": '/src',}))"
+PATCHES = "text(await tools.apply_patch(`" + PATCHED.replace("`", "\\`") + "`));"
+RAW = "const patch = String.raw`a\\n`;\nawait tools.apply_patch(patch)"
+WRITES = 'tools.write_stdin({session_id: 16678, chars: ""})'
+NAMES = "// not tools.apply_patch('x')\ntext(await tools.exec_command({cmd: 'echo tools.apply_patch(1)'}))"
+
+
+@pytest.mark.parametrize(
+    ("script", "call"),
+    [
+        (f"{READS}\ntext(r.output);", ("exec_command", {"cmd": "cat a.py", "workdir": "/src"})),
+        (ESCAPED, ("exec_command", {"cmd": "echo 'a'\nAé", "workdir": "/src"})),
+        (PATCHES, ("apply_patch", PATCHED)),
+        (RAW, ("apply_patch", "a\\n")),
+        (WRITES, ("write_stdin", {"session_id": "16678", "chars": ""})),
+        (NAMES, ("exec_command", {"cmd": "echo tools.apply_patch(1)"})),
+        # What the tool was given is not known, or several were called.
+        ("for (const f of files) text(await tools.exec_command({cmd: 'cat ' + f}))", None),
+        ("for (const f of files) text(await tools.exec_command({cmd: `cat ${f}`}))", None),
+        ("await Promise.all([tools.exec_command({cmd: 'ls'}), tools.exec_command({cmd: 'pwd'})])", None),
+        ("let cmd = 'a'; cmd = 'b'; text(await tools.exec_command({cmd}))", None),
+        ("/* tools.exec_command({cmd: 'ls'}) */ text(1)", None),
+        ("tools.get_goal({})", None),
+        ("text('tools')", None),
+    ],
+)
+def test_the_one_call_of_a_script_of_codex_is_read(script: str, call: tuple[str, object] | None) -> None:
+    assert scripted_call(script) == call
+
+
+def test_a_search_by_a_script_is_ours() -> None:
+    script = 'text(await tools.mcp__contextstash__search_history({query: "f"}))'
+    [block] = read(RESPONSES, {**call_item("c1", "custom_tool_call"), "name": "exec", "input": script}).blocks
+    assert is_own_call(block.tool, block.argument)
+    assert block.argument == "f"
+
+
+def test_a_wait_for_a_script_belongs_to_what_it_ran() -> None:
+    script = Script().call("exec_command", {"cmd": "make test"}, "Script running with cell ID 14\nWall time 10 s\n")
+    script.call("wait", {"cell_id": "14"}, "Script completed\nWall time 9.1 seconds\nOutput:\n\n12 passed\n")
+    assert [call.command for call in calls_of(script.turns)] == ["make test", "make test"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages.detection import get_format
+from contextstash.messages.detection import detect_format, get_format
 from contextstash.messages.repair import MISSING_RESULT, render
+from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
 from tests.messages.natives import (
     ANTHROPIC,
@@ -33,7 +37,7 @@ from tests.messages.natives import (
     tool_use,
     user,
 )
-from tests.support.conversations import conversations
+from tests.support.conversations import FORMAT_NAMES, conversations, json_objects
 from tests.support.effort import examples
 from tests.support.provider_rules import violations
 
@@ -279,3 +283,135 @@ def test_without_its_reasoning_a_call_loses_the_id_by_which_the_api_would_miss_i
     for kept in (call_item("a"), output_item("a"), GO, {"type": "mcp_approval_request", "id": "mcpr_1"}):
         assert without(kept) == kept
     assert without(WEB_SEARCH) is None
+
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+
+
+def test_of_the_cache_breakpoints_two_are_left_to_tools_and_system_prompt() -> None:
+    """Agents set one at the end of each request."""
+    natives = [each for turn in range(6) for each in (user({**text(f"question {turn}"), **MARK}), OK)]
+    shown = render(get_format(ANTHROPIC), natives)
+    assert [MARK.keys() <= native["content"][0].keys() for native in shown[::2]] == [False] * 4 + [True] * 2
+
+
+def test_breakpoints_inside_a_tool_result_count_and_are_removed_too() -> None:
+    part = {**text("lines"), **MARK}
+    natives = [user(part), assistant(tool_use("a")), user({**tool_result("a", [part] * 3), **MARK}, part)]
+    assert violations(ANTHROPIC, natives) == ["The list has 6 cache breakpoints; at most 4 are allowed."]
+    assert "cache_control" not in json.dumps(render(get_format(ANTHROPIC), natives))
+
+
+def test_thinking_is_never_a_breakpoint() -> None:
+    natives = [START, assistant({**thinking(), **MARK}, text("yes"))]
+    assert violations(ANTHROPIC, natives) == ["Message 1, block 0: thinking cannot be a cache breakpoint."]
+    assert render(get_format(ANTHROPIC), natives)[1]["content"] == [thinking(), text("yes")]
+
+
+laws = settings(max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow])
+formats = pytest.mark.parametrize("name", FORMAT_NAMES)
+
+
+def dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True)
+
+
+@formats
+@laws
+@given(st.data())
+def test_a_valid_conversation_breaks_no_rule_and_is_rendered_unchanged(name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(name))
+    assert violations(name, natives) == []
+    assert dumped(render(get_format(name), natives)) == dumped(natives)
+
+
+@formats
+@laws
+@given(st.data())
+def test_a_broken_conversation_is_rendered_valid_and_rendering_again_changes_nothing(
+    name: str, data: st.DataObject
+) -> None:
+    natives = data.draw(conversations(name, broken=True))
+    before = copy.deepcopy(natives)
+    rendered = render(get_format(name), natives)
+    assert violations(name, rendered) == []
+    assert dumped(render(get_format(name), rendered)) == dumped(rendered)
+    assert natives == before
+
+
+@formats
+@laws
+@given(st.data())
+def test_every_generated_message_is_read_and_detected(name: str, data: st.DataObject) -> None:
+    natives = data.draw(conversations(name))
+    for native in natives:
+        found = get_format(name).read(native)
+        assert len(found.blocks) == len(found.texts)
+        assert [block.size for block in found.blocks] == [len(text) for text in found.texts]
+    if any(get_format(name).is_own(native) for native in natives):
+        assert detect_format(natives) == name
+
+
+@formats
+@laws
+@given(st.data())
+def test_replacing_a_result_changes_that_text_and_nothing_else(name: str, data: st.DataObject) -> None:
+    fmt = get_format(name)
+    natives = data.draw(conversations(name))
+    replaced = []
+    for native in natives:
+        found = fmt.read(native)
+        places = [place for place, block in enumerate(found.blocks) if block.type == "tool_result"]
+        chosen = [place for place in places if data.draw(st.booleans())]
+        before = copy.deepcopy(native)
+        changed = fmt.replace(native, {place: f"placeholder {place}" for place in chosen})
+        replaced.append(changed)
+        assert native == before
+        assert list(changed) == list(native)
+        kept = [
+            (block, text)
+            for place, (block, text) in enumerate(zip(found.blocks, found.texts, strict=True))
+            if not _goes(found.blocks, place, chosen)
+        ]
+        again = fmt.read(changed)
+        shown = list(zip(again.blocks, again.texts, strict=True))
+        placeholders = [pair for pair in shown if pair[1].startswith("placeholder ")]
+        assert [text for _, text in placeholders] == [f"placeholder {place}" for place in chosen]
+        assert [pair for pair in shown if pair not in placeholders] == kept
+    assert violations(name, replaced) == []
+
+
+def _goes(blocks: Any, place: int, chosen: list[int]) -> bool:
+    if place in chosen:
+        return True
+    owners = [index for index in chosen if index < place]
+    return bool(owners and blocks[place].type == "image" and blocks[place].call_id == blocks[owners[-1]].call_id)
+
+
+@formats
+@settings(max_examples=examples(400))
+@given(native=json_objects)
+def test_reading_arbitrary_json_gives_blocks_or_a_clear_error(name: str, native: dict[str, Any]) -> None:
+    fmt = get_format(name)
+    with suppress(BadMessageError):
+        for block in fmt.read(native).blocks:
+            assert block.argument is None or (len(block.argument) <= 120 and "\n" not in block.argument)
+
+
+@formats
+@settings(max_examples=examples(300))
+@example([{"role": "model", "parts": [{"functionCall": {"name": "ls"}}]}])
+@example([{"type": "other_output", "call_id": "c", "output": [[None], "x"]}])
+@example([{"role": "assistant"}])
+@given(natives=st.lists(json_objects, max_size=4))
+def test_every_readable_list_can_be_rendered_and_validated(name: str, natives: list[dict[str, Any]]) -> None:
+    readable = [native for native in natives if get_format(name).fits(native)]
+    assert violations(name, render(get_format(name), readable)) == []
+
+
+def test_responses_to_calls_of_one_id_stay_with_the_names_of_their_calls() -> None:
+    calls: list[Native] = [{"functionCall": {"name": name, "id": "call_1", "args": {}}} for name in ("Read", "Bash")]
+    natives = [ASKED, *(replied(call) for call in calls)]
+    rendered = render(get_format("gemini"), natives)
+    assert [part["functionResponse"]["name"] for part in rendered[-1]["parts"]] == ["Read", "Bash"]
+    assert render(get_format("gemini"), rendered) == rendered

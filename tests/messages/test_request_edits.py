@@ -9,19 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages.request import (
-    JsonPositionError,
-    RequestText,
-    Span,
-    Splice,
-    SummaryOf,
-    edited,
-    find,
-    items,
-    read_request,
-    spliced,
-    value_at,
-)
+from contextstash.messages.request import JsonPositionError, RequestText, SummaryOf, edited, read_request, value_at
 from tests.support.effort import examples
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
@@ -181,16 +169,6 @@ def test_results_of_the_other_formats_are_replaced_in_place() -> None:
     items = b'{"input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"long"}]}]}'
     after = edited(read_request("openai-responses", items), {0: {("output",): "short"}})
     assert after == items.replace(b'[{"type":"input_text","text":"long"}]', b'[{"type":"input_text","text":"short"}]')
-
-
-def test_positions_are_those_of_the_values() -> None:
-    text = ' {"a" : [1, "]" , {"b":"\\"}"}], "c":-1.5e3}'
-    assert [key for key, _ in items(text, 1)] == ["a", "c"]
-    span = find(text, 1, ("a", 2, "b"))
-    assert text[span.start : span.end] == '"\\"}"'
-    assert value_at(text, 1) == Span(1, len(text))
-    with pytest.raises(JsonPositionError):
-        spliced(text.encode(), [Splice(Span(1, 5), b""), Splice(Span(4, 6), b"")])
 
 
 @pytest.mark.timeout(30)

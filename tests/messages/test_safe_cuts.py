@@ -71,14 +71,6 @@ def test_a_cut_never_makes_a_broken_list_need_more_repair(name: str, data: st.Da
         assert violations(name, render(fmt, [fmt.user_message("Summary."), *natives[cut:]])) == []
 
 
-@formats
-@laws
-@given(st.data())
-def test_a_session_can_be_cut_between_its_turns(name: str, data: st.DataObject) -> None:
-    natives = data.draw(conversations(name, min_turns=4))
-    assert len(cuts(name, natives)) >= 4
-
-
 USER: Native = {"role": "user", "content": "go on"}
 TEXT: Native = {"role": "assistant", "content": "I see"}
 
@@ -147,3 +139,52 @@ def test_finding_cuts_reads_each_message_a_fixed_number_of_times() -> None:
     watched = Watched(as_messages("openai-chat", natives))
     safe_cuts(watched)
     assert watched.looks <= 12 * len(natives)
+
+
+def thinks(native: Native) -> bool:
+    return any(block["type"].endswith("thinking") for block in native["content"] if isinstance(block, dict))
+
+
+def speaks(native: Native) -> bool:
+    content = native["content"]
+    answers = isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
+    return native["role"] == "user" and not answers
+
+
+def loop(thinks_first: bool, *rounds: bool) -> list[Native]:
+    """A user message and a tool loop after it; the flags say whether the first and each later reply thinks."""
+    natives: list[Native] = [{"role": "user", "content": "go on"}]
+    for thoughtful in (thinks_first, *rounds):
+        thought = [thinking()] if thoughtful else []
+        natives += [assistant(*thought, tool_use("a")), user(tool_result("a"))]
+    return natives
+
+
+@laws
+@given(st.lists(st.lists(st.booleans(), max_size=5), min_size=2, max_size=4))
+def test_an_open_loop_that_is_cut_still_begins_with_thinking_if_all_loops_do(loops: list[list[bool]]) -> None:
+    natives = [native for later in loops for native in loop(True, *later)]
+    for cut in safe_cuts(as_messages("anthropic", natives)):
+        kept = natives[cut:]
+        spoken = [place for place, native in enumerate(kept) if speaks(native)]
+        open_loop = kept[spoken[-1] + 1 :] if spoken else kept
+        assert not open_loop or thinks(open_loop[0])
+
+
+@pytest.mark.parametrize(
+    ("natives", "cuts"),
+    [
+        pytest.param(
+            [*loop(True, False), *loop(True, False, True, False)], [0, 1, 3, 5, 6, 10, 14], id="all think first"
+        ),
+        pytest.param([*loop(True, False), *loop(False, False)], [0, 1, 3, 5, 6, 8, 10], id="one thinks not at all"),
+        pytest.param(loop(True, False, False), [0, 1, 3, 5, 7], id="one loop alone may outgrow the window"),
+        pytest.param(
+            [*loop(True, False), *loop(True, False), {"role": "assistant", "content": "done"}],
+            [0, 1, 3, 5, 6, 8, 10, 11],
+            id="no loop is open",
+        ),
+    ],
+)
+def test_where_an_open_loop_may_be_cut(natives: list[Native], cuts: list[int]) -> None:
+    assert safe_cuts(as_messages("anthropic", natives)) == cuts
