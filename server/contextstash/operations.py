@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from contextstash.session_names import whole_id
 from contextstash_storage.errors import BadInputError, SessionNotFoundError, unknown_name
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ class Operation:
     async def run(self, stash: "Stash", **arguments: Any) -> Any:
         """Carry it out. Raises what the stash raises."""
         if not self.creates and isinstance(given := arguments.get("session_id"), str):
-            arguments["session_id"] = await whole_id(stash, given)
+            arguments["session_id"] = await stash.whole_id(given)
         return await (self.call(stash, **arguments) if self.call else getattr(stash, self.name)(**arguments))
 
 

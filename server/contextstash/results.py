@@ -416,6 +416,11 @@ class PruneResult(Reduction):
     archived: list[ArchivedOutput] = Field(description="What was archived")
     more: int | None = Field(default=None, description="Further outputs archived, not listed")
 
+    @property
+    def said(self) -> list[str]:
+        """What was done as a line of a report, if anything was."""
+        return [f"{self.with_sizes}."] if self.archived else []
+
     def in_words(self) -> str:
         """What was archived, and the size before and after."""
         return self._with_scale(f"{self.with_sizes}." if self.tokens_saved else self.reason)

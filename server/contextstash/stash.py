@@ -22,7 +22,6 @@ from contextstash.record.transcripts import record_transcript
 from contextstash.reduce import compact, prune, session_settings
 from contextstash.reduce.automatic import AutoReducer
 from contextstash.request import client_window, get_context, handoff, overflow_recovery
-from contextstash.request.proxied import noting_effect
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native
@@ -172,10 +171,10 @@ class Stash(Access):
 
     # What shrinks the view, and undoes that.
 
-    prune_tool_outputs = noting_effect(prune.prune_tool_outputs)
-    compact_session = noting_effect(compact.compact_session)
-    restore_outputs = noting_effect(prune.restore)
-    restore_last = noting_effect(prune.restore_last)
+    prune_tool_outputs = prune.prune_tool_outputs
+    compact_session = compact.compact_session
+    restore_outputs = prune.restore
+    restore_last = prune.restore_last
 
     # One output, and everything that was ever recorded.
 
@@ -211,6 +210,9 @@ class Stash(Access):
     line_of = sessions.line_of
     lines_of = sessions.lines_of
     title_of = sessions.title_of
+    short_id = sessions.short_id
+    whole_id = sessions.whole_id
+    complete_session_id = sessions.complete_session_id
     projects_of = sessions.projects_of
     read_messages = history.read_messages
     read_conversation = history.read_conversation
@@ -225,10 +227,6 @@ class Stash(Access):
     async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         """The events of a session behind number `after`, in order."""
         return await self.store.read_log(session_id, Event, after=after, limit=limit)
-
-    async def complete_session_id(self, prefix: str) -> list[str]:
-        """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""
-        return await self.store.find_session_ids(prefix, 100, without_agent=output_archive.OUTPUTS_AGENT)
 
     async def complete_handle(self, prefix: str) -> list[str]:
         """Handles with this prefix, at most 100."""

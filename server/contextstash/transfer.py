@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 from asyncio import AbstractEventLoop, get_running_loop
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ from contextstash.record.messages import search_texts
 from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
 from contextstash.results import CopyResult, DeleteResult, RetainedOut, RetainResult
 from contextstash.session.access import Access
-from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX, check_conversation_id, check_session_id
+from contextstash.session.ids import check_conversation_id, check_session_id
 from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
 from contextstash.session.open_session import READ_AT_ONCE, remember_calls
 from contextstash.window.settings import ContextSettings, resolve_settings, session_layer
@@ -39,7 +39,6 @@ from contextstash_storage.records import (
     DeclaredVersion,
     Event,
     KeptState,
-    Message,
     NewMessage,
     Output,
     Request,
@@ -126,7 +125,10 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
         for output in await access.store.read_outputs(name, first=first, last=last):
             outputs.setdefault(output.seq, []).append(output)
         for message in await access.store.read_messages(name, first=first, last=last):
-            yield {"seq": message.seq, "message": _message_record(message, outputs.get(message.seq, []))}
+            fields = message.model_dump(mode="json", exclude={"session_id", "seq", "body"}, exclude_none=True)
+            if made := outputs.get(message.seq):
+                fields["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in made]
+            yield {"seq": message.seq, "message": {**fields, "body": message.body}}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
     for part, kind in LOGGED.items():
@@ -137,13 +139,6 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
                     break  # made since the session was read: the counters go with the file
                 yield {part: record.model_dump(mode="json", exclude_none=True)}
             after = getattr(page[-1], NUMBERS[part])
-
-
-def _message_record(message: Message, outputs: list[Output]) -> dict[str, Any]:
-    fields = message.model_dump(mode="json", exclude={"session_id", "seq", "body"}, exclude_none=True)
-    if outputs:
-        fields["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in outputs]
-    return {**fields, "body": message.body}
 
 
 def is_session(record: object) -> bool:
@@ -159,36 +154,28 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
     result: CopyResult | None = None
     while (session := await asyncio.to_thread(reading.next_session)) is not None:
         if session_id is not None:
-            session = _renamed(session, session_id, result)
+            check_conversation_id(session_id)
+            name = session_id if result is None else outputs_session_id(session_id)
+            changed = {"session_id": name} if result is None else {"session_id": name, "parent_session_id": session_id}
+            session = session.model_copy(update=changed)
         check = check_session_id if session.agent == OUTPUTS_AGENT else check_conversation_id
         check(session.session_id)
         stored = await access.store.copy_session(session, reading.items(session, access.settings(session)))
-        known = 0 if stored else await _same(access, session)
+        if not stored:
+            here = await access.store.get_session(session.session_id)
+            if here.created_at != session.created_at or here.counters.messages < session.counters.messages:
+                raise BadInputError(
+                    f"A different session {session.session_id} exists already. Import this one under another id:"
+                    " --session NEW_ID."
+                )
         await asyncio.to_thread(reading.skip_to_next)
         if result is None:
-            recorded = session.counters.messages if stored else 0
+            count = session.counters.messages
+            recorded, known = (count, 0) if stored else (0, count)
             result = CopyResult(session_id=session.session_id, recorded=recorded, duplicates=known)
     if result is None:
         raise BadInputError("The file contains no session.")
     return result
-
-
-def _renamed(session: Session, session_id: str, first: CopyResult | None) -> Session:
-    check_conversation_id(session_id)
-    if first is None:
-        return session.model_copy(update={"session_id": session_id})
-    return session.model_copy(update={"session_id": outputs_session_id(session_id), "parent_session_id": session_id})
-
-
-async def _same(access: Access, session: Session) -> int:
-    """How many messages are stored already. Raises BadInputError if the id belongs to a different session."""
-    here = await access.store.get_session(session.session_id)
-    if here.created_at != session.created_at or here.counters.messages < session.counters.messages:
-        raise BadInputError(
-            f"A different session {session.session_id} exists already. Import this one under another id:"
-            " --session NEW_ID."
-        )
-    return session.counters.messages
 
 
 class _Lines:
@@ -227,7 +214,12 @@ class _Lines:
             try:
                 [name] = PARTS.keys() & record.keys()
                 fields = record[name]
-                item = _message(fields, fmt, calls, settings) if name == "message" else self._read(name, fields)
+                is_former = name == "event" and fields["kind"] in FORMER_EVENTS
+                item: Copied | None = None
+                if name == "message":
+                    item = _message(fields, fmt, calls, settings)
+                elif not is_former:
+                    item = PARTS[name].validate_python(fields, extra="ignore")
                 place = record.get("seq") if name == "message" else fields.get(NUMBERS.get(name))
             except (ValidationError, ContextstashError, KeyError, ValueError, TypeError, AttributeError) as error:
                 raise self._wrong() from error
@@ -238,13 +230,6 @@ class _Lines:
             if item is not None:
                 yield item
         self._end(session, record, counts)
-
-    def _read(self, name: str, fields: Any) -> Copied | None:
-        """A record beside the messages; None for an event of a kind that is not logged any more."""
-        if name == "event" and fields["kind"] in FORMER_EVENTS:
-            return None
-        item: Copied = PARTS[name].validate_python(fields, extra="ignore")
-        return item
 
     def _end(self, session: Session, record: Mapping[str, Any] | None, counts: Mapping[str, int]) -> None:
         """Check that the session is complete, and read on to the next one. `record` is what stands after its parts."""
@@ -426,7 +411,13 @@ async def delete_session(access: Access, session_id: str, *, others: Sequence[st
     """Delete a session permanently, with the sessions of its sub-agents and the outputs archived for them, and `others`
     if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
     session = await access.read_session(session_id)
-    sub_agents = [each for name in (session_id, *others) for each in await _sub_agents(access, name)]
+    # The sessions of the agents that one started, which the list shows below it; but not its forks.
+    children = [(name, each) for name in (session_id, *others) for each in await all_sessions(access, parent=name)]
+    sub_agents = [
+        each.session_id
+        for name, each in children
+        if each.agent != OUTPUTS_AGENT and each.session_id.startswith(f"{name}.")
+    ]
     going = [session_id, *others, *sub_agents]
     along = [*going[1:], *map(outputs_session_id, going)]
     overwritten = await access.store.delete_session(session_id, along=along)
@@ -437,12 +428,6 @@ async def delete_session(access: Access, session_id: str, *, others: Sequence[st
         sub_agents=len(sub_agents),
         note=None if overwritten else NOT_OVERWRITTEN,
     )
-
-
-async def _sub_agents(access: Access, session_id: str) -> list[str]:
-    """The sessions of the agents that this one started, which the list shows below it; but not its forks."""
-    children = [each for each in await all_sessions(access, parent=session_id) if each.agent != OUTPUTS_AGENT]
-    return [child.session_id for child in children if child.session_id.startswith(f"{session_id}.")]
 
 
 async def retain(
@@ -457,7 +442,10 @@ async def retain(
     days = days if days is not None else access.settings().keep_days
     if days is None:
         raise BadInputError(NO_LIMIT)
-    listed = await _listed(access)
+    found = await all_sessions(access, by_message=True)
+    # Without the archives that are deleted with another session.
+    going_along = {outputs_session_id(session.session_id) for session in found}
+    listed = [each for each in found if each.agent != OUTPUTS_AGENT or each.session_id not in going_along]
     oldest = now - timedelta(days=days)
     going = [session for session in listed if _recorded_at(session) < oldest]
     gone = [session for session in going if not session.settings.get("pin")]
@@ -486,7 +474,12 @@ async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
     note = None
     for start in range(0, len(sessions), TOGETHER):
         batch = sessions[start : start + TOGETHER]
-        waiting = [session.session_id for session in batch if await _is_unchanged(access, session)]
+        now = [await access.find(session.session_id) for session in batch]
+        waiting = [
+            session.session_id
+            for session, each in zip(batch, now, strict=True)
+            if each and (each.counters.messages, each.settings) == (session.counters.messages, session.settings)
+        ]
         while waiting:
             try:
                 note = (await delete_session(access, waiting[0], others=waiting[1:])).note or note
@@ -495,25 +488,6 @@ async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
             else:
                 break
     return note
-
-
-async def _is_unchanged(access: Access, session: Session) -> bool:
-    now = await access.find(session.session_id)
-    return now is not None and now.counters.messages == session.counters.messages and now.settings == session.settings
-
-
-async def _listed(access: Access) -> list[Session]:
-    """All sessions, the one with the newest message first, and the archives that are deleted with none of them: of
-    outputs that belong to no session, or to one that was never recorded."""
-    found = await all_sessions(access, by_message=True)
-    names = {session.session_id for session in found}
-    return [session for session in found if not _goes_with_another(session, names)]
-
-
-def _goes_with_another(session: Session, names: Collection[str]) -> bool:
-    if session.agent != OUTPUTS_AGENT or session.session_id == OUTPUTS_SESSION:
-        return False
-    return session.session_id.removesuffix(OUTPUTS_SUFFIX) in names
 
 
 def _recorded_at(session: Session) -> datetime:

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from contextstash.record.transcript_records import window_key
-from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult, applied
+from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.records import Event
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.client_files import write_opencode
+from tests.support.client_files import applied, write_opencode
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 
 SESSION = "5b1f6c1e-0000-4000-8000-000000000001"

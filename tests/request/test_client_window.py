@@ -9,10 +9,10 @@ from contextstash.request.client_window import (
     ClientCall,
     ClientMessage,
     ClientResult,
-    applied,
     plan_tail,
     window_of,
 )
+from tests.support.client_files import applied
 
 
 def count(text: str) -> int:

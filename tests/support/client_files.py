@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from contextstash.clients.follow import ingest, recognize
 from contextstash.clients.transcripts import Batch, State, split_lines
 from contextstash.messages.detection import get_format
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
+from contextstash.request.client_window import ClientMessage
 from contextstash.stash import Stash
 
 
@@ -247,3 +249,16 @@ class ClientTranscript(TranscriptFile):
         report = await ingest(self._stash, self.path)
         assert report.session_id == SESSION
         return report.session_id
+
+
+def applied(messages: Sequence[ClientMessage], window: Sequence[Mapping[str, Any]]) -> list[ClientMessage]:
+    """A client's list of messages as it is once a window is applied to it, as the plugins do."""
+    shown: list[ClientMessage] = []
+    for part in window:
+        if "at" not in part:
+            shown.append(ClientMessage("", part["role"], part["text"]))
+            continue
+        message, texts = messages[part["at"]], part.get("results", {})
+        results = tuple(replace(each, text=texts.get(each.id, each.text)) for each in message.results)
+        shown.append(replace(message, results=results))
+    return shown

@@ -17,7 +17,6 @@ from click.core import ParameterSource
 from contextstash.cli.console import print_json, tell
 from contextstash.clients.client import project_folder
 from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
-from contextstash.session_names import named_by
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
@@ -209,6 +208,8 @@ async def find_session(stash: Stash, prefix: str | None) -> str:
         if not newest:
             raise SessionNotFoundError("There are no sessions yet. Record those of your clients: contextstash import")
         return newest[0].session_id
+    from contextstash.queries.sessions import named_by
+
     found = await stash.complete_session_id(prefix)
     if prefix in found:
         return prefix

@@ -15,7 +15,6 @@ from contextstash.cli.options import SESSION, Number, find_session, moment, stas
 from contextstash.display import project_name, readable_arguments
 from contextstash.safety.sanitize import amount, before_and_after, counted
 from contextstash.session.ids import OUTPUTS_SUFFIX
-from contextstash.session_names import short_id
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ async def sessions(stash: Stash, text: str | None, everything: bool, limit: int)
     the title or the project's folder."""
     everything = everything or bool(click.get_current_context().params["as_json"])
     found = await stash.find_sessions(text or "", sub_agents=everything, limit=limit)
-    rows = [_session_row(line, await short_id(stash, line.session_id)) for line in found.sessions]
+    rows = [_session_row(line, await stash.short_id(line.session_id)) for line in found.sessions]
 
     def show() -> None:
         if not rows:
@@ -180,7 +179,7 @@ async def show(stash: Stash, what: str | None, pattern: str | None, message: int
 async def _messages(stash: Stash, session_id: str, first: int) -> Any:
     """A list of messages; as JSON in their provider's own form."""
     page = await stash.read_shown_messages(session_id, first=first, limit=PAGE_MESSAGES)
-    name, found = await short_id(stash, session_id), await stash.context_status(session_id)
+    name, found = await stash.short_id(session_id), await stash.context_status(session_id)
 
     def show() -> None:
         echo("\n".join([*found.headline(), found.history()]))
@@ -311,7 +310,7 @@ async def _origin(stash: Stash, hit: Hit) -> tuple[str, str]:
         title = await stash.title_of(await stash.read_session(session_id))
     except NotFoundError:  # only its outputs are stored
         return "", session_id
-    return f"“{shortened(title, MAX_TITLE_CHARACTERS)}”  " if title else "", await short_id(stash, session_id)
+    return f"“{shortened(title, MAX_TITLE_CHARACTERS)}”  " if title else "", await stash.short_id(session_id)
 
 
 def first_day(value: str) -> date:

@@ -27,7 +27,6 @@ from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import clipped
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import encodable
-from contextstash.session_names import whole_id
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError, unknown_name
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def _reader(name: str, read: Callable[..., Awaitable[Any]], stash: LazyStash) ->
         with protocol_errors(f"Reading {name}"):
             opened = await stash.get()
             if session := parameters.get("session_id"):
-                parameters["session_id"] = await whole_id(opened, session)
+                parameters["session_id"] = await opened.whole_id(session)
             found = await read(opened, **parameters)
             return encodable(found) if isinstance(found, str) else exact_json(found)
 

@@ -1,4 +1,11 @@
-"""What sessions cost: their calls, the receipt of what contextstash saved, and what smaller windows would have cost."""
+"""What sessions cost: their calls, the receipt of what contextstash saved, and what smaller windows would have cost.
+
+A request costs by its size, so the size that a window may reach before it is compacted decides what a session costs.
+Recorded requests are replayed by their reported usage: with the recorded growth of each, and the recorded cache misses.
+From the first compaction on, a request holds the hidden prefix (system prompt and tools), the client's summary, the
+hand-off, and what came since. Each compaction is charged: the call that writes the summary, the new window that the
+cache has not seen, and what agents read again afterwards.
+"""
 
 from __future__ import annotations
 
@@ -19,76 +26,7 @@ from contextstash.window.models import price_of
 from contextstash_storage.records import Call, DaySum, Event, EventKind, ProxiedSession, ProxiedTotals, Session, Usage
 
 USAGE_KINDS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
-
-
-async def overview(access: Access) -> Overview:
-    """The model calls of all sessions by day, and by model, the most used first."""
-    sums = await access.store.call_days(without_agent=OUTPUTS_AGENT)
-    models = _summed(sums, lambda each: each.model)
-    return Overview(
-        days=_summed(sums, lambda each: each.day), models=sorted(models, key=lambda each: -each.prompt_tokens)
-    )
-
-
-def _summed(sums: Iterable[DaySum], name_of: Callable[[DaySum], str | None]) -> list[CallSum]:
-    found: dict[str | None, CallSum] = {}
-    for each in sums:
-        name = name_of(each)
-        known = found.setdefault(name, CallSum(name=name, calls=0, prompt_tokens=0))
-        known.calls += each.calls
-        known.prompt_tokens += each.prompt_tokens
-        if (cost := cost_of_calls(each)) is not None:
-            known.cost = (known.cost or 0) + cost
-    return list(found.values())
-
-
-def cost_of_calls(calls: DaySum) -> float | None:
-    """The cost of calls to one model, in US dollars. A call of average size is priced: the price of a model can depend
-    on the size of a request, so that the sum of all would be too dear."""
-    if calls.priced == calls.calls:
-        return calls.cost
-    average = Usage(**{kind: round(getattr(calls, kind) / calls.calls) for kind in USAGE_KINDS})
-    price = price_of(calls.model, average)
-    return None if price is None else price * calls.calls
-
-
-async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
-    """A session's calls, oldest first, each with its cost if the price is known."""
-    await access.read_session(session_id)
-    calls = await access.store.read_log(session_id, Call, after=after, limit=limit)
-    return CallList(session_id=session_id, calls=[_with_cost(call) for call in calls])
-
-
-def _with_cost(call: Call) -> Call:
-    """A call whose cost was not recorded with its list price, if that is known."""
-    cost = call.cost if call.cost is not None else price_of(call.model, call)
-    return call.model_copy(update={"cost": cost})
-
-
 SUMMED = tuple(ProxiedTotals.model_fields)
-
-
-def report_of(*states: ProxiedSession) -> ProxyReport:
-    """The totals of sessions together."""
-    total = ProxiedTotals(**{name: sum(getattr(state, name) for state in states) for name in SUMMED})
-    return ProxyReport.of(
-        total,
-        tokens_sent=total.sent,
-        tokens_unedited=total.direct,
-        dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
-        dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
-        unread=total.unread or None,
-        left_alone=next((state.left_alone for state in states if state.left_alone), None),
-    )
-
-
-def state_since(state: ProxiedSession, before: ProxiedSession | None) -> ProxiedSession:
-    """The state, whose totals count only what came after an earlier state of the same session."""
-    if before is None:
-        return state
-    return state.model_copy(update={name: getattr(state, name) - getattr(before, name) for name in SUMMED})
-
-
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
 
 MAX_EVENTS = 10_000
@@ -105,166 +43,6 @@ METHOD = (
     " tools is not deducted. What hooks and gateways shorten of new outputs is not in the"
     " dollars."
 )
-
-Figures = dict[str, float]
-"""Sums of a session: sessions, unchanged, requests, unpriced, tokens, tokens_without; and in US dollars billed and
-without, with `priced`, if a price is known."""
-
-
-async def receipt(access: Access, session_id: str | None = None, since: date | None = None) -> Receipt:
-    """The receipt of a session with its sub-agents, or of all sessions, as far as they were used since a day (UTC).
-    Raises SessionNotFoundError."""
-    total: dict[str, float] = defaultdict(float)
-    found = _all(access, since) if session_id is None else _family(access, await access.read_session(session_id))
-    async for session in found:
-        proxied = await access.proxied(session.session_id)
-        if proxied is None:
-            figures = await _of_calls(access, session, since)
-        else:
-            figures = await _of_requests(access, session, state_since(proxied, _at(proxied, since)), since)
-        for name, figure in figures.items():
-            total[name] += figure
-    dollars = {"billed": total["billed"], "without": total["without"], "saved": total["without"] - total["billed"]}
-    return Receipt(
-        since=since.isoformat() if since else None,
-        sessions=int(total["sessions"]),
-        unchanged_sessions=int(total["unchanged"]),
-        requests=int(total["requests"]),
-        unpriced_requests=int(total["unpriced"]),
-        tokens_billed=int(total["tokens"]),
-        tokens_without=int(total["tokens_without"]),
-        method=METHOD,
-        **{f"dollars_{name}": round(sum_, 4) for name, sum_ in dollars.items() if total["priced"]},
-    )
-
-
-async def _of_calls(access: Access, session: Session, since: date | None) -> Figures:
-    """A session that does not go through the proxy, by the calls that it reported."""
-    days = [each for each in await access.store.call_days(session_id=session.session_id) if _in(each.day, since)]
-    if not days:
-        return {}
-    calls = _since(await access.store.read_log(session.session_id, Call, limit=MAX_CALLS), since)
-    saved, gained = _effect(await _edits_of(access, session), calls)
-    spent = 0.0 if session.source is not None else _spent(calls)
-    costs = [cost_of_calls(day) for day in days]
-    known = [cost for cost in costs if cost is not None]
-    tokens = sum(day.prompt_tokens for day in days)
-    figures: Figures = {
-        "sessions": 1,
-        "unchanged": not (saved or gained or spent or await kept_outputs(access, session.session_id)),
-        "requests": sum(day.calls for day in days),
-        "unpriced": sum(day.calls for cost, day in zip(costs, days, strict=True) if cost is None),
-        "tokens": tokens,
-        "tokens_without": tokens + saved,
-    }
-    if known:
-        figures |= {"priced": 1, "billed": sum(known) + spent, "without": sum(known) + gained}
-    return figures
-
-
-async def _of_requests(access: Access, session: Session, state: ProxiedSession, since: date | None) -> Figures:
-    """A session that goes through the proxy, by what the proxy counted."""
-    if not state.requests and not state.sent:
-        return {}
-    calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
-    figures: Figures = {
-        "sessions": 1,
-        "requests": state.requests,
-        "unpriced": max(0, state.requests - state.priced),
-        "tokens": state.sent,
-        "tokens_without": state.direct,
-    }
-    if state.priced:
-        billed = state.dollars_paid + _spent(_since(calls, since))
-        figures |= {"priced": 1, "billed": billed, "without": state.dollars_direct}
-    return figures
-
-
-def _spent(calls: Sequence[Call]) -> float:
-    """What summaries by a model cost."""
-    return sum(call.cost or 0.0 for call in calls if call.purpose != "agent")
-
-
-def _at(state: ProxiedSession, since: date | None) -> ProxiedSession | None:
-    """The totals of a session when a day began; None if all of it came later."""
-    if since is None:
-        return None
-    totals = next((totals for day, totals in sorted(state.days.items()) if _in(day, since)), None)
-    if totals is not None:
-        return ProxiedSession(**totals.model_dump())
-    return state if state.days or state.last_at < datetime.combine(since, time(), UTC).timestamp() else None
-
-
-def _in(day: str, since: date | None) -> bool:
-    return since is None or day >= since.isoformat()
-
-
-def _since(calls: Sequence[Call], since: date | None) -> list[Call]:
-    return [
-        call for call in calls if since is None or (call.created_at is not None and call.created_at.date() >= since)
-    ]
-
-
-async def _all(access: Access, since: date | None) -> AsyncIterator[Session]:
-    async for page in pages_of_sessions(access, without_agent=OUTPUTS_AGENT, by_message=True):
-        for session in page:
-            yield session
-        if not _in(page[-1].updated_at.date().isoformat(), since):
-            return
-
-
-async def _family(access: Access, session: Session) -> AsyncIterator[Session]:
-    """The session and those that it has started, at any depth."""
-    waiting, seen = [session], {session.session_id}
-    while waiting:
-        current = waiting.pop()
-        yield current
-        children = await all_sessions(access, parent=current.session_id)
-        waiting += [child for child in children if child.session_id not in seen]
-        seen |= {child.session_id for child in children}
-
-
-# The effect of our edits on a session that does not go through the proxy.
-
-
-async def _edits_of(access: Access, session: Session) -> list[Event]:
-    """The events of our edits, in order; none if the client sends its own history."""
-    if session.source is not None:
-        return []
-    events = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_EVENTS)
-    return [event for event in reversed(events) if event.strategy not in OF_CLIENTS_WINDOW]
-
-
-def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:
-    """The tokens that our edits kept out of the agent's prompts, and the dollars: at the price of cached tokens, the
-    least that they would have cost. What they made the provider write again is deducted."""
-    tokens, dollars, gone = 0, 0.0, 0
-    waiting, before = list(events), None
-    for call in (each for each in calls if each.purpose == "agent"):
-        new = [event for event in waiting if event.seq <= call.request_seq + 1]
-        waiting = waiting[len(new) :]
-        removed = sum(event.tokens_before - event.tokens_after for event in new)
-        gone += removed
-        saved = max(0, gone)
-        again = _written_again(before, call, removed) if new and before is not None else 0
-        kept = with_cache(call, call.cached_tokens + again, max(0, call.cache_write_tokens - again))
-        paid, usual = price_of(call.model, call), price_of(call.model, kept)
-        tokens += saved - again
-        dollars += price_of(call.model, Usage(prompt_tokens=saved, cached_tokens=saved)) or 0.0
-        dollars -= max(0.0, paid - usual) if paid is not None and usual is not None else 0.0
-        before = call
-    return tokens, dollars
-
-
-def _written_again(before: Call, call: Call, removed: int) -> int:
-    """The tokens that were not read from a warm cache though the request before held them, because an event between
-    them, which removed so many tokens, had changed what stands in front of them."""
-    pause = call.created_at - before.created_at if call.created_at and before.created_at else PAUSE
-    if pause > PAUSE or not before.cached_tokens + before.cache_write_tokens:
-        return 0
-    fresh = max(0, call.prompt_tokens + removed - before.prompt_tokens)
-    return max(0, call.prompt_tokens - call.cached_tokens - fresh)
-
 
 LACKING = {60_000: 9.1, 80_000: 7.0, 100_000: 5.3, 120_000: 4.2, 150_000: 2.7}
 """The sizes that are compared, in tokens: below 60,000 the hidden prefix, the summary and what is read again take half
@@ -299,6 +77,202 @@ MIN_FREED = 0.25
 
 Price = Callable[[Usage], float]
 """The price of one request, in any unit."""
+
+Figures = dict[str, float]
+"""Sums of a session: sessions, unchanged, requests, unpriced, tokens, tokens_without; and in US dollars billed and
+without, with `priced`, if a price is known."""
+
+
+async def overview(access: Access) -> Overview:
+    """The model calls of all sessions by day, and by model, the most used first."""
+    sums = await access.store.call_days(without_agent=OUTPUTS_AGENT)
+    models = _summed(sums, lambda each: each.model)
+    return Overview(
+        days=_summed(sums, lambda each: each.day), models=sorted(models, key=lambda each: -each.prompt_tokens)
+    )
+
+
+def _summed(sums: Iterable[DaySum], name_of: Callable[[DaySum], str | None]) -> list[CallSum]:
+    found: dict[str | None, CallSum] = {}
+    for each in sums:
+        name = name_of(each)
+        known = found.setdefault(name, CallSum(name=name, calls=0, prompt_tokens=0))
+        known.calls += each.calls
+        known.prompt_tokens += each.prompt_tokens
+        if (cost := cost_of_calls(each)) is not None:
+            known.cost = (known.cost or 0) + cost
+    return list(found.values())
+
+
+def cost_of_calls(calls: DaySum) -> float | None:
+    """The cost of calls to one model, in US dollars. A call of average size is priced: the price of a model can depend
+    on the size of a request, so that the sum of all would be too dear."""
+    if calls.priced == calls.calls:
+        return calls.cost
+    average = Usage(**{kind: round(getattr(calls, kind) / calls.calls) for kind in USAGE_KINDS})
+    price = price_of(calls.model, average)
+    return None if price is None else price * calls.calls
+
+
+async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
+    """A session's calls, oldest first, each with its cost: as it was recorded, else by the list price, if known."""
+    await access.read_session(session_id)
+    calls = await access.store.read_log(session_id, Call, after=after, limit=limit)
+    costs = [price_of(call.model, call) if call.cost is None else call.cost for call in calls]
+    priced = [call.model_copy(update={"cost": cost}) for call, cost in zip(calls, costs, strict=True)]
+    return CallList(session_id=session_id, calls=priced)
+
+
+# The receipt.
+
+
+def report_of(*states: ProxiedSession) -> ProxyReport:
+    """The totals of sessions together."""
+    total = ProxiedTotals(**{name: sum(getattr(state, name) for state in states) for name in SUMMED})
+    return ProxyReport.of(
+        total,
+        tokens_sent=total.sent,
+        tokens_unedited=total.direct,
+        dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
+        dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
+        unread=total.unread or None,
+        left_alone=next((state.left_alone for state in states if state.left_alone), None),
+    )
+
+
+async def receipt(access: Access, session_id: str | None = None, since: date | None = None) -> Receipt:
+    """The receipt of a session with its sub-agents, or of all sessions, as far as they were used since a day (UTC).
+    Raises SessionNotFoundError."""
+    total: dict[str, float] = defaultdict(float)
+    async for session in _chosen(access, session_id, since):
+        calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
+        if since is not None:
+            calls = [call for call in calls if call.created_at is not None and call.created_at.date() >= since]
+        proxied = await access.proxied(session.session_id)
+        if proxied is not None:
+            figures = _of_requests(proxied, calls, since)
+        else:
+            figures = await _of_calls(access, session, calls, since)
+        for name, figure in figures.items():
+            total[name] += figure
+    dollars = {"billed": total["billed"], "without": total["without"], "saved": total["without"] - total["billed"]}
+    return Receipt(
+        since=since.isoformat() if since else None,
+        sessions=int(total["sessions"]),
+        unchanged_sessions=int(total["unchanged"]),
+        requests=int(total["requests"]),
+        unpriced_requests=int(total["unpriced"]),
+        tokens_billed=int(total["tokens"]),
+        tokens_without=int(total["tokens_without"]),
+        method=METHOD,
+        **{f"dollars_{name}": round(sum_, 4) for name, sum_ in dollars.items() if total["priced"]},
+    )
+
+
+async def _chosen(access: Access, session_id: str | None, since: date | None) -> AsyncIterator[Session]:
+    """A session and those that it has started, at any depth; or all that were used since a day."""
+    if session_id is not None:
+        waiting, seen = [await access.read_session(session_id)], {session_id}
+        while waiting:
+            yield (current := waiting.pop())
+            children = await all_sessions(access, parent=current.session_id)
+            waiting += [child for child in children if child.session_id not in seen]
+            seen |= {child.session_id for child in children}
+        return
+    async for page in pages_of_sessions(access, without_agent=OUTPUTS_AGENT, by_message=True):
+        for session in page:
+            yield session
+        if since is not None and page[-1].updated_at.date() < since:
+            return
+
+
+async def _of_calls(access: Access, session: Session, calls: Sequence[Call], since: date | None) -> Figures:
+    """A session that does not go through the proxy, by the calls that it reported."""
+    days = await access.store.call_days(session_id=session.session_id)
+    days = [each for each in days if since is None or each.day >= since.isoformat()]
+    if not days:
+        return {}
+    events: list[Event] = []
+    if session.source is None:  # else the client sends its own history, which our edits do not change
+        found = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_EVENTS)
+        events = [event for event in reversed(found) if event.strategy not in OF_CLIENTS_WINDOW]
+    saved, gained = _effect(events, calls)
+    spent = 0.0 if session.source is not None else _spent(calls)
+    costs = [cost_of_calls(day) for day in days]
+    known = [cost for cost in costs if cost is not None]
+    tokens = sum(day.prompt_tokens for day in days)
+    figures: Figures = {
+        "sessions": 1,
+        "unchanged": not (saved or gained or spent or await kept_outputs(access, session.session_id)),
+        "requests": sum(day.calls for day in days),
+        "unpriced": sum(day.calls for cost, day in zip(costs, days, strict=True) if cost is None),
+        "tokens": tokens,
+        "tokens_without": tokens + saved,
+    }
+    if known:
+        figures |= {"priced": 1, "billed": sum(known) + spent, "without": sum(known) + gained}
+    return figures
+
+
+def _of_requests(proxied: ProxiedSession, calls: Sequence[Call], since: date | None) -> Figures:
+    """A session that goes through the proxy, by what the proxy counted since a day began."""
+    before = ProxiedTotals()
+    if since is not None:
+        days = [totals for day, totals in sorted(proxied.days.items()) if day >= since.isoformat()]
+        is_older = bool(proxied.days) or proxied.last_at < datetime.combine(since, time(), UTC).timestamp()
+        before = days[0] if days else proxied if is_older else before
+    state = ProxiedTotals(**{name: getattr(proxied, name) - getattr(before, name) for name in SUMMED})
+    if not state.requests and not state.sent:
+        return {}
+    figures: Figures = {
+        "sessions": 1,
+        "requests": state.requests,
+        "unpriced": max(0, state.requests - state.priced),
+        "tokens": state.sent,
+        "tokens_without": state.direct,
+    }
+    if state.priced:
+        figures |= {"priced": 1, "billed": state.dollars_paid + _spent(calls), "without": state.dollars_direct}
+    return figures
+
+
+def _spent(calls: Sequence[Call]) -> float:
+    """What summaries by a model cost."""
+    return sum(call.cost or 0.0 for call in calls if call.purpose != "agent")
+
+
+def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:
+    """The tokens that our edits kept out of the agent's prompts, and the dollars: at the price of cached tokens, the
+    least that they would have cost. What they made the provider write again is deducted."""
+    tokens, dollars, gone = 0, 0.0, 0
+    waiting, before = list(events), None
+    for call in (each for each in calls if each.purpose == "agent"):
+        new = [event for event in waiting if event.seq <= call.request_seq + 1]
+        waiting = waiting[len(new) :]
+        removed = sum(event.tokens_before - event.tokens_after for event in new)
+        gone += removed
+        saved = max(0, gone)
+        again = _written_again(before, call, removed) if new and before is not None else 0
+        kept = with_cache(call, call.cached_tokens + again, max(0, call.cache_write_tokens - again))
+        paid, usual = price_of(call.model, call), price_of(call.model, kept)
+        tokens += saved - again
+        dollars += price_of(call.model, Usage(prompt_tokens=saved, cached_tokens=saved)) or 0.0
+        dollars -= max(0.0, paid - usual) if paid is not None and usual is not None else 0.0
+        before = call
+    return tokens, dollars
+
+
+def _written_again(before: Call, call: Call, removed: int) -> int:
+    """The tokens that were not read from a warm cache though the request before held them, because an event between
+    them, which removed so many tokens, had changed what stands in front of them."""
+    pause = call.created_at - before.created_at if call.created_at and before.created_at else PAUSE
+    if pause > PAUSE or not before.cached_tokens + before.cache_write_tokens:
+        return 0
+    fresh = max(0, call.prompt_tokens + removed - before.prompt_tokens)
+    return max(0, call.prompt_tokens - call.cached_tokens - fresh)
+
+
+# Smaller windows.
 
 
 class WindowCost(NamedTuple):

@@ -15,6 +15,7 @@ from contextstash.messages.detection import get_format
 from contextstash.outputs.digest import without_json_envelopes, without_reminders
 from contextstash.outputs.paging import page, snippet
 from contextstash.record.output_archive import outputs_session_id
+from contextstash.reduce.prune import MAX_TOOL
 from contextstash.results import (
     Hit,
     MessageLine,
@@ -36,10 +37,45 @@ from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.view import Entry, Overlay, build_view, edits_in_force
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
-from contextstash_storage.records import Block, Message, Native, Output, SearchHit, Session, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
 from contextstash_storage.search import STOP_WORDS, SearchFilter, Weigh
 
 MAX_MESSAGES = 500
+
+RECENT = "recent"
+"""The level of the newest summary."""
+
+DEFAULT_PAGE_TOKENS = 4_000
+MAX_PAGE_TOKENS = 8_000
+"""Clients warn or cut at about 10,000 tokens of tool result."""
+
+FIELDS_TOKENS = 90
+"""The tokens of a page's other fields: 80 with the longest note and a tool's name of usual length, measured."""
+
+MIN_PAGE_TOKENS = 100
+"""The smallest page: its fields, and a line of text."""
+
+MAX_QUERY_CHARACTERS = 4_000
+"""The store ignores the rest of a longer query."""
+
+DEFAULT_HITS = 10
+MAX_HITS = 50
+
+SHOWN_WEIGHT = 0.1
+"""How much a hit counts that the view shows: who searches wants what they do not see. 0.3 finds 0.2 in a hundred of the
+facts that an agent needs next less (half of the recorded sessions), 0.03 no more; 0 would leave out the best hit."""
+
+EXCERPTS = 4_800
+"""Characters of the excerpts of one answer, about 1,200 tokens: less than a page of one output, which is what an agent
+fetches next if the excerpts do not say enough."""
+
+MIN_EXCERPT, MAX_EXCERPT = 240, 600
+"""Characters of one excerpt: a few lines, however many hits there are, and not more than two parts of a dozen."""
+
+NOTHING_FOUND = (
+    "Nothing found: no text{} has any of these words. Only whole words are found: check them, or try others."
+)
+SCOPES = ("session", "outputs", "messages", "everywhere")
 
 
 @dataclass(frozen=True)
@@ -77,27 +113,17 @@ async def read_messages(access: Access, session_id: str, *, first: int = 0, limi
     """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
     whether the model still sees it."""
     page = await _page(access, session_id, first, limit)
-    return MessagePage(
-        session_id=session_id,
-        messages=[_line(page, message) for message in page.messages],
-        total=page.session.counters.messages,
-        next_seq=page.next_seq,
-    )
-
-
-def _line(page: _Page, message: Message) -> MessageLine:
-    entry = page.entries.get(message.seq)
-    blocks = message.blocks
-    places = ((message.seq, place) for place in range(len(blocks)))
-    handles = [page.handles[place] for place in places if place in page.handles]
-    kind = entry.kind if entry else message.kind
-    return MessageLine.of(
-        message,
-        kind=kind,
-        agent_visible=entry is not None and kind != "tool_result_archived",
-        handles=handles or None,
-        message=shown_value(page.settings, message.body or {}),
-    )
+    lines = []
+    for message in page.messages:
+        entry = page.entries.get(message.seq)
+        kind = entry.kind if entry else message.kind
+        places = ((message.seq, place) for place in range(len(message.blocks)))
+        handles = [page.handles[place] for place in places if place in page.handles] or None
+        visible = entry is not None and kind != "tool_result_archived"
+        body = shown_value(page.settings, message.body or {})
+        lines.append(MessageLine.of(message, kind=kind, agent_visible=visible, handles=handles, message=body))
+    total = page.session.counters.messages
+    return MessagePage(session_id=session_id, messages=lines, total=total, next_seq=page.next_seq)
 
 
 async def read_shown_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 100) -> ShownPage:
@@ -123,37 +149,27 @@ async def read_shown_messages(access: Access, session_id: str, *, first: int = 0
 
 def _shown(page: _Page, message: Message) -> ShownMessage:
     entry = page.entries.get(message.seq)
-    covers = (edit for edit in page.overlay.covers if edit.first_seq <= message.seq <= edit.last_seq)
-    hiding = None if entry else next(covers, None)
-    return ShownMessage.of(
-        message,
-        blocks=[_block(page, message.seq, place, *read) for place, read in enumerate(_read(page, message))],
-        summary_id=hiding.summary_id if isinstance(hiding, SummaryEdit) else None,
-        visible=entry is not None,
-    )
-
-
-def _read(page: _Page, message: Message) -> list[tuple[Block, str, str]]:
-    """Each block with its tokens, its text for a reader and as it was recorded."""
     reading = get_format(page.session.format).read(message.body or {})
     # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
     counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
     texts = shown_texts(page.settings, message.role, counted, reading.texts)
-    return list(zip(counted, texts, reading.texts, strict=True))
-
-
-def _block(page: _Page, seq: int, place: int, block: Block, text: str, whole: str) -> ShownBlock:
-    entry = page.entries.get(seq)
-    edit = entry.replaced.get(place) if entry else None
-    stripped = entry is not None and entry.stripped and block.type == "thinking"
-    return ShownBlock.of(
-        block,
-        heading=" ".join(filter(None, (block.tool, block.argument))),
-        text=text,
-        handle=page.handles.get((seq, place)),
-        shown=shown_excerpt(page.settings, edit.text, whole) if edit else None,
-        state=edit.kind if edit else "strip" if stripped else None,
-    )
+    blocks = []
+    for place, (block, text, whole) in enumerate(zip(counted, texts, reading.texts, strict=True)):
+        edit = entry.replaced.get(place) if entry else None
+        stripped = entry is not None and entry.stripped and block.type == "thinking"
+        shown = ShownBlock.of(
+            block,
+            heading=" ".join(filter(None, (block.tool, block.argument))),
+            text=text,
+            handle=page.handles.get((message.seq, place)),
+            shown=shown_excerpt(page.settings, edit.text, whole) if edit else None,
+            state=edit.kind if edit else "strip" if stripped else None,
+        )
+        blocks.append(shown)
+    covers = (edit for edit in page.overlay.covers if edit.first_seq <= message.seq <= edit.last_seq)
+    hiding = None if entry else next(covers, None)
+    summary_id = hiding.summary_id if isinstance(hiding, SummaryEdit) else None
+    return ShownMessage.of(message, blocks=blocks, summary_id=summary_id, visible=entry is not None)
 
 
 async def read_conversation(access: Access, session_id: str) -> list[Native]:
@@ -172,9 +188,6 @@ async def read_conversation(access: Access, session_id: str) -> list[Native]:
 
 # The summaries in the view.
 
-RECENT = "recent"
-"""The level of the newest summary."""
-
 
 async def get_summary(access: Access, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
     """All summaries in the view joined, after the messages with the user's words; or, by `level`, the newest one
@@ -191,7 +204,10 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
     newest = found[-1]
     words = [entry for entry in snapshot.entries if entry.is_user_block] if level is None else []
     texts = [entry.digest.text for entry in words if entry.digest]
-    texts += [newest.summary] if len(found) == 1 else map(_chapter, found)
+    chapters = [
+        f"# Messages {each.first_seq} to {each.last_seq} ({each.summary_id})\n\n{each.summary}" for each in found
+    ]
+    texts += [newest.summary] if len(found) == 1 else chapters
     return SummaryResult(
         session_id=session.session_id,
         summary_id=newest.summary_id,
@@ -216,44 +232,7 @@ def _wanted(snapshot: SessionSnapshot, level: str | None) -> list[SummaryEdit]:
     return list(snapshot.overlay.summaries)[-1:]
 
 
-def _chapter(edit: SummaryEdit) -> str:
-    return f"# Messages {edit.first_seq} to {edit.last_seq} ({edit.summary_id})\n\n{edit.summary}"
-
-
-DEFAULT_PAGE_TOKENS = 4_000
-MAX_PAGE_TOKENS = 8_000
-"""Clients warn or cut at about 10,000 tokens of tool result."""
-
-FIELDS_TOKENS = 90
-"""The tokens of a page's other fields: 80 with the longest note and a tool's name of usual length, measured."""
-
-MAX_TOOL_CHARACTERS = 200
-"""Longest name of a tool in a result; providers allow 64 to 128."""
-
-MIN_PAGE_TOKENS = 100
-"""The smallest page: its fields, and a line of text."""
-
-MAX_QUERY_CHARACTERS = 4_000
-"""The store ignores the rest of a longer query."""
-
-DEFAULT_HITS = 10
-MAX_HITS = 50
-
-SHOWN_WEIGHT = 0.1
-"""How much a hit counts that the view shows: who searches wants what they do not see. 0.3 finds 0.2 in a hundred of the
-facts that an agent needs next less (half of the recorded sessions), 0.03 no more; 0 would leave out the best hit."""
-
-EXCERPTS = 4_800
-"""Characters of the excerpts of one answer, about 1,200 tokens: less than a page of one output, which is what an agent
-fetches next if the excerpts do not say enough."""
-
-MIN_EXCERPT, MAX_EXCERPT = 240, 600
-"""Characters of one excerpt: a few lines, however many hits there are, and not more than two parts of a dozen."""
-
-NOTHING_FOUND = (
-    "Nothing found: no text{} has any of these words. Only whole words are found: check them, or try others."
-)
-SCOPES = ("session", "outputs", "messages", "everywhere")
+# Outputs, and search.
 
 
 async def get_archived_output(
@@ -291,7 +270,7 @@ async def get_archived_output(
     # A slow pattern delays only other searches for patterns: asyncio's own threads are shared by all retrievals.
     limiter = None if pattern is None else access.pattern_threads
     result = await anyio.to_thread.run_sync(make, limiter=limiter)
-    return OutputPage.of(result, handle=output.handle, tool=one_line(output.tool, MAX_TOOL_CHARACTERS))
+    return OutputPage.of(result, handle=output.handle, tool=one_line(output.tool, MAX_TOOL))
 
 
 async def find_output(access: Access, handle: str, session_id: str | None = None) -> tuple[str, Output]:
@@ -326,9 +305,10 @@ async def search_history(
     most = min(MAX_HITS, DEFAULT_HITS if limit is None else limit)
     if most < 1:
         raise BadInputError("limit must be 1 or more.")
-    searched = await _searched(access, session_id, scope)
+    name = None if scope == "everywhere" else session_id or await access.current_session_id()
+    searched = None if name is None else await access.read_session(name)
     where = SearchFilter(
-        session_ids=None if searched is None else [searched, outputs_session_id(searched)],
+        session_ids=None if name is None else [name, outputs_session_id(name)],
         scope=scope if scope in ("outputs", "messages") else "all",
         after=None if since is None else _time(since),
     )
@@ -338,20 +318,17 @@ async def search_history(
     return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND.format(f" since {since}" if since else ""))
 
 
-async def _searched(access: Access, session_id: str | None, scope: str | None) -> str | None:
-    """The session to search; None for all."""
-    if scope == "everywhere":
-        return None
-    if session_id is None:
-        return await access.current_session_id()
-    await access.read_session(session_id)
-    return session_id
+async def _unseen_first(access: Access, session: Session) -> Weigh:
+    """Weighs down the messages that the session's view shows whole, none of their outputs archived."""
+    overlay = (await access.opened(session.session_id).known(session)).overlay
+    visible = overlay.visible_ranges(session.counters.messages)
+    archived = {edit.seq for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
 
+    def weigh(found_in: str, seq: int) -> float:
+        is_shown = seq not in archived and any(first <= seq <= last for first, last in visible)
+        return SHOWN_WEIGHT if found_in == session.session_id and is_shown else 1.0
 
-async def _unseen_first(access: Access, session_id: str) -> Weigh:
-    """Weighs down the messages that the session's view shows."""
-    shows = await access.shows_whole(await access.store.get_session(session_id))
-    return lambda found_in, seq: SHOWN_WEIGHT if found_in == session_id and shows(seq) else 1.0
+    return weigh
 
 
 def _time(text: str) -> datetime:
@@ -369,17 +346,12 @@ def _time(text: str) -> datetime:
 def _hits(found: Sequence[SearchHit], query: str) -> list[Hit]:
     words = query[:MAX_QUERY_CHARACTERS].split()
     terms = [word for word in words if word.strip(".,:;?!").lower() not in STOP_WORDS] or words
-    texts = [without_reminders(without_json_envelopes(hit.text)) for hit in found]
     room = min(MAX_EXCERPT, max(MIN_EXCERPT, EXCERPTS // max(1, len(found))))
-    return [_hit(hit, *snippet(text, terms, room)) for hit, text in zip(found, texts, strict=True)]
-
-
-def _hit(hit: SearchHit, text: str, matched: list[str]) -> Hit:
-    return Hit.of(
-        hit,
-        handle=hit.handles[0] if hit.handles else None,
-        tool=None if hit.tool is None else one_line(hit.tool, MAX_TOOL_CHARACTERS),
-        snippet=defused(text),
-        score=round(hit.score, 3),
-        matched=matched,
-    )
+    hits = []
+    for hit in found:
+        text, matched = snippet(without_reminders(without_json_envelopes(hit.text)), terms, room)
+        handle = hit.handles[0] if hit.handles else None
+        tool = None if hit.tool is None else one_line(hit.tool, MAX_TOOL)
+        score = round(hit.score, 3)
+        hits.append(Hit.of(hit, handle=handle, tool=tool, snippet=defused(text), score=score, matched=matched))
+    return hits

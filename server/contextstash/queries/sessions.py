@@ -1,10 +1,10 @@
-"""Sessions: listing them, and the titles and projects by which a person knows them."""
+"""Sessions: listing them, and the titles, projects and beginnings of ids by which a person knows them."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +21,28 @@ from contextstash_storage.records import Session
 
 PAGE = 200
 """Sessions that are read from the store at a time."""
+
+MAX_LISTED = 200
+
+FIRST_MESSAGES = 12
+"""Messages among which the first prompt is searched for: clients put context of their own before it. A session
+whose prompt comes later has no title."""
+
+MAX_PROMPT_TOKENS = 20_000
+"""A longer message is not read for a title: it bounds the time that a list takes."""
+
+TITLE_CHARACTERS = 80
+
+_ATTACHED = re.compile(r"\A\s*# .*^## My request for Codex:$", re.DOTALL | re.MULTILINE)
+"""What Codex's extensions for editors put before a prompt: open and mentioned files, findings of a review."""
+
+MAX_TITLE_CHARACTERS = 200
+"""Of a title that the client gave, as the readers of transcripts limit it."""
+
+MIN_ID_CHARACTERS = 8
+"""Characters of a short id: those of a UUID up to its first hyphen."""
+
+Line = Callable[[Access, Session], Awaitable[SessionLine]]
 
 
 async def pages_of_sessions(access: Access, *, size: int = PAGE, **chosen: Any) -> AsyncIterator[list[Session]]:
@@ -41,29 +63,12 @@ async def all_sessions(access: Access, *, parent: str | None = None, by_message:
 async def projects_of(access: Access, sessions: Sequence[Session]) -> list[str | None]:
     """The folder in which the client of each session ran, as its transcript names it, or else the proxy that its
     requests went through; None if it is not known."""
-    found = await asyncio.to_thread(lambda: [access.project_in(session.source) for session in sessions])
+    project_of = access.options.get("project_of") or (lambda _: None)
+    found = await asyncio.to_thread(lambda: [each.source and project_of(each.source) for each in sessions])
     for place, session in enumerate(sessions):
         if not found[place] and (proxied := await access.proxied(session.session_id)) is not None:
             found[place] = proxied.project
     return found
-
-
-MAX_LISTED = 200
-
-FIRST_MESSAGES = 12
-"""Messages among which the first prompt is searched for: clients put context of their own before it. A session
-whose prompt comes later has no title."""
-
-MAX_PROMPT_TOKENS = 20_000
-"""A longer message is not read for a title: it bounds the time that a list takes."""
-
-TITLE_CHARACTERS = 80
-
-_ATTACHED = re.compile(r"\A\s*# .*^## My request for Codex:$", re.DOTALL | re.MULTILINE)
-"""What Codex's extensions for editors put before a prompt: open and mentioned files, findings of a review."""
-
-MAX_TITLE_CHARACTERS = 200
-"""Of a title that the client gave, as the readers of transcripts limit it."""
 
 
 async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> SessionList:
@@ -73,7 +78,7 @@ async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None =
     found = await recent_sessions(access, limit=limit + 1, cursor=cursor)
     page = found[:limit]
     return SessionList(
-        sessions=await _lines(access, page),
+        sessions=await lines_of(access, page, _line),
         next_cursor=page[-1].session_id if len(found) > limit else None,
     )
 
@@ -103,20 +108,12 @@ async def line_of(access: Access, session: Session) -> SessionLine:
     return (await _line(access, session)).model_copy(update={"project": project})
 
 
-async def lines_of(access: Access, sessions: Sequence[Session]) -> list[SessionLine]:
+async def lines_of(access: Access, sessions: Sequence[Session], line: Line = line_of) -> list[SessionLine]:
     """The lines of sessions, without those that were deleted since they were read."""
-    projects = await projects_of(access, sessions)
-    of_session = {session.session_id: project for session, project in zip(sessions, projects, strict=True)}
-    lines = await _lines(access, sessions)
-    return [line.model_copy(update={"project": of_session[line.session_id]}) for line in lines]
-
-
-async def _lines(access: Access, sessions: Sequence[Session]) -> list[SessionLine]:
-    """The same without the folders of their projects."""
     lines = []
     for session in sessions:
         with suppress(SessionNotFoundError):
-            lines.append(await _line(access, session))
+            lines.append(await line(access, session))
     return lines
 
 
@@ -137,16 +134,11 @@ async def title_of(access: Access, session: Session) -> str | None:
     """A session's own title, else the beginning of what the user said first."""
     if session.title:
         return one_line(shown_text(access.settings(session), session.title), MAX_TITLE_CHARACTERS)
-    found = await _first_prompts(access, session)
-    return one_line(_ATTACHED.sub("", found[0], count=1), TITLE_CHARACTERS) if found else None
-
-
-async def _first_prompts(access: Access, session: Session) -> list[str]:
     fmt, settings = get_format(session.format), access.settings(session)
     try:
         messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
     except DamagedError:  # the list shows the others, and this one without a title
-        return []
+        return None
     turns = [
         Turn(
             each.seq,
@@ -159,4 +151,32 @@ async def _first_prompts(access: Access, session: Session) -> list[str]:
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
     requests, _ = requests_of(turns)
-    return [request.text for request in requests]
+    return one_line(_ATTACHED.sub("", requests[0].text, count=1), TITLE_CHARACTERS) if requests else None
+
+
+# Sessions named by the beginning of their ids, as `contextstash sessions` prints them.
+
+
+async def complete_session_id(access: Access, prefix: str) -> list[str]:
+    """Session ids with this prefix, at most 100; without the sessions that only archive outputs."""
+    return await access.store.find_session_ids(prefix, 100, without_agent=OUTPUTS_AGENT)
+
+
+async def short_id(access: Access, whole: str) -> str:
+    """The shortest beginning of an id, of 8 characters or more, that names this session alone."""
+    length = MIN_ID_CHARACTERS
+    while length < len(whole) and named_by(await complete_session_id(access, whole[:length])) != whole:
+        length += 1
+    return whole[:length]
+
+
+async def whole_id(access: Access, given: str) -> str:
+    """The id that this beginning of 8 characters or more names; the text itself if it names none or several."""
+    found = await complete_session_id(access, given) if len(given) >= MIN_ID_CHARACTERS else [given]
+    return given if given in found else named_by(found) or given
+
+
+def named_by(found: list[str]) -> str | None:
+    """The session that a beginning of ids names: the only one, or the one of which all others are sub-agents."""
+    shortest = min(found, key=len, default=None)
+    return shortest if all(each == shortest or each.startswith(f"{shortest}.") for each in found) else None

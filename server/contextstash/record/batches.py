@@ -4,7 +4,7 @@ among them that are over a limit, truncated."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -34,10 +34,10 @@ from contextstash.session.access import Access
 from contextstash.session.edit import Planned, edit, entries_after, plan_stripping, retrying
 from contextstash.session.ids import check_conversation_id
 from contextstash.session.masks import stored_body
-from contextstash.session.open_session import READ_AT_ONCE, WITHIN_REACH
+from contextstash.session.open_session import WITHIN_REACH
 from contextstash.view.branches import known_path, path_to, rewinding
 from contextstash.view.edits import truncate_edit
-from contextstash.view.session_snapshot import Place, SessionSnapshot
+from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import (
     Appended,
@@ -46,6 +46,7 @@ from contextstash_storage.records import (
     Edited,
     Message,
     Native,
+    Output,
     RewindEdit,
     Session,
     TruncateEdit,
@@ -57,95 +58,6 @@ a step of parallel calls fills a small window, which is then reduced at every st
 
 Rules = Mapping[int, OutputLimits]
 """The limits of the outputs in each message, by its position."""
-
-
-async def limit_outputs(
-    access: Access, session: Session, messages: Sequence[Message], tokens: int | None = None
-) -> Session:
-    """Truncate the outputs among new messages that are over the session's limits, or take more than so many `tokens`,
-    and return the changed session."""
-    if not any(block.type == "tool_result" for message in messages for block in message.blocks):
-        return session
-    rules = _rules(access, session, messages, tokens)
-    texts = await _over_limits(access, session, messages, rules)
-    if not texts:
-        return session
-
-    async def plan() -> Planned[Session] | Session:
-        snapshot = await access.snapshot(session.session_id, WITHIN_REACH)
-        if snapshot.beyond is not None and min(texts)[0] <= snapshot.beyond.last_seq:
-            snapshot = await access.snapshot(session.session_id)
-        cut = await in_thread_if_large(sum(map(len, texts.values())), _truncate_edits, snapshot, texts, rules)
-        if not cut:
-            return snapshot.session
-        stripping = plan_stripping(snapshot, min(each.seq for each in cut))
-        return Planned(snapshot, cut, lambda changed, _: changed, stripping)
-
-    return await edit(access, plan)
-
-
-def _rules(access: Access, session: Session, messages: Sequence[Message], tokens: int | None) -> Rules:
-    """The session's limits, or so many tokens for each; outputs of one step, such as of parallel calls, share its
-    room."""
-    settings = access.settings(session)
-    own = limits_of(access, settings, session, {} if tokens is None else {"tokens": tokens})
-    rules = dict.fromkeys([message.seq for message in messages], own)
-    if settings.output_share is None or own.tokens is None or tokens is not None:
-        return rules
-    room = access.budget(settings, session.model, session).free // STEP_PART
-    for step in _steps(messages):
-        sizes = [block.tokens for message in step for block in message.blocks if block.type == "tool_result"]
-        if sum(min(size, own.tokens) for size in sizes) > room:
-            shared = replace(own, tokens=max(own.tokens // 2, shared_limit(sizes, room)))
-            rules |= dict.fromkeys([message.seq for message in step], shared)
-    return rules
-
-
-def _steps(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """The messages with tool outputs that follow each other."""
-    for has_outputs, step in groupby(messages, lambda each: any(block.type == "tool_result" for block in each.blocks)):
-        if has_outputs:
-            yield list(step)
-
-
-async def _over_limits(access: Access, session: Session, messages: Sequence[Message], rules: Rules) -> dict[Place, str]:
-    """The texts of the outputs among these messages that are over a limit, by position and block. Only those are read
-    that may be, judged by their sizes."""
-    places = [
-        (message.seq, place)
-        for message in messages
-        for place, block in enumerate(message.blocks)
-        if block.type == "tool_result"
-        and rules[message.seq].may_cut(block.size, block.tokens)
-        and not is_own_retrieval(block.tool)
-    ]
-    seqs = sorted({seq for seq, _ in places})
-    count = access.counter(access.settings(session), session.model).count
-    fmt = get_format(session.format)
-    over: dict[Place, str] = {}
-    for start in range(0, len(seqs), READ_AT_ONCE):
-        stored = await access.store.read_messages_at(session.session_id, seqs[start : start + READ_AT_ONCE])
-        read = {message.seq: fmt.read(message.body or {}).texts for message in stored}
-        texts = {(seq, place): read[seq][place] for seq, place in places if seq in read}
-
-        def beyond(texts: Mapping[Place, str] = texts) -> dict[Place, str]:
-            return {place: text for place, text in texts.items() if not rules[place[0]].holds(text, count)}
-
-        over |= await in_thread_if_large(sum(map(len, texts.values())), beyond)
-    return over
-
-
-def _truncate_edits(snapshot: SessionSnapshot, texts: Mapping[Place, str], rules: Rules) -> list[TruncateEdit]:
-    shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
-    edits = []
-    for (seq, block), text in texts.items():
-        output, before = snapshot.outputs.get((seq, block)), shown.get(seq)
-        if output is None or before is None or block in before.replaced:
-            continue
-        if not is_own_retrieval(output.tool, output.argument):
-            edits.append(truncate_edit(snapshot, output, text, rules[seq]))
-    return edits
-
 
 MAX_BATCH_ID = 200
 """Characters of a batch_id; the same limit as for a session's id."""
@@ -456,3 +368,74 @@ def _reading(fmt: Format, native: Native) -> Reading | None:
         return fmt.read(native)
     except BadMessageError:  # the recording reports it
         return None
+
+
+# Outputs over a limit.
+
+
+async def limit_outputs(
+    access: Access, session: Session, messages: Sequence[Message], tokens: int | None = None
+) -> Session:
+    """Truncate the outputs among new messages that are over the session's limits, or take more than so many `tokens`,
+    and return the changed session."""
+    if not any(map(_has_outputs, messages)):
+        return session
+    rules = _rules(access, session, messages, tokens)
+    places = {
+        (message.seq, place)
+        for message in messages
+        for place, block in enumerate(message.blocks)
+        if block.type == "tool_result" and rules[message.seq].may_cut(block.size, block.tokens)
+    }
+    if not places:
+        return session
+
+    async def plan() -> Planned[Session] | Session:
+        snapshot = await access.snapshot(session.session_id, WITHIN_REACH)
+        if snapshot.beyond is not None and min(places)[0] <= snapshot.beyond.last_seq:
+            snapshot = await access.snapshot(session.session_id)
+        shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
+        whole = [place for place in sorted(places) if place[0] in shown and place[1] not in shown[place[0]].replaced]
+        outputs = [snapshot.outputs[place] for place in whole if place in snapshot.outputs]
+        own = [each for each in outputs if is_own_retrieval(each.tool, each.argument)]
+        cut: list[TruncateEdit] = []
+        async for batch in access.output_texts(snapshot, [each for each in outputs if each not in own]):
+            cut += await in_thread_if_large(
+                sum(len(text) for _, text in batch), _truncate_edits, snapshot, batch, rules
+            )
+        if not cut:
+            return snapshot.session
+        stripping = plan_stripping(snapshot, min(each.seq for each in cut))
+        return Planned(snapshot, cut, lambda changed, _: changed, stripping)
+
+    return await edit(access, plan)
+
+
+def _has_outputs(message: Message) -> bool:
+    return any(block.type == "tool_result" for block in message.blocks)
+
+
+def _truncate_edits(snapshot: SessionSnapshot, batch: Sequence[tuple[Output, str]], rules: Rules) -> list[TruncateEdit]:
+    return [
+        truncate_edit(snapshot, output, text, rules[output.seq])
+        for output, text in batch
+        if not rules[output.seq].holds(text, snapshot.counter.count)
+    ]
+
+
+def _rules(access: Access, session: Session, messages: Sequence[Message], tokens: int | None) -> Rules:
+    """The session's limits, or so many tokens for each; outputs of one step, such as of parallel calls, share its
+    room."""
+    settings = access.settings(session)
+    own = limits_of(access, settings, session, {} if tokens is None else {"tokens": tokens})
+    rules = dict.fromkeys([message.seq for message in messages], own)
+    if settings.output_share is None or own.tokens is None or tokens is not None:
+        return rules
+    room = access.budget(settings, session.model, session).free // STEP_PART
+    # The messages with tool outputs that follow each other.
+    for step in [list(step) for has_outputs, step in groupby(messages, _has_outputs) if has_outputs]:
+        sizes = [block.tokens for message in step for block in message.blocks if block.type == "tool_result"]
+        if sum(min(size, own.tokens) for size in sizes) > room:
+            shared = replace(own, tokens=max(own.tokens // 2, shared_limit(sizes, room)))
+            rules |= dict.fromkeys([message.seq for message in step], shared)
+    return rules

@@ -311,16 +311,10 @@ def _texts(fmt: Format, part: str, content: Any) -> list[str]:
 async def _are_in_force(access: Access, session: Session, given: Mapping[str, Any]) -> bool:
     """Whether these are what was declared last: programs pass them with each request, and counting them takes long."""
     declared = session.counters.declared
-    wanted = {part: declared.tools if part == "tools" else declared.system for part in given}
-    versions = [version for version in wanted.values() if version is not None]
-    if len(versions) < len(given):
-        return False
-    stored = {
-        each.version: each
-        for each in await access.store.read_log(session.session_id, DeclaredVersion, numbers=versions)
-    }
-    found = {each.part: each.content for each in (stored.get(version) for version in versions) if each is not None}
-    return found == given
+    wanted = (declared.tools if part == "tools" else declared.system for part in given)
+    numbers = [number for number in wanted if number is not None]
+    stored = await access.store.read_log(session.session_id, DeclaredVersion, numbers=numbers) if numbers else []
+    return {each.part: each.content for each in stored} == given
 
 
 async def _replaced_tokens(access: Access, session: Session, part: str) -> int:
@@ -338,9 +332,8 @@ async def _replaced_tokens(access: Access, session: Session, part: str) -> int:
 async def declared_system(access: Access, session: Session) -> DeclaredVersion | None:
     """The version of the system prompt in force; None if none was declared."""
     version = session.counters.declared.system
-    if version is None:
-        return None
-    found = await access.store.read_log(session.session_id, DeclaredVersion, numbers=[version])
+    numbers = [] if version is None else [version]
+    found = await access.store.read_log(session.session_id, DeclaredVersion, numbers=numbers) if numbers else []
     return found[0] if found else None
 
 

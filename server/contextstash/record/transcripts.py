@@ -19,7 +19,6 @@ from contextstash.session.edit import Planned, archived, edit, entries_after, re
 from contextstash.view.branches import HOST, restored, rewinding
 from contextstash.view.edits import summary_id
 from contextstash.view.ladder import cuts_of
-from contextstash.view.view import Entry
 from contextstash_storage.errors import BadMessageError, EditConflictError, SessionDeletedError
 from contextstash_storage.records import (
     Appended,
@@ -71,23 +70,54 @@ async def record_transcript(
         found = {name: await access.find(name) for name in names}
         known = found[transcript.session_id]
         if await _is_proxied(access, found.values(), messages):
-            return await _passed_over(access, transcript.session_id, known, messages, cursor)
+            # The session of a sub-agent may not exist: then the cursor stays, and they are passed over again.
+            now = datetime.now(UTC)
+            session = known or Session(
+                session_id=transcript.session_id, format="anthropic", created_at=now, updated_at=now
+            )
+            if known is not None:
+                await append(access, known, [], cursor=cursor)
+            return Appended(messages=(), duplicates=len(messages), session=session)
         # One that exists was never deleted, or its user brought it back.
         lost = [name for name, session in found.items() if session is None and known is None and not wanted]
         if any([await access.was_deleted(name) for name in lost]):
             raise SessionDeletedError("The session was deleted here.")
-        messages = _recordable(messages, get_format(transcript.format))
-        batch = _batch_of(transcript, messages)
-        session = await ensure_session(access, transcript.session_id, known, batch)
-        if transcript.late_usage is not None:
-            session = await report_late(access, session, *transcript.late_usage)
-        session = await _with_window(access, session, transcript.window)
-        if transcript.whole:
-            appended = await store_batch(access, session, batch)
-            # Should the cursor not move now, all of them are known when they are read again.
-            await append(access, appended.session, [], cursor=cursor)
-            return appended
-        return await _append_runs(access, session, _runs(messages), cursor)
+        return await _recorded(access, transcript, known, messages, cursor)
+
+
+async def _recorded(
+    access: Access,
+    transcript: TranscriptSession,
+    known: Session | None,
+    messages: Sequence[TranscriptMessage],
+    cursor: Cursor,
+) -> Appended:
+    messages = _recordable(messages, get_format(transcript.format))
+    batch = Batch(
+        messages=[message.body for message in messages],
+        whole=transcript.whole,  # else told by their keys
+        extras=[_extra(message, hidden=False) for message in messages],
+        format=transcript.format,
+        model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
+        agent=transcript.agent,
+        title=transcript.title,
+        source=transcript.source,
+        parent_session_id=transcript.parent_session_id,
+    )
+    session = await ensure_session(access, transcript.session_id, known, batch)
+    if transcript.late_usage is not None:
+        session = await report_late(access, session, *transcript.late_usage)
+    window = transcript.window
+    if window is not None and window != session.counters.host_window:  # the client says that it uses it
+        session = await access.store.change_counters(
+            session.session_id, lambda counters: counters.model_copy(update={"host_window": window})
+        )
+    if transcript.whole:
+        appended = await store_batch(access, session, batch)
+        # Should the cursor not move now, all of them are known when they are read again.
+        await append(access, appended.session, [], cursor=cursor)
+        return appended
+    return await _append_runs(access, session, _runs(messages), cursor)
 
 
 async def _append_runs(
@@ -114,30 +144,6 @@ async def _append_runs(
     return total
 
 
-def _batch_of(transcript: TranscriptSession, messages: Sequence[TranscriptMessage]) -> Batch:
-    """The messages of a transcript as a batch, which one that is not the whole conversation tells by their keys."""
-    return Batch(
-        messages=[message.body for message in messages],
-        whole=transcript.whole,
-        extras=[_extra(message, hidden=False) for message in messages],
-        format=transcript.format,
-        model=transcript.model or next((m.model for m in reversed(messages) if m.model), None),
-        agent=transcript.agent,
-        title=transcript.title,
-        source=transcript.source,
-        parent_session_id=transcript.parent_session_id,
-    )
-
-
-async def _with_window(access: Access, session: Session, window: int | None) -> Session:
-    """The session, with the window that its client says it uses."""
-    if window is None or window == session.counters.host_window:
-        return session
-    return await access.store.change_counters(
-        session.session_id, lambda counters: counters.model_copy(update={"host_window": window})
-    )
-
-
 async def _is_proxied(
     access: Access, sessions: Iterable[Session | None], messages: Sequence[TranscriptMessage]
 ) -> bool:
@@ -151,19 +157,6 @@ async def _is_proxied(
             times = [message.created_at.timestamp() for message in messages if message.created_at is not None]
             return min(times, default=0.0) <= proxied.last_at + PROXIED_SECONDS
     return False
-
-
-async def _passed_over(
-    access: Access, session_id: str, session: Session | None, messages: Sequence[TranscriptMessage], cursor: Cursor
-) -> Appended:
-    """Move the cursor past messages that the proxy records. The session of a sub-agent of a proxied one may not exist:
-    then the cursor stays, and the same messages are passed over again."""
-    if session is None:
-        now = datetime.now(UTC)
-        session = Session(session_id=session_id, format="anthropic", created_at=now, updated_at=now)
-    else:
-        await append(access, session, [], cursor=cursor)
-    return Appended(messages=(), duplicates=len(messages), session=session)
 
 
 def _recordable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[TranscriptMessage]:
@@ -268,7 +261,7 @@ async def partial_compaction(
     The edits are stored in the same transaction as the summary's own message, which is hidden at its own position.
     Storing them raises EditConflictError if the session has changed meanwhile.
     """
-    before = await _position(access, session.session_id, message.covers_before_key)
+    before = await access.store.find_key(session.session_id, message.covers_before_key or "")
     if before is None:
         return None
     snapshot = await access.snapshot(session.session_id)
@@ -276,7 +269,9 @@ async def partial_compaction(
     # Our own summary is undone if it hides messages that the client kept.
     undone = [edit for edit in snapshot.overlay.summaries if edit.first_seq < before <= edit.last_seq]
     entries = await entries_after(access, snapshot, restored(undone)) if undone else list(snapshot.entries)
-    last = _safe_end(entries, before, own) - 1
+    # The last position before which no tool call is separated from its result.
+    starts = [entries[cut].first_seq if cut < len(entries) else own for cut in cuts_of(entries)]
+    last = max((start for start in starts if start <= before), default=0) - 1
     if last < 0:
         return None
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
@@ -326,27 +321,14 @@ def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> Summa
     )
 
 
-def _safe_end(entries: Sequence[Entry], end: int, messages: int) -> int:
-    """The last position up to `end` before which no tool call is separated from its result."""
-    starts = [entries[cut].first_seq if cut < len(entries) else messages for cut in cuts_of(entries)]
-    return max((start for start in starts if start <= end), default=0)
-
-
-async def _position(access: Access, session_id: str, key: str | None) -> int | None:
-    return None if key is None else await access.store.find_key(session_id, key)
-
-
 async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -> Planned[None] | None:
-    if await _position(access, session_id, message.key) is not None:
+    find = access.store.find_key
+    if message.key is not None and await find(session_id, message.key) is not None:
         return None
-    to = await _position(access, session_id, message.rewind_to_key) if message.rewind_to_key else -1
-    if to is None:
-        return None
+    to = await find(session_id, message.rewind_to_key) if message.rewind_to_key else -1
     snapshot = await access.snapshot(session_id)
-    edits = rewinding(snapshot.edits, snapshot.session.counters.messages, to)
-    if not edits:
-        return None
-    return Planned(snapshot, edits, lambda *_: None, own=False)
+    edits = [] if to is None else rewinding(snapshot.edits, snapshot.session.counters.messages, to)
+    return Planned(snapshot, edits, lambda *_: None, own=False) if edits else None
 
 
 async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> Planned[None] | None:

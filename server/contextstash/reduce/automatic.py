@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from contextstash.base.process import error_trace
 from contextstash.reduce.compact import compact_session
-from contextstash.reduce.prune import add_prune, prune_oldest, prune_tool_outputs, take
+from contextstash.reduce.prune import prune_oldest, prune_tool_outputs, take
 from contextstash.results import Estimate
 from contextstash.session.access import Access, BoundedCache, estimate_session
 from contextstash.session.edit import binds
@@ -65,8 +65,10 @@ class AutoReducer:
         session_id = session.session_id
         estimate = await estimate_session(self._access, session)
         done = self._unreported.pop(session_id, [])
-        if not reduce or not await self._may_reduce(session) or not self._claim(session_id):
+        if not reduce or not await self._may_reduce(session) or self._closed or session_id in self._claims:
             return estimate, done
+        # No await between the check and the claim: otherwise two callers could both find the session free.
+        self._claims[session_id] = asyncio.Event()
         try:
             reduced = await self._reduce_if_due(session)
             if reduced is not None:
@@ -97,14 +99,6 @@ class AutoReducer:
             return False
         return session.source is None or await self._access.sends_own_history(session)
 
-    def _claim(self, session_id: str) -> bool:
-        """Claim the session for this caller until `_release`; False if another caller has it. Checks and claims without
-        an await in between: otherwise two callers could both find the session free."""
-        if self._closed or session_id in self._claims:
-            return False
-        self._claims[session_id] = asyncio.Event()
-        return True
-
     def _release(self, session_id: str) -> None:
         self._tasks.pop(session_id, None)
         self._claims.pop(session_id).set()
@@ -117,9 +111,9 @@ class AutoReducer:
         wanted = due(session.counters, tokens, budget, settings)
         if not (wanted.prune or wanted.compact) or not self._worth_trying(session, tokens, budget.usable, wanted):
             return None
-        if self._closed:
-            return None
-        if not self._is_slow(session, settings):
+        reaches_model = self._access.reaches_model(session.agent, settings)
+        by_model = settings.tool_digest == "llm" or _strategy(session, settings) in ("auto", "anthropic")
+        if not (reaches_model and by_model):
             return await self._reduce(session.session_id, wanted)
         task = asyncio.create_task(self._in_background(session.session_id, wanted))
         self._tasks[session.session_id] = task
@@ -135,12 +129,6 @@ class AutoReducer:
         messages, growth = session.counters.messages - last.messages, tokens - last.tokens
         return messages >= RETRY_MESSAGES or not 0 <= growth < RETRY_GROWTH * usable
 
-    def _is_slow(self, session: Session, settings: ContextSettings) -> bool:
-        """Whether a model will be called, for a summary or for a digest."""
-        if not self._access.reaches_model(session.agent, settings):
-            return False
-        return settings.tool_digest == "llm" or _strategy(session, settings) in ("auto", "anthropic")
-
     async def _in_background(self, session_id: str, wanted: Due) -> None:
         self._unreported.set(session_id, await self._reduce(session_id, wanted))
 
@@ -154,10 +142,7 @@ class AutoReducer:
             logger.error("automatic management of %s broke off: %s", session_id, error_trace(error))
         self._fruitless.pop(session_id, None)
         with suppress(ContextstashError):
-            session = await self._access.read_session(session_id)
-            settings, budget = self._access.limits(session)
-            tokens = own_tokens(session, settings)
-            left = due(session.counters, tokens, budget, settings)
+            session, tokens, left = await self._state(session_id)
             if left.compact or not done:
                 self._fruitless.set(session_id, _Fruitless(session.counters.messages, tokens, left.compact))
         return done
@@ -169,25 +154,27 @@ class AutoReducer:
         settings = access.settings(session)
         if wanted.prune and not binds(session.model):
             oldest = results_due(session.counters, settings)
-            add_prune(
-                done, await (prune_oldest(access, session_id) if oldest else prune_tool_outputs(access, session_id))
-            )
-            if settings.prune_keep_last_hard is not None and await self._must_compact(session_id):
-                hard = settings.prune_keep_last_hard
-                add_prune(done, await prune_tool_outputs(access, session_id, keep_last=hard, minimum_tokens=0))
-        if not await self._must_compact(session_id):
+            pruned = await (prune_oldest(access, session_id) if oldest else prune_tool_outputs(access, session_id))
+            done += pruned.said
+            hard = settings.prune_keep_last_hard
+            if hard is not None and (await self._state(session_id))[2].compact:
+                pruned = await prune_tool_outputs(access, session_id, keep_last=hard, minimum_tokens=0)
+                done += pruned.said
+        if not (await self._state(session_id))[2].compact:
             return
         compacted = await compact_session(access, session_id, strategy=_strategy(session, settings), always=False)
         if compacted.compacted:
             done.append(f"{compacted.with_sizes}, written by {compacted.strategy}.")
             done += [compacted.note] if compacted.note else []
         elif settings.low_water is not None:
-            add_prune(done, await take(access, session_id, mark_step, needed=True))
+            done += (await take(access, session_id, mark_step, needed=True)).said
 
-    async def _must_compact(self, session_id: str) -> bool:
+    async def _state(self, session_id: str) -> tuple[Session, int, Due]:
+        """The session as stored now, the tokens that thresholds look at, and what is due."""
         session = await self._access.read_session(session_id)
         settings, budget = self._access.limits(session)
-        return due(session.counters, own_tokens(session, settings), budget, settings).compact
+        tokens = own_tokens(session, settings)
+        return session, tokens, due(session.counters, tokens, budget, settings)
 
 
 def _strategy(session: Session, settings: ContextSettings) -> str:

@@ -17,8 +17,7 @@ from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
 from contextstash.handoff.summary import Beside, summary_of, task_of
-from contextstash.reduce.prune import archive_outputs, compaction_digest_edit, view_change
-from contextstash.reduce.session_settings import pinned_within
+from contextstash.reduce.prune import archive_outputs, compaction_digest_edit, effect_of, view_change
 from contextstash.reduce.summaries import (
     HISTORY_MESSAGES,
     MAX_READ,
@@ -37,6 +36,7 @@ from contextstash.results import CompactResult
 from contextstash.safety.sanitize import MARKER, unforged
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, Stripping, binds, edit, entries_after, plan_stripping
+from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WITHIN_REACH
 from contextstash.view.compaction_plan import (
     MAX_SUMMARY_SHARE,
@@ -49,13 +49,13 @@ from contextstash.view.compaction_plan import (
     summary_limit,
     summary_room,
 )
-from contextstash.view.edits import summary_edit
+from contextstash.view.edits import pinned_text, summary_edit
 from contextstash.view.ladder import Candidate, oldest_outputs
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, build_view, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import ArchiveEdit, Edit, Event, Session, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Event, Output, Session, SummaryEdit
 
 logger = logging.getLogger(__name__)
 
@@ -68,32 +68,6 @@ MODEL_SECONDS = 240.0
 """The same if a model writes the summary, which is called for at most 180 seconds."""
 
 COMPACTION = "compaction"
-
-
-@asynccontextmanager
-async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
-    """Hold the lease for compacting the session until the end of the block; False if another compaction has it."""
-    session = await access.read_session(session_id)
-    seconds = MODEL_SECONDS if access.reaches_model(session.agent, access.settings(session)) else LEASE_SECONDS
-    holder = secrets.token_hex(8)
-    acquired = True
-    try:
-        # If this is cancelled, the store may have acquired it already.
-        acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, seconds)
-        yield acquired
-    finally:
-        # A client that closes its connection cancels the whole call: without the shield, the first await here would be
-        # cancelled too, and other processes could not compact the session until the lease ends.
-        if acquired:
-            with anyio.CancelScope(shield=True):
-                await _release(access, session_id, holder)
-
-
-async def _release(access: Access, session_id: str, holder: str) -> None:
-    try:
-        await access.store.release_lease(session_id, COMPACTION, holder)
-    except ContextstashError as error:  # the lease expires anyway; the compaction itself succeeded
-        logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
 
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
@@ -142,6 +116,28 @@ async def compact_session(
         return await compaction.run() if is_only_one else _nothing(await access.snapshot(name), RUNNING)
 
 
+@asynccontextmanager
+async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
+    """Hold the lease for compacting the session until the end of the block; False if another compaction has it."""
+    session = await access.read_session(session_id)
+    seconds = MODEL_SECONDS if access.reaches_model(session.agent, access.settings(session)) else LEASE_SECONDS
+    holder = secrets.token_hex(8)
+    acquired = True
+    try:
+        # If this is cancelled, the store may have acquired it already.
+        acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, seconds)
+        yield acquired
+    finally:
+        # A client that closes its connection cancels the whole call: without the shield, the first await here would be
+        # cancelled too, and other processes could not compact the session until the lease ends.
+        with anyio.CancelScope(shield=True):
+            try:
+                if acquired:
+                    await access.store.release_lease(session_id, COMPACTION, holder)
+            except ContextstashError as error:  # the lease expires anyway; the compaction itself succeeded
+                logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
+
+
 @dataclass
 class _Compaction:
     """A compaction and its attempts."""
@@ -184,10 +180,10 @@ class _Compaction:
         state = await state_at(turns, plan.last_seq)
         self.folded = (snapshot, state)
         in_use = await _files_in_use(turns, shown, files_room(snapshot, plan, keep))
-        summary = await self._written(turns, plan, state, shown, in_use)
+        summary = await _written(turns, self.asked, plan, state, shown, in_use)
         words = await words_with(turns, plan.last_seq, plan.tokens)
         text = await _completed(snapshot, plan, state, summary)
-        pinned = await pinned_within(access, snapshot, *span)
+        pinned = await _pinned_within(access, snapshot, *span)
         made = await asyncio.to_thread(
             summary_edit, snapshot, text, *span, strategy=summary.strategy, pinned=pinned, files=in_use
         )
@@ -196,6 +192,7 @@ class _Compaction:
         refused = _refused(snapshot, made.tokens, tokens, plan.tokens)
         if refused:
             return _nothing(snapshot, f"Nothing done: the summary would take {refused}.")
+        effect = None if self.dry_run else await effect_of(access, snapshot)
         done = "Would summarize" if self.dry_run else "Summarized"
         reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
 
@@ -204,7 +201,7 @@ class _Compaction:
             return found.model_copy(update={"strategy": summary.strategy})
 
         def result(_: Session, entries: Sequence[Entry]) -> CompactResult:
-            change = view_change(snapshot, total_tokens(entries))
+            change = view_change(snapshot, total_tokens(entries), effect)
             notes = " ".join(filter(None, (change.pop("note"), summary.note)))
             found = CompactResult.of(
                 made,
@@ -219,18 +216,6 @@ class _Compaction:
 
         edits = [*await _edits(access, snapshot, plan, made, archived, stripping), *said]
         return Planned(snapshot, edits, result, event=event, dry_run=self.dry_run)
-
-    async def _written(
-        self, turns: SessionTurns, plan: CompactPlan, state: State, shown: Sequence[Turn], in_use: str
-    ) -> WrittenSummary:
-        snapshot = turns.snapshot
-        model = self.asked.model(self.access, snapshot)
-        # Only a model reads the turns; without one, the state has what a summary needs.
-        covered = await _covered_turns(turns, plan) if model is not None else ()
-        request = _summary_request(snapshot, plan, covered, self.asked.instructions, state, shown, in_use)
-        summary = await written(snapshot, self.asked, model, request)
-        await log_calls(self.access, snapshot, summary.calls, (plan.first_seq, plan.last_seq))
-        return summary
 
 
 async def _edits(
@@ -271,18 +256,6 @@ def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
 # The summary: what its writer is given, and what is written beside it.
 
 
-async def _covered_turns(turns: SessionTurns, plan: CompactPlan) -> tuple[Turn, ...]:
-    """The turns that a model writes from: the newest MAX_READ of the messages that the plan covers, and of older ones
-    the first OPENING, in which the task is."""
-    covered = [entry.first_seq for entry in plan.covered if entry.message]
-    opening = covered[:-MAX_READ][:OPENING]
-    if plan.beyond is not None:
-        first, last = plan.beyond.first_seq, min(plan.beyond.last_seq, plan.beyond.first_seq + OPENING - 1)
-        recorded = await turns.access.store.read_messages(turns.snapshot.session_id, first=first, last=last)
-        opening = [entry.first_seq for entry in build_view(recorded, turns.snapshot.overlay) if entry.message]
-    return (*await turns.at(opening), *await turns.at(covered[-MAX_READ:]))
-
-
 async def _shown_turns(turns: SessionTurns, plan: CompactPlan, archived: Sequence[Candidate]) -> tuple[Turn, ...]:
     """The turns of the messages that stay in the view, without the texts that are or become placeholders."""
     covered = {id(entry) for entry in plan.covered}
@@ -297,26 +270,28 @@ async def _shown_turns(turns: SessionTurns, plan: CompactPlan, archived: Sequenc
     return tuple(map(without, await turns.at(entry.first_seq for entry in kept)))
 
 
-def _summary_request(
-    snapshot: SessionSnapshot,
-    plan: CompactPlan,
-    turns: Sequence[Turn],
-    instructions: str | None,
-    state: State,
-    shown: Sequence[Turn],
-    in_use: str,
-) -> SummaryRequest:
-    """The request to a summarizer for this plan. `shown` are the turns that the view shows beside the summary, `in_use`
-    are the texts of files there."""
-    covered = tuple(entry.summary for entry in plan.covered if entry.summary)
-    previous = covered or standing_summaries(snapshot.entries)
+async def _written(
+    turns: SessionTurns, asked: Asked, plan: CompactPlan, state: State, shown: Sequence[Turn], in_use: str
+) -> WrittenSummary:
+    """The summary for this plan. `shown` are the turns that the view shows beside it, `in_use` are the texts of files
+    there. Only a model reads the turns that the plan covers: the newest MAX_READ, and of older ones the first OPENING,
+    in which the task is; without a model, the state has what a summary needs."""
+    access, snapshot = turns.access, turns.snapshot
+    model = asked.model(access, snapshot)
+    seqs = [entry.first_seq for entry in plan.covered if entry.message]
+    opening = seqs[:-MAX_READ][:OPENING]
+    if model is not None and plan.beyond is not None:
+        first, last = plan.beyond.first_seq, min(plan.beyond.last_seq, plan.beyond.first_seq + OPENING - 1)
+        recorded = await access.store.read_messages(snapshot.session_id, first=first, last=last)
+        opening = [entry.first_seq for entry in build_view(recorded, snapshot.overlay) if entry.message]
+    covered = [entry.summary for entry in plan.covered if entry.summary]
     beside = Beside.of_turns(shown, words=keeps_words(snapshot.settings))
     room, count = summary_room(snapshot, plan), snapshot.counter.count
-    return SummaryRequest(
-        turns=tuple(turns),
-        previous="\n\n".join(edit.summary for edit in previous) or None,
+    request = SummaryRequest(
+        turns=() if model is None else (*await turns.at(opening), *await turns.at(seqs[-MAX_READ:])),
+        previous="\n\n".join(edit.summary for edit in covered or standing_summaries(snapshot.entries)) or None,
         replaces=bool(covered) or snapshot.settings.summaries == "one",
-        instructions=instructions,
+        instructions=asked.instructions,
         prompt=snapshot.settings.summary_prompt,
         max_tokens=room,
         count=count,
@@ -329,6 +304,18 @@ def _summary_request(
             count=count,
         ),
     )
+    summary = await written(snapshot, asked, model, request)
+    await log_calls(access, snapshot, summary.calls, (plan.first_seq, plan.last_seq))
+    return summary
+
+
+async def _pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
+    """The pinned outputs of the messages `first_seq` to `last_seq` as a summary shows them; empty if there are none."""
+    wanted = [output for output in snapshot.pinned.values() if first_seq <= output.seq <= last_seq]
+    texts: list[tuple[Output, str]] = []
+    async for batch in access.output_texts(snapshot, sorted(wanted, key=lambda output: (output.seq, output.block))):
+        texts += [(output, shown_text(snapshot.settings, text)) for output, text in batch]
+    return pinned_text(snapshot, texts)
 
 
 async def _files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) -> str:

@@ -18,7 +18,7 @@ from contextstash.outputs.placeholders import compaction_digest, digest_message,
 from contextstash.reduce.summaries import log_calls, writer_model
 from contextstash.results import ArchivedOutput, PruneResult, RestoredOutput, RestoreResult
 from contextstash.safety.sanitize import one_line
-from contextstash.session.access import Access
+from contextstash.session.access import Access, is_current
 from contextstash.session.edit import (
     Archived,
     Planned,
@@ -35,7 +35,8 @@ from contextstash.view.edits import digest_edit, last_anchor
 from contextstash.view.ladder import Candidate, Step, count_step, plan_prune
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, edits_in_force, total_tokens
-from contextstash.writers import WriterFailedError
+from contextstash.window.models import reasoning_binding
+from contextstash.writers import WriterFailedError, digest_by_model
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import (
     ArchiveEdit,
@@ -76,6 +77,26 @@ MAX_EXCERPT = 800
 Texts = Sequence[tuple[Output, str]]
 """Archived outputs, each with its text."""
 
+MAX_NAMED = 20
+"""Handles that the logged event names, so that it stays one readable line."""
+
+Shortening = Replacement | SummaryEdit
+"""An edit that replaces content with something shorter, and has a handle."""
+
+
+NEXT_REQUEST = (
+    "This session goes through the contextstash proxy: its next request shows the change."
+    " Once, the provider writes what follows the first change to its prompt cache again."
+)
+"""What the change of a proxied session does, for its model."""
+
+AFTER_COMPACTION = (
+    "This session goes through the contextstash proxy, and its model binds its reasoning to what was sent before it:"
+    " requests show the change as soon as no such reasoning follows it, at the latest after the client's next"
+    " compaction. get_archived_output returns an output now."
+)
+"""The same for a model whose provider would refuse or drop that reasoning."""
+
 
 def client_note(snapshot: SessionSnapshot) -> str | None:
     """Says that a change of our view does not change what a followed client sends; None if no client is followed."""
@@ -87,9 +108,19 @@ def client_note(snapshot: SessionSnapshot) -> str | None:
     )
 
 
-def view_change(snapshot: SessionSnapshot, after: int | None = None) -> dict[str, Any]:
+async def effect_of(access: Access, snapshot: SessionSnapshot) -> str | None:
+    """What a change of the view does to what is sent, if that is not simply the view."""
+    proxied = await access.proxied(snapshot.session_id)
+    if proxied is None or not is_current(proxied):
+        return client_note(snapshot)
+    if proxied.left_alone:
+        return f"The proxy does not change this session's requests any more: {proxied.left_alone}."
+    return AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
+
+
+def view_change(snapshot: SessionSnapshot, after: int | None = None, note: str | None = None) -> dict[str, Any]:
     """The fields that each result of a prune or compaction has: of the view's tokens before and `after` it, by default
-    unchanged, and of the client's."""
+    unchanged, and of the client's; and a note of what the change does."""
     before = snapshot.view_tokens
     after = before if after is None else after
     return {
@@ -98,7 +129,7 @@ def view_change(snapshot: SessionSnapshot, after: int | None = None) -> dict[str
         "tokens_after": after,
         "tokens_saved": before - after,
         "client_tokens": snapshot.client_tokens,
-        "note": client_note(snapshot),
+        "note": client_note(snapshot) if note is None or after == before else note,
     }
 
 
@@ -145,14 +176,16 @@ async def take(
     async def planned() -> Planned[PruneResult] | PruneResult:
         started = time.perf_counter()
         snapshot = await access.snapshot(session_id, WITHIN_REACH if within_reach else WHOLE)
+        nothing = PruneResult(**view_change(snapshot), archived=[], reason="", dry_run=dry_run or None)
         plan = await asyncio.to_thread(step, snapshot)
         made = await archive_outputs(access, snapshot, plan.chosen, even_if_larger=digested)
         if not made:
-            return _nothing(snapshot, plan.reason or "Nothing done: placeholders would be no smaller.", dry_run)
+            reason = plan.reason or "Nothing done: placeholders would be no smaller."
+            return nothing.model_copy(update={"reason": reason})
         first = min(each.output.seq for each in made)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
         if stripping.choice == "wait":
-            return _nothing(snapshot, WAITS.format(stripping.messages), dry_run)
+            return nothing.model_copy(update={"reason": WAITS.format(stripping.messages)})
         edits: list[Edit] = [each.edit for each in made]
         after: list[Entry] | None = await entries_after(access, snapshot, edits)
         if digested and not dry_run and after is not None:
@@ -160,10 +193,11 @@ async def take(
             after = after if len(edits) == len(made) else None
         done = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
         reason = f"{done}{stripping.said}"
+        note = None if dry_run else await effect_of(access, snapshot)
         return Planned(
             snapshot,
             edits,
-            lambda _, entries: _done(snapshot, made, entries, reason, dry_run),
+            lambda _, entries: _done(snapshot, made, entries, reason, note, dry_run),
             stripping,
             event=lambda entries: event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started),
             after=after,
@@ -173,38 +207,26 @@ async def take(
     return await edit(access, planned)
 
 
-def _line(archived: Archived) -> ArchivedOutput:
-    """An archived output as a result lists it."""
-    output = archived.output
-    tool = one_line(output.tool, MAX_TOOL)
-    return ArchivedOutput(handle=output.handle, tool=tool, tokens=output.tokens, digest=archived.digest)
-
-
 def _done(
     snapshot: SessionSnapshot,
     made: Sequence[Archived],
     entries: Sequence[Entry],
     reason: str,
+    note: str | None,
     dry_run: bool,
 ) -> PruneResult:
     saved = total_tokens(snapshot.entries) - total_tokens(entries)
+    named = ((each.output, one_line(each.output.tool, MAX_TOOL), each.digest) for each in made[:MAX_LISTED])
     return PruneResult(
-        **view_change(snapshot, snapshot.view_tokens - saved),
-        archived=[_line(each) for each in made[:MAX_LISTED]],
+        **view_change(snapshot, snapshot.view_tokens - saved, note),
+        archived=[
+            ArchivedOutput(handle=output.handle, tool=tool, tokens=output.tokens, digest=digest)
+            for output, tool, digest in named
+        ],
         more=len(made) - MAX_LISTED if len(made) > MAX_LISTED else None,
         reason=reason,
         dry_run=dry_run or None,
     )
-
-
-def _nothing(snapshot: SessionSnapshot, reason: str, dry_run: bool) -> PruneResult:
-    return PruneResult(**view_change(snapshot), archived=[], reason=reason, dry_run=dry_run or None)
-
-
-def add_prune(done: list[str], result: PruneResult) -> None:
-    """Report a prune that archived something."""
-    if result.archived:
-        done.append(f"{result.with_sizes}.")
 
 
 async def archive_outputs(
@@ -254,7 +276,6 @@ async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text:
     model = writer_model(access, snapshot) if snapshot.settings.tool_digest == "llm" else None
     if model is None:
         return digest_message(output, text, MAX_EXCERPT)
-    from contextstash.writers import digest_by_model
 
     clipped = limit(text, OutputLimits(chars=MAX_INPUT, cut="head_tail"), len)
     try:
@@ -267,20 +288,16 @@ async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text:
     return digest
 
 
-MAX_NAMED = 20
-"""Handles that the logged event names, so that it stays one readable line."""
-
-Shortening = Replacement | SummaryEdit
-"""An edit that replaces content with something shorter, and has a handle."""
-
-
 async def restore(access: Access, handles: Sequence[str], session_id: str | None = None) -> RestoreResult:
     """Put archived outputs, or the messages that a summary covers, back into the view exactly as they were."""
     if not handles:
         raise BadInputError("Pass at least one handle: of an archived output (out_…) or of a summary (sum_…).")
-    if session_id is None:
-        session_id = await _session_of(access, handles[0])
-    return await edit(access, lambda: _plan(access, session_id, list(dict.fromkeys(handles))))
+    if session_id is None and handles[0].startswith("out_"):
+        session_id, _ = await access.store.find_output(handles[0])
+    name = session_id or await access.store.find_summary(handles[0]) or await access.current_session_id()
+    if name is None:
+        raise HandleNotFoundError(f"There is no output or summary '{handles[0]}'. search_history finds handles.")
+    return await edit(access, lambda: _plan(access, name, list(dict.fromkeys(handles))))
 
 
 async def restore_last(access: Access, session_id: str) -> RestoreResult:
@@ -298,16 +315,9 @@ async def restore_last(access: Access, session_id: str) -> RestoreResult:
     return await restore(access, together, session_id)
 
 
-async def _session_of(access: Access, handle: str) -> str:
-    if handle.startswith("out_"):
-        return (await access.store.find_output(handle))[0]
-    found = await access.store.find_summary(handle) or await access.current_session_id()
-    if found is None:
-        raise HandleNotFoundError(f"There is no output or summary '{handle}'. search_history finds handles.")
-    return found
-
-
 async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[RestoreResult] | RestoreResult:
+    """The edits that undo those with these handles. Thinking that they had invalidated is restored too; thinking that
+    the model wrote since then is stripped."""
     snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
     shortened: list[Shortening] = [*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries]
     known = {output.handle for output in snapshot.outputs.values()}
@@ -325,6 +335,7 @@ async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[
         found += [edit for name in along for edit in shortened if _name(edit) == name]
         undone += [edit for edit in found if edit not in undone]
         untouched += [] if found else [handle]
+    note = await effect_of(access, snapshot)
 
     def result(_: Session, entries: Sequence[Entry]) -> RestoreResult:
         return RestoreResult(
@@ -333,7 +344,7 @@ async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[
             not_archived=untouched or None,
             tokens_before=total_tokens(snapshot.entries),
             tokens_after=total_tokens(entries),
-            note=client_note(snapshot),
+            note=note if undone else client_note(snapshot),
             client_tokens=snapshot.client_tokens,
         )
 
@@ -341,10 +352,14 @@ async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[
         return result(snapshot.session, snapshot.entries)
     again = {*handles, *(_name(edit) for edit in undone)}
     digests = [edit for edit in snapshot.overlay.digests if set(edit.handles) <= again]
+    all_undone: list[Undone] = [*undone, *digests]
+    strips = strips_of(snapshot, all_undone)
+    made = RestoreEdit(undoes=tuple(each.edit_id for each in (*all_undone, *strips)))
+    entries = await entries_after(access, snapshot, [made])
     names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
     return Planned(
         snapshot,
-        await _edits(access, snapshot, [*undone, *digests]),
+        [made, *strips_after_restore(snapshot, entries, all_undone)],
         result,
         event=lambda entries: event_of(snapshot, entries, "restore", f"Restored {names}."),
     )
@@ -352,15 +367,6 @@ async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[
 
 def _name(edit: Shortening) -> str:
     return edit.summary_id if isinstance(edit, SummaryEdit) else edit.handle
-
-
-async def _edits(access: Access, snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[Edit]:
-    """The edits that undo these edits. Thinking that they had invalidated is restored too; thinking that the model
-    wrote since then is stripped."""
-    strips = strips_of(snapshot, undone)
-    edit = RestoreEdit(undoes=tuple(each.edit_id for each in (*undone, *strips)))
-    entries = await entries_after(access, snapshot, [edit])
-    return [edit, *strips_after_restore(snapshot, entries, undone)]
 
 
 def _restored(edit: Shortening, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> RestoredOutput:

@@ -12,14 +12,11 @@ from contextstash.reduce.summaries import rules_edit
 from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit
-from contextstash.session.masks import shown_text
-from contextstash.view.edits import pinned_text
 from contextstash.view.outputs_in_use import HANDLE_PREFIX, outputs_of_pins
-from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
 from contextstash.writers import CONSENT
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.records import ArchiveEdit, Output, Session
+from contextstash_storage.records import ArchiveEdit, Session
 
 
 async def open_session(
@@ -41,14 +38,44 @@ async def open_session(
     session = await ensure_session(access, session_id, known, Batch(format=format, **facts))
     changed = {name: value for name, value in settings.items() if session.settings.get(name) != value}
     if changed:
-        await configure(access, session_id, changed)
+        await _configure(access, session, changed)
         session = await access.read_session(session_id)
     return session
 
 
-async def configure(access: Access, session_id: str | None, settings: Mapping[str, Any]) -> ConfigureResult:
-    """Change a session's own layer of settings; returns the settings then in force. Raises SessionNotFoundError."""
+async def configure_session(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    pin: Sequence[str] | None = None,
+    unpin: Sequence[str] | None = None,
+) -> ConfigureResult:
+    """Change a session's own layer of settings; a value of None removes the setting from it. `pin` and `unpin` add
+    handles of outputs, paths of files or rules (`rule: …`) to its pins, and remove them. What is pinned and archived is
+    restored; what a summary replaces follows the next summary; a rule is in the next view. Raises HandleNotFoundError
+    if the session has no output with a handle."""
     session = await access.read_session(session_id)
+    settings, pin, unpin = settings or {}, pin or (), unpin or ()
+    if not pin and not unpin:
+        return await _configure(access, session, settings)
+    if handles := [each for each in pin if each.startswith(HANDLE_PREFIX)]:
+        known = {output.handle for output in await access.store.read_outputs(session.session_id)}
+        if missing := [handle for handle in handles if handle not in known]:
+            raise HandleNotFoundError(
+                f"Session {session.session_id} has no output '{missing[0]}'. search_history finds handles."
+            )
+    # A session's own list replaces that of the server's settings.
+    own = settings.get("pin") or access.settings(session).pin
+    wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
+    result = await _configure(access, session, {**settings, "pin": wanted or None})
+    await edit(access, lambda: _rules_shown(access, session.session_id))
+    note = await _bring_back(access, session.session_id, pin) if pin else None
+    return result.model_copy(update={"note": note})
+
+
+async def _configure(access: Access, session: Session, settings: Mapping[str, Any]) -> ConfigureResult:
+    """Change a session's own layer of settings; returns the settings then in force. Raises SessionNotFoundError."""
     _check_destination(access, session.agent, settings)
     unknown = settings.keys() - UserSettings.model_fields.keys()
     layer = {
@@ -83,50 +110,6 @@ def _check_destination(access: Access, agent: str | None, settings: Mapping[str,
             "A session cannot have a model called without the user's consent, which only the user's own configuration"
             f" gives: {CONSENT}. Without it, summarizer is auto or extractive."
         )
-
-
-async def configure_session(
-    access: Access,
-    session_id: str | None = None,
-    *,
-    settings: Mapping[str, Any] | None = None,
-    pin: Sequence[str] | None = None,
-    unpin: Sequence[str] | None = None,
-) -> ConfigureResult:
-    """Change a session's own layer of settings; a value of None removes the setting from it. `pin` and `unpin` add
-    handles of outputs, paths of files or rules (`rule: …`) to its pins, and remove them. What is pinned and archived is
-    restored; what a summary replaces follows the next summary; a rule is in the next view. Raises HandleNotFoundError
-    if the session has no output with a handle."""
-    settings, pin, unpin = settings or {}, pin or (), unpin or ()
-    if not pin and not unpin:
-        return await configure(access, session_id, settings)
-    own = settings["pin"] if settings.get("pin") else await _pins_of(access, session_id)
-    await _check_handles(access, session_id, pin)
-    wanted = [each for each in dict.fromkeys((*own, *pin)) if each not in unpin]
-    result = await configure(access, session_id, {**settings, "pin": wanted or None})
-    await edit(access, lambda: _rules_shown(access, result.session_id))
-    notes = [result.note, await _bring_back(access, result.session_id, pin) if pin else None]
-    return result.model_copy(update={"note": " ".join(note for note in notes if note) or None})
-
-
-async def _pins_of(access: Access, session_id: str | None) -> tuple[str, ...]:
-    """The pins in force, since a session's own list replaces that of the server's settings."""
-    session = await access.read_session(session_id)
-    return access.settings(session.model_copy(update={"settings": session_layer(session.settings)})).pin
-
-
-async def _check_handles(access: Access, session_id: str | None, pins: Sequence[str]) -> None:
-    """Raises HandleNotFoundError if one of the pins is a handle that the session has not."""
-    handles = [pin for pin in pins if pin.startswith(HANDLE_PREFIX)]
-    if not handles:
-        return
-    session = await access.read_session(session_id)
-    known = {output.handle for output in await access.store.read_outputs(session.session_id)}
-    for handle in handles:
-        if handle not in known:
-            raise HandleNotFoundError(
-                f"Session {session.session_id} has no output '{handle}'. search_history finds handles."
-            )
 
 
 async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
@@ -165,12 +148,3 @@ async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> 
             " get_archived_output reads them now."
         )
     return " ".join(notes) or None
-
-
-async def pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
-    """The pinned outputs of the messages `first_seq` to `last_seq` as a summary shows them; empty if there are none."""
-    wanted = [output for output in snapshot.pinned.values() if first_seq <= output.seq <= last_seq]
-    texts: list[tuple[Output, str]] = []
-    async for batch in access.output_texts(snapshot, sorted(wanted, key=lambda output: (output.seq, output.block))):
-        texts += [(output, shown_text(snapshot.settings, text)) for output, text in batch]
-    return pinned_text(snapshot, texts)

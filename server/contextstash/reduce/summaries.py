@@ -33,6 +33,7 @@ from contextstash.writers import (
     WriterFailedError,
     WriterSettings,
     WrittenSummary,
+    summary_by_model,
 )
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Call, DigestEdit, KeptState, Message, Usage
@@ -317,26 +318,21 @@ async def written(
 ) -> WrittenSummary:
     """The host's text as it was passed, else the model's, else one made of the state, with a note if the model
     failed; without secrets. Raises BadInputError if the host's text is too long to be a summary."""
-    summary = _of_host(asked.summary, request) if asked.summary is not None else await _of_model(request, model)
+    if asked.summary is not None:
+        summary = WrittenSummary(encodable(asked.summary).strip(), HOST)
+        if (tokens := request.count(summary.text)) > MAX_HOST_TOKENS:
+            raise BadInputError(
+                f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
+                " to continue."
+            )
+    else:
+        summary = await _by_model(request, model)
     return replace(summary, text=shown_text(snapshot.settings, summary.text))
 
 
-def _of_host(summary: str, request: SummaryRequest) -> WrittenSummary:
-    text = encodable(summary).strip()
-    tokens = request.count(text)
-    if tokens > MAX_HOST_TOKENS:
-        raise BadInputError(
-            f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
-            " to continue."
-        )
-    return WrittenSummary(text, HOST)
-
-
-async def _of_model(request: SummaryRequest, model: WriterSettings | None) -> WrittenSummary:
+async def _by_model(request: SummaryRequest, model: WriterSettings | None) -> WrittenSummary:
     calls, note = tuple[WriterCall, ...](), None
     if model is not None:
-        from contextstash.writers import summary_by_model
-
         try:
             return await summary_by_model(model, request)
         except WriterFailedError as error:

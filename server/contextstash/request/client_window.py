@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from itertools import accumulate
 from typing import Any
 
 from contextstash.outputs.limits import shared_limit
@@ -94,7 +93,8 @@ class ClientMessage:
     def tokens(self, count: Count, shown: Mapping[str, int] | None = None) -> int:
         """Its tokens without what a provider adds; `shown` are those of results that are shown as something else."""
         calls = sum(count(f"{call.tool} {call.input}") for call in self.calls)
-        results = ((shown or {}).get(each.id) or count(each.text) for each in self.results)
+        sizes = shown or {}
+        results = (sizes[each.id] if each.id in sizes else count(each.text) for each in self.results)
         return count(self.text) + calls + sum(results)
 
 
@@ -142,7 +142,8 @@ async def compact_client_window(
     recorded = summary.key is not None and await access.store.find_key(session_id, summary.key) is not None
     if not recorded:  # the proxy records the session: the new window comes with its next request
         await mirror_before(access, session, summary)
-    compacted = await _with_newest_cut(access, session_id, unanswered_results(messages) - pinned, aim)
+    unanswered = {result.id for message in messages[_unanswered(messages) :] for result in message.results}
+    compacted = await _with_newest_cut(access, session_id, unanswered - pinned, aim)
     replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
     stays = [place for place in range(first, len(messages)) if not is_hand_off(messages[place])]
     window = await _told(session_id, messages, count, [text], stays, replaced)
@@ -169,18 +170,19 @@ async def note_given_window(access: Access, session_id: str, window: ClientWindo
 async def _with_newest_cut(access: Access, session_id: str, calls: Collection[str], aim: int) -> SessionSnapshot:
     """The session, with the results of the newest calls cut to their share of the window."""
     compacted = await access.snapshot(session_id)
-    found = {
-        entry.message.seq: (entry.message, [block.tokens for block in entry.message.blocks if block.call_id in calls])
-        for entry in compacted.entries
-        if entry.message
-        and any(block.type == "tool_result" and block.call_id in calls for block in entry.message.blocks)
+    shown = [entry.message for entry in compacted.entries if entry.message]
+    newest = {
+        message.seq: [
+            block.tokens for block in message.blocks if block.type == "tool_result" and block.call_id in calls
+        ]
+        for message in shown
     }
-    sizes = [size for _, each in found.values() for size in each]
+    sizes = [size for each in newest.values() for size in each]
     room = int(aim * NEWEST_SHARE)
     if sum(sizes) <= room:
         return compacted
-    newest = [message for message, _ in found.values()]
-    await limit_outputs(access, compacted.session, newest, shared_limit(sizes, room))
+    to_cut = [message for message in shown if newest[message.seq]]
+    await limit_outputs(access, compacted.session, to_cut, shared_limit(sizes, room))
     return await access.snapshot(session_id)
 
 
@@ -210,13 +212,21 @@ async def _told(
         session_id=session_id,
         messages=window,
         tokens_before=await asyncio.to_thread(_total, messages, count),
-        tokens_after=await asyncio.to_thread(_total, applied(messages, window), count),
+        tokens_after=await asyncio.to_thread(_total_after, messages, window, count),
         left=len(messages) - sum("at" in part for part in window),
     )
 
 
 def _total(messages: Sequence[ClientMessage], count: Count) -> int:
     return sum(message.tokens(count) for message in messages)
+
+
+def _total_after(messages: Sequence[ClientMessage], window: Sequence[Mapping[str, Any]], count: Count) -> int:
+    total = 0
+    for part in window:
+        shown = {call: count(text) for call, text in part.get("results", {}).items()}
+        total += messages[part["at"]].tokens(count, shown) if "at" in part else count(part["text"])
+    return total
 
 
 def is_hand_off(message: ClientMessage) -> bool:
@@ -283,11 +293,6 @@ def plan_tail(
     return first, frozenset(shortened & {result.id for each in messages[first:] for result in each.results})
 
 
-def unanswered_results(messages: Sequence[ClientMessage]) -> frozenset[str]:
-    """The calls whose results the model has not replied to yet."""
-    return frozenset(result.id for message in messages[_unanswered(messages) :] for result in message.results)
-
-
 def _unanswered(messages: Sequence[ClientMessage]) -> int:
     """Where the newest step begins that the model has not replied to: its results, with their calls."""
     place = len(messages)
@@ -299,12 +304,11 @@ def _unanswered(messages: Sequence[ClientMessage]) -> int:
 def _safe_from(messages: Sequence[ClientMessage], first: int, *, later: bool = True) -> int:
     """The next position from which on every result has its call; with `later` false the last one before."""
     called = {call.id: place for place, message in enumerate(messages) for call in message.calls}
-    oldest = [
-        min((called.get(result.id, -1) for result in message.results), default=place)
-        for place, message in enumerate(messages)
-    ]
-    needed = list(accumulate(reversed(oldest), min, initial=len(messages)))[::-1]
-    safe = [place for place in range(len(messages) + 1) if needed[place] >= place]
+    safe, needed = [len(messages)], len(messages)
+    for place in range(len(messages) - 1, -1, -1):
+        needed = min([needed, *(called.get(result.id, -1) for result in messages[place].results)])
+        if needed >= place:
+            safe.append(place)
     found = [place for place in safe if (place >= first if later else place <= first)]
     return (min(found) if later else max(found)) if found else len(messages)
 
@@ -326,19 +330,3 @@ def window_of(
         }
         window.append({"at": place, "results": results} if results else {"at": place})
     return window
-
-
-def applied(messages: Sequence[ClientMessage], window: Sequence[Mapping[str, Any]]) -> list[ClientMessage]:
-    """The list as it is once the window is applied to it."""
-    shown: list[ClientMessage] = []
-    for part in window:
-        if "at" not in part:
-            shown.append(ClientMessage("", part["role"], part["text"]))
-            continue
-        message, texts = messages[part["at"]], part.get("results", {})
-        shown.append(
-            replace(
-                message, results=tuple(replace(each, text=texts.get(each.id, each.text)) for each in message.results)
-            )
-        )
-    return shown

@@ -7,7 +7,6 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
 
 from contextstash.messages.base import Format
@@ -55,6 +54,8 @@ EVERYTHING = LeftOutSpan(first_seq=0, last_seq=sys.maxsize, messages=0, tokens=0
 
 NOTICE_OVERHEAD = 10
 """Tokens of the notice about left-out messages in addition to its text: its message, and digits of a larger number."""
+
+NOTHING_TO_SEND = "Nothing to send: the session has no message with content that its provider accepts."
 
 
 @dataclass(frozen=True)
@@ -109,38 +110,21 @@ class _Sources:
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """How a view is sent: the edits that shrink it and stay, the entries with them, and what is left out of them."""
+class _Composed:
+    """How a view is sent: the edits that shrink it and stay, the entries with them, what is left out of these, and what
+    is `sent`; `counted` is its size by our count, with the notice, without repairs."""
 
     sources: _Sources
     edits: tuple[Edit, ...]
     entries: tuple[Entry, ...]
     left_out: LeftOutSpan | None
     excess: int
-
-    @cached_property
-    def sent(self) -> tuple[Entry, ...]:
-        return tuple(_shown(self.entries, self.left_out))
-
-    @cached_property
-    def counted(self) -> int:
-        """Its size by our count, with the notice, without repairs."""
-        return total_tokens(self.sent) + self.sources.notice_tokens(self.left_out)
-
-    @cached_property
-    def event(self) -> Event | None:
-        """The event of the edits, if there are any."""
-        if not self.edits:
-            return None
-        return event_of(self.sources.snapshot, self.entries, "prune", " ".join(_done(self.edits) or ()))
-
-    @cached_property
-    def result(self) -> ContextResult:
-        """The message list, and what is said of it."""
-        return _result(self.sources, self)
+    sent: tuple[Entry, ...]
+    counted: int
 
 
-NOTHING_TO_SEND = "Nothing to send: the session has no message with content that its provider accepts."
+Found = tuple[Session, _Composed, ContextResult]
+"""What becomes of a request: the session after its edits, how it was composed, and what the caller gets."""
 
 
 async def get_context(
@@ -155,90 +139,66 @@ async def get_context(
 
     A client that sends its own history does not send this list: for it nothing is recorded. Raises BadInputError if the
     session no longer has `messages` messages: another agent's conversation would be sent."""
-    _check(budget)
 
-    async def plan() -> Planned[tuple[Session, _Plan]] | tuple[Session, _Plan]:
-        composed = await _planned(access, session_id, budget)
-        snapshot, event = composed.sources.snapshot, composed.event
+    async def plan() -> Planned[Found] | Found:
+        composed, result = await _planned(access, session_id, budget)
+        snapshot, edits = composed.sources.snapshot, composed.edits
         if messages is not None and snapshot.session.counters.messages != messages:
             raise BadInputError(OTHER_WRITER.format(snapshot.session_id))
-        if snapshot.followed or event is None:
-            return snapshot.session, composed
-        edits, entries = composed.edits, composed.entries
-        return Planned(snapshot, edits, lambda session, _: (session, composed), event=lambda _: event, after=entries)
+        if snapshot.followed or not edits:
+            return snapshot.session, composed, result
 
-    session, composed = await edit(access, plan)
+        def event(entries: Sequence[Entry]) -> Event:
+            return event_of(snapshot, entries, "prune", " ".join(result.done or ()))
+
+        return Planned(
+            snapshot, edits, lambda session, _: (session, composed, result), event=event, after=composed.entries
+        )
+
+    session, composed, result = await edit(access, plan)
     if session.source is not None:
-        return composed.result
-    request = await _kept_request(access, session, composed)
-    return composed.result.model_copy(update={"request_id": request_id_of(request)})
-
-
-async def read_context(access: Access, session_id: str | None, *, budget: int | None = None) -> ContextResult:
-    """The message list that a request would hold now; nothing is recorded."""
-    _check(budget)
-    return (await _planned(access, session_id, budget)).result
-
-
-async def _kept_request(access: Access, session: Session, plan: _Plan) -> Request:
-    """The request as it is in the ledger; the newest one again if it was the same and has no reply yet."""
-    sources, counters = plan.sources, session.counters
+        return result
+    sources, counters = composed.sources, session.counters
     request = Request(
         messages=counters.messages,
         edits=counters.edits,
         appended=counters.appended,
         declared=counters.declared,
-        left_out=plan.left_out,
-        shortened=tuple(edit.handle for edit in plan.edits if isinstance(edit, Replacement)),
+        left_out=composed.left_out,
+        shortened=tuple(edit.handle for edit in composed.edits if isinstance(edit, Replacement)),
         budget=sources.tokens,
-        counted=plan.counted + REPAIR_TOKENS * sources.snapshot.unanswered,
-        tokens=plan.result.tokens,
+        counted=composed.counted + REPAIR_TOKENS * sources.snapshot.unanswered,
+        tokens=result.tokens,
     )
     last = sources.last
-    if last is not None and last.usage is None and not plan.edits:
-        same = request.model_copy(
-            update={"number": last.number, "created_at": last.created_at, "shortened": last.shortened}
-        )
-        if same == last:
-            return last
-    return await access.store.append_request(session.session_id, request)
+    known = {} if last is None else {"number": last.number, "created_at": last.created_at, "shortened": last.shortened}
+    # The newest request again if it was the same and has no reply yet.
+    if last is None or last.usage is not None or composed.edits or request.model_copy(update=known) != last:
+        last = await access.store.append_request(session.session_id, request)
+    return result.model_copy(update={"request_id": f"req_{last.number}"})
 
 
-def _check(budget: int | None) -> None:
+async def read_context(access: Access, session_id: str | None, *, budget: int | None = None) -> ContextResult:
+    """The message list that a request would hold now; nothing is recorded."""
+    return (await _planned(access, session_id, budget))[1]
+
+
+async def _planned(access: Access, session_id: str | None, budget: int | None) -> tuple[_Composed, ContextResult]:
+    """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
+    be enough, or system messages beyond it belong into the request's system prompt."""
     if budget is not None and budget <= 0:
         raise BadInputError("budget is a number of tokens above 0.")
-
-
-def request_id_of(request: Request) -> str:
-    """The name of a request in tools and results."""
-    return f"req_{request.number}"
-
-
-async def _planned(access: Access, session_id: str | None, budget: int | None) -> _Plan:
-    """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
-    be enough."""
     sources = await _read(access, session_id, budget, True)
-    plan = None if _lacks_system_text(sources.snapshot) else await asyncio.to_thread(_made, sources)
-    if plan is None:
-        plan = await asyncio.to_thread(_made, await _read(access, session_id, budget, False))
-    assert plan is not None
-    return plan
-
-
-def _made(sources: _Sources) -> _Plan | None:
-    """The request with its message list; None if it would show something beyond the reach of the snapshot."""
-    plan, beyond = _plan(sources), sources.snapshot.beyond
-    if beyond is not None and (plan.left_out is None or plan.left_out.last_seq < beyond.last_seq):
-        return None
-    _ = plan.event, plan.result  # here, in the worker thread
-    return plan
-
-
-def _lacks_system_text(snapshot: SessionSnapshot) -> bool:
-    """Whether system messages beyond reach belong into the request's system prompt."""
-    if snapshot.beyond is None or snapshot.format.system_message(""):
-        return False
-    return snapshot.session.counters.system_messages > sum(entry.is_system for entry in snapshot.entries)
+    snapshot = sources.snapshot
+    seen = sum(entry.is_system for entry in snapshot.entries)
+    lacks_system = snapshot.beyond is not None and snapshot.session.counters.system_messages > seen
+    made = None
+    if not lacks_system or snapshot.format.system_message(""):
+        made = await asyncio.to_thread(_made, sources)
+    if made is None:
+        made = await asyncio.to_thread(_made, await _read(access, session_id, budget, False))
+    assert made is not None
+    return made
 
 
 async def _read(access: Access, session_id: str | None, budget: int | None, within_reach: bool) -> _Sources:
@@ -262,22 +222,27 @@ async def _left_out_before(access: Access, session: Session, last: Request) -> i
     return -1 if any(isinstance(edit, RestoreEdit) for edit in new) else last.left_out.last_seq
 
 
-def _plan(sources: _Sources) -> _Plan:
-    """What must be shortened and left out, in addition to what the last request left out."""
-    snapshot = sources.snapshot
-    known = _left_out(snapshot, sources.left_out)
-    fitted = _fitted(sources, known)
+def _made(sources: _Sources) -> tuple[_Composed, ContextResult] | None:
+    """The request with its message list: what must be shortened and left out, in addition to what the last request left
+    out. None if it would show something beyond the reach of the snapshot."""
+    snapshot, beyond = sources.snapshot, sources.snapshot.beyond
+    left_out = _left_out(snapshot, sources.left_out)
+    fitted = _fitted(sources, left_out)
     edits: list[Edit] = list(fitted.edits)
     if edits:
         stripping = plan_stripping(snapshot, min(edit.seq for edit in fitted.edits), needed=True)
         edits += stripping.edits(snapshot, [edit.handle for edit in fitted.edits])
-    left_out = known
     if fitted.dropped:
         last = max(fitted.dropped[-1].last_seq, sources.left_out)
         left_out = _left_out(snapshot, last)
         edits += strip_after(snapshot, changed_entries(snapshot, edits), last + 1)
-    entries = changed_entries(snapshot, edits) if edits else snapshot.entries
-    return _Plan(sources, tuple(edits), tuple(entries), left_out, fitted.excess)
+    if beyond is not None and (left_out is None or left_out.last_seq < beyond.last_seq):
+        return None
+    entries = tuple(changed_entries(snapshot, edits)) if edits else snapshot.entries
+    sent = tuple(_shown(entries, left_out))
+    counted = total_tokens(sent) + sources.notice_tokens(left_out)
+    composed = _Composed(sources, tuple(edits), entries, left_out, fitted.excess, sent, counted)
+    return composed, _result(composed)
 
 
 def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
@@ -317,50 +282,45 @@ def _shown(entries: Sequence[Entry], left_out: LeftOutSpan | None) -> Sequence[E
     return [*entries[:first], *(entry for entry in entries[first:end] if entry.summary), *entries[end:]]
 
 
-def _result(sources: _Sources, plan: _Plan) -> ContextResult:
+def _result(composed: _Composed) -> ContextResult:
+    sources, sent = composed.sources, composed.sent
     snapshot, fmt = sources.snapshot, sources.snapshot.format
-    tokens = max(0, snapshot.estimate[0] + sources.added - (snapshot.view_tokens - plan.counted))
-    natives = with_system(fmt, _natives(sources, plan), sources.system)
-    recorded_system = "" if fmt.system_message("") else _system_text(sources)
-    fits = plan.excess == 0 or tokens <= sources.tokens
-    messages = render(fmt, natives)
+    tokens = max(0, snapshot.estimate[0] + sources.added - (snapshot.view_tokens - composed.counted))
+    recorded_system: list[str] = []
+    if not fmt.system_message(""):
+        bodies = [sources.bodies[each.message.seq] for each in snapshot.entries if each.is_system and each.message]
+        recorded_system = [text for body in bodies for text in fmt.read(body).texts if text]
+    fits = composed.excess == 0 or tokens <= sources.tokens
+    messages = render(fmt, with_system(fmt, _natives(composed), sources.system))
+    edits = composed.edits
+    counts = {"Archived": sum(isinstance(each, ArchiveEdit) for each in edits)}
+    counts["Cut"] = sum(isinstance(each, TruncateEdit) for each in edits)
+    done = [f"{verb} {n} tool output{'s' * (n > 1)} to fit this request." for verb, n in counts.items() if n]
     return ContextResult(
         session_id=snapshot.session_id,
         format=fmt.name,
         messages=messages,
-        system=system_beside(fmt, sources.system, recorded_system),
+        system=system_beside(fmt, sources.system, "\n\n".join(recorded_system)),
         tokens=tokens,
         budget=sources.tokens,
         fits=fits,
-        left_out=None if plan.left_out is None else LeftOut.of(plan.left_out),
-        done=_done(plan.edits),
-        request=request_fields(snapshot, plan.sent),
-        reason=(None if messages else NOTHING_TO_SEND) if fits else _over(snapshot, plan.sent, tokens, sources.tokens),
+        left_out=None if composed.left_out is None else LeftOut.of(composed.left_out),
+        done=done or None,
+        request=request_fields(snapshot, sent),
+        reason=(None if messages else NOTHING_TO_SEND) if fits else _over(snapshot, sent, tokens, sources.tokens),
     )
 
 
-def _done(edits: Sequence[Edit]) -> list[str] | None:
-    archived = sum(isinstance(edit, ArchiveEdit) for edit in edits)
-    cut = sum(isinstance(edit, TruncateEdit) for edit in edits)
-    found = [
-        f"{verb} {count} tool output{'s' * (count > 1)} to fit this request."
-        for verb, count in (("Archived", archived), ("Cut", cut))
-        if count
-    ]
-    return found or None
-
-
-def _natives(sources: _Sources, plan: _Plan) -> list[Native]:
-    fmt, span = sources.snapshot.format, plan.left_out
+def _natives(composed: _Composed) -> list[Native]:
+    sources, span = composed.sources, composed.left_out
+    fmt = sources.snapshot.format
     natives: list[Native] = []
-    for entry in plan.sent:
+    for entry in composed.sent:
         if span is not None and entry.first_seq > span.first_seq:
             natives.append(fmt.user_message(sources.notice(span)))
             span = None
         natives += native_of(fmt, sources.bodies, entry)
-    if span is not None:
-        natives.append(fmt.user_message(sources.notice(span)))
-    return natives
+    return natives if span is None else [*natives, fmt.user_message(sources.notice(span))]
 
 
 def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[Native]:
@@ -380,14 +340,6 @@ def _changed(fmt: Format, body: Native, entry: Entry) -> list[Native]:
     if entry.stripped and changed is not None:
         changed = fmt.without_thinking(changed)
     return [] if changed is None else [changed]
-
-
-def _system_text(sources: _Sources) -> str:
-    texts: list[str] = []
-    for entry in sources.snapshot.entries:
-        if entry.is_system and entry.message:
-            texts += sources.snapshot.format.read(sources.bodies[entry.message.seq]).texts
-    return "\n\n".join(text for text in texts if text)
 
 
 def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget: int) -> str:

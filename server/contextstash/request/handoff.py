@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +22,7 @@ from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.writers import EXTRACTIVE
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import Edit, Event, SummaryEdit
+from contextstash_storage.records import Event, SummaryEdit
 
 MAX_INDEX_SHARE = 0.02
 """Share of a hand-off that the index of handles may take, beside what the other sections leave: the newest outputs
@@ -49,7 +48,6 @@ model, some 27,000 characters, as the three parts of a client's hooks hold it. A
 times until it fits them. With half as much again it cost more than it gave back (bench.windows, at 100,000 tokens)."""
 
 NEW_WINDOW = "Hand-off to the client's new window."
-PART = " Part {} of {}."
 INSIDE = "Hand-off in a window that was compacted by us."
 
 HEAD = (
@@ -140,8 +138,15 @@ def default_tokens(snapshot: SessionSnapshot, recorded: int) -> int:
 
 
 async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> HandedOff:
-    """What the hand-off is made from; the state is kept for the next one."""
-    written = _written_by_model(snapshot.edits)
+    """What the hand-off is made from; the state is kept for the next one. `written` is the newest summary that a model
+    wrote for us: an extract of ours would be made again from the same messages, and the client has its own in its
+    window. With `same` the newest of these is given too; a window from us that it did not take does not count."""
+    summaries = [edit for edit in reversed(snapshot.edits) if isinstance(edit, SummaryEdit)]
+    by_model = (edit for edit in summaries if edit.seq is None and edit.strategy != EXTRACTIVE)
+    written = next((edit for edit in by_model if edit.text != edit.summary), None)
+    of_client = [edit.seq for edit in summaries if edit.seq is not None] if same else []
+    recorded = reversed(await access.messages_at(snapshot, of_client))
+    client = next((message for message in recorded if not is_window_key(message.key)), None)
     turns = SessionTurns(access, snapshot)
     state = await state_at(turns, turns.last_seq)
     with suppress(ContextstashError):  # a cache: the hand-off does not wait for a database that is busy
@@ -152,17 +157,8 @@ async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> Ha
         rules=pinned_rules(snapshot.settings.pin),
         written=written.summary if written else "",
         written_to=written.last_seq if written else -1,
-        client_summary=await _client_summary(access, snapshot) if same else "",
+        client_summary="\n".join(turn_of(snapshot, client, {}).texts) if client else "",
     )
-
-
-async def _client_summary(access: Access, snapshot: SessionSnapshot) -> str:
-    """The newest summary by the client; a window from us that it did not take does not count."""
-    seqs = [edit.seq for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.seq is not None]
-    for message in reversed(await access.messages_at(snapshot, seqs)):
-        if not is_window_key(message.key):
-            return "\n".join(turn_of(snapshot, message, {}).texts)
-    return ""
 
 
 async def _written(snapshot: SessionSnapshot, given: HandedOff, max_tokens: int) -> str | None:
@@ -179,13 +175,6 @@ async def _written(snapshot: SessionSnapshot, given: HandedOff, max_tokens: int)
     shown = limit(said, OutputLimits(tokens=left, cut="head_tail"), count)
     index = _index(snapshot, max_tokens - count(f"{head}\n\n{shown}\n\n") - 2, shown)
     return "\n\n".join(part for part in (head, shown, index) if part)
-
-
-def _written_by_model(edits: Sequence[Edit]) -> SummaryEdit | None:
-    """The newest summary that a model wrote for us. The client's own summaries are in its window already, and an
-    extract of ours would be made again from the same messages."""
-    own = (edit for edit in reversed(edits) if isinstance(edit, SummaryEdit) and edit.seq is None)
-    return next((edit for edit in own if edit.strategy != EXTRACTIVE and edit.text != edit.summary), None)
 
 
 def _index(snapshot: SessionSnapshot, max_tokens: int, shown: str = "") -> str:
@@ -214,9 +203,14 @@ async def hand_off_once(
 ) -> str | None:
     """The hand-off, or a part of it, once for each window. Logged as an event. The client runs the hooks for all parts
     at once, and shows them in the order in which they end: each says which one it is."""
-    reason = _reason(part.number, part.of)
-    if await _has_had_it(access, session_id, reason):
-        return None
+    reason = NEW_WINDOW + (f" Part {part.number} of {part.of}." if part.of > 1 else "")
+    events = await access.store.read_log(session_id, Event, keys=("handoff",), newest=True, limit=MAX_PARTS)
+    last = next((event for event in events if event.reason in (reason, INSIDE)), None)
+    if last is not None:
+        # Without a reply in between it is the same window: the hook is installed twice, or the event repeated.
+        since = await access.store.read_messages(session_id, first=last.seq, bodies=False)
+        if not any(message.role == "assistant" for message in since):
+            return None
     text = await hand_off(access, session_id, max_tokens, same=True, part=part)
     if text is not None:
         session = await access.read_session(session_id)
@@ -225,21 +219,6 @@ async def hand_off_once(
         event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=seq)
         await access.store.append_log(session_id, event)
     return text
-
-
-def _reason(number: int, of: int) -> str:
-    return NEW_WINDOW + (PART.format(number, of) if of > 1 else "")
-
-
-async def _has_had_it(access: Access, session_id: str, reason: str) -> bool:
-    """Whether this window has had its hand-off."""
-    events = await access.store.read_log(session_id, Event, keys=("handoff",), newest=True, limit=MAX_PARTS)
-    last = next((event for event in events if event.reason in (reason, INSIDE)), None)
-    if last is None:
-        return False
-    # Without a reply in between it is the same window: the hook is installed twice, or the client repeats the event.
-    since = await access.store.read_messages(session_id, first=last.seq, bodies=False)
-    return not any(message.role == "assistant" for message in since)
 
 
 def divided(text: str, characters: int) -> list[str]:
@@ -251,7 +230,9 @@ def divided(text: str, characters: int) -> list[str]:
     rest, opened = text, ""
     while rest:
         room = characters - PART_HEAD_CHARACTERS
-        end = len(rest) if len(rest) <= room else _end(rest, room)
+        # A part ends at the last empty line, else at the last line break, else in the middle of a line.
+        empty, line = rest.rfind("\n\n", int(room * MIN_FILLED), room), rest.rfind("\n", 0, room)
+        end = len(rest) if len(rest) <= room else next((each for each in (empty, line) if each > 0), room)
         piece, rest = rest[:end].rstrip("\n"), rest[end:].lstrip("\n")
         piece = f"{opened}\n{piece}" if opened else piece
         opened = _open_fence(piece)
@@ -260,13 +241,6 @@ def divided(text: str, characters: int) -> list[str]:
         f"{PART_HEAD.format(number, len(parts), '' if number == 1 else ', continued')}\n{part}"
         for number, part in enumerate(parts, 1)
     ]
-
-
-def _end(text: str, room: int) -> int:
-    """Where a part ends: at the last empty line, else at the last line break, else in the middle of a line."""
-    empty = text.rfind("\n\n", int(room * MIN_FILLED), room)
-    line = text.rfind("\n", 0, room)
-    return empty if empty > 0 else line if line > 0 else room
 
 
 _FENCE = re.compile(r"^(`{3,})(?!`)", re.MULTILINE)

@@ -8,7 +8,7 @@ from typing import Any
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.messages import System, Tools, check_declared, declare
 from contextstash.reduce.compact import compact_session
-from contextstash.reduce.prune import add_prune, prune_tool_outputs
+from contextstash.reduce.prune import prune_tool_outputs
 from contextstash.request.get_context import get_context
 from contextstash.results import ContextResult, Estimate, RecoverResult
 from contextstash.safety.sanitize import before_and_after
@@ -55,12 +55,25 @@ async def recover_context(
             " unchanged; a smaller context does not help against other errors."
         )
     session = await access.read_session(session_id)
-    if overflow.reply_fills_window:
-        return await _refused(access, session, overflow, LOWER_THE_REPLY)
     last = await access.store.read_log(session.session_id, Event, keys=("recovery",), newest=True, limit=1)
     is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
-    if last and last[0].seq == session.counters.messages and is_same:
-        return await _refused(access, session, overflow, RECOVERED_ALREADY)
+    is_recovered = bool(last) and last[0].seq == session.counters.messages and is_same
+    if not overflow.reply_fills_window and not is_recovered:
+        return await _recovered(access, session, overflow)
+    estimate = await estimate_session(access, session)
+    return RecoverResult.of(
+        overflow,
+        session_id=session.session_id,
+        recovered=False,
+        tokens_before=estimate.tokens,
+        tokens_after=estimate.tokens,
+        done=[],
+        reason=LOWER_THE_REPLY if overflow.reply_fills_window else RECOVERED_ALREADY,
+        breakdown=estimate.breakdown,
+    )
+
+
+async def _recovered(access: Access, session: Session, overflow: ContextOverflow) -> RecoverResult:
     session = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
     done = await _shrunk(access, session.session_id)
@@ -68,7 +81,17 @@ async def recover_context(
     context = await get_context(access, session.session_id)
     after = await estimate_session(access, session)
     reason = _reason(context, before, after)
-    await _log(access, session, before, after, reason)
+    event = Event(
+        kind="recovery",
+        tokens_before=before.tokens,
+        tokens_after=after.tokens,
+        messages_before=session.counters.view_messages,
+        messages_after=session.counters.view_messages,
+        reason=reason,
+        seq=session.counters.messages,
+        parts=after.breakdown,
+    )
+    await access.store.append_log(session.session_id, event)
     return RecoverResult.of(
         overflow,
         session_id=session.session_id,
@@ -82,21 +105,6 @@ async def recover_context(
     )
 
 
-async def _log(access: Access, session: Session, before: Estimate, after: Estimate, reason: str) -> None:
-    counters = session.counters
-    event = Event(
-        kind="recovery",
-        tokens_before=before.tokens,
-        tokens_after=after.tokens,
-        messages_before=counters.view_messages,
-        messages_after=counters.view_messages,
-        reason=reason,
-        seq=counters.messages,
-        parts=after.breakdown,
-    )
-    await access.store.append_log(session.session_id, event)
-
-
 def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
     if not context.fits:
         return context.reason or "The messages that cannot be removed are over the limit."
@@ -104,20 +112,6 @@ def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
         return "The context could not be made smaller; it was within the limit already. Send it once more."
     left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
     return f"Context {before_and_after(before.tokens, after.tokens)} tokens; send these messages once.{left}"
-
-
-async def _refused(access: Access, session: Session, overflow: ContextOverflow, reason: str) -> RecoverResult:
-    estimate = await estimate_session(access, session)
-    return RecoverResult.of(
-        overflow,
-        session_id=session.session_id,
-        recovered=False,
-        tokens_before=estimate.tokens,
-        tokens_after=estimate.tokens,
-        done=[],
-        reason=reason,
-        breakdown=estimate.breakdown,
-    )
 
 
 async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> Session:
@@ -153,7 +147,7 @@ async def _shrunk(access: Access, session_id: str) -> list[str]:
     if await _over(access, session_id):
         keep = settings.recovery_keep_last
         pruned = await prune_tool_outputs(access, session_id, keep_last=keep, minimum_tokens=0, needed=True)
-        add_prune(done, pruned)
+        done += pruned.said
     if settings.recovery_cut_always or await _over(access, session_id):
         cut = await edit(access, lambda: _outputs_cut(access, session_id))
         done += [cut] if cut else []

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from contextstash.messages.request import is_models
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
-from contextstash.results import CompactResult, PruneResult, RestoreResult
-from contextstash.session.access import Access, is_current
+from contextstash.session.access import Access
 from contextstash.view.branches import known_path
 from contextstash.view.view import edits_in_force
-from contextstash.window.models import reasoning_binding
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import (
     Native,
@@ -114,46 +110,3 @@ def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str
         if last is not None:
             extras[last]["usage"] = usage
     return extras
-
-
-NEXT_REQUEST = (
-    "This session goes through the contextstash proxy: its next request shows the change."
-    " Once, the provider writes what follows the first change to its prompt cache again."
-)
-"""What the change of a proxied session does, for its model."""
-
-AFTER_COMPACTION = (
-    "This session goes through the contextstash proxy, and its model binds its reasoning to what was sent before it:"
-    " requests show the change as soon as no such reasoning follows it, at the latest after the client's next"
-    " compaction. get_archived_output returns an output now."
-)
-"""The same for a model whose provider would refuse or drop that reasoning."""
-
-P = ParamSpec("P")
-Changed = TypeVar("Changed", PruneResult, CompactResult, RestoreResult)
-
-
-def noting_effect(
-    function: Callable[Concatenate[Access, P], Coroutine[Any, Any, Changed]],
-) -> Callable[Concatenate[Access, P], Coroutine[Any, Any, Changed]]:
-    """A change of a view; of a session that goes through the proxy, the note of its result says when the requests show
-    it."""
-
-    @wraps(function)
-    async def call(access: Access, /, *arguments: P.args, **named: P.kwargs) -> Changed:
-        return await _with_effect(access, await function(access, *arguments, **named), time.time())
-
-    return call
-
-
-async def _with_effect(access: Access, result: Changed, now: float) -> Changed:
-    proxied = await access.proxied(result.session_id)
-    if proxied is None or not is_current(proxied, now) or getattr(result, "dry_run", None):
-        return result
-    if result.tokens_before == result.tokens_after:
-        return result
-    if proxied.left_alone:
-        note = f"The proxy does not change this session's requests any more: {proxied.left_alone}."
-    else:
-        note = AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
-    return result.model_copy(update={"note": note})

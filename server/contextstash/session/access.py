@@ -22,14 +22,13 @@ from contextstash.session.open_session import READ_AT_ONCE, WHOLE, OpenSession, 
 from contextstash.view import session_counters as counting
 from contextstash.view.session_counters import fixed_tokens
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.view.view import Overlay
+from contextstash.view.view import Entry, Overlay, build_view
 from contextstash.window import thresholds
 from contextstash.window.settings import ContextSettings, consenting, resolve_settings, session_layer
 from contextstash.window.thresholds import WindowBudget, budget_of
 from contextstash.window.token_counters import Counter, counter_for, measure
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
 from contextstash_storage.records import (
-    ArchiveEdit,
     Counters,
     Message,
     Native,
@@ -115,7 +114,8 @@ class Access:
         self.loaded: set[str] = set()
         """Counters whose vocabulary is loaded: at the first use that takes 0.3 s."""
         self.options = options
-        self._layer_for: SettingsFor = settings if callable(settings) else lambda _: settings
+        self.layer: SettingsFor = settings if callable(settings) else lambda _: settings
+        """The server's layer of settings for an agent. Raises BadInputError if a settings file is invalid."""
         self._open: BoundedCache[str, OpenSession] = BoundedCache(MAX_OPEN)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._resolved: BoundedCache[str, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
@@ -183,10 +183,6 @@ class Access:
 
     # What is in force for it.
 
-    def layer(self, agent: str | None) -> Mapping[str, Any]:
-        """The server's layer of settings for an agent. Raises BadInputError if a settings file is invalid."""
-        return self._layer_for(agent)
-
     def settings(self, session: Session | None = None) -> ContextSettings:
         """The settings in force for a session: the server's layer for its agent, then the session's own. Each two
         layers are resolved once."""
@@ -213,21 +209,16 @@ class Access:
         """The window and the numbers that follow from it: as set, else as the host says, else by model."""
         fixed = fixed_tokens(session.counters, settings) if session is not None else 0
         window, known = settings.window, True
+        if window is None and session is not None:
+            window = session.counters.host_window
         if window is None:
-            window, known = self._whole_window(model, session)
+            from contextstash.window.models import model_facts
+
+            window, known = (facts := model_facts(model)).window, facts.known
+            host_window = (self.options.get("host_windows") or {}).get(session.agent or "") if session else None
+            if session is not None and host_window is not None:
+                window = min(window, host_window(model, session.counters.reported or 0) or window)
         return budget_of(settings, window, known=known, fixed=fixed)
-
-    def _whole_window(self, model: str | None, session: Session | None) -> tuple[int, bool]:
-        """The window that the host uses of the model's, in tokens, and whether it is known."""
-        if session is not None and session.counters.host_window is not None:
-            return session.counters.host_window, True
-        from contextstash.window.models import model_facts
-
-        facts = model_facts(model)
-        hosts = self.options.get("host_windows") or {}
-        host_window = hosts.get(session.agent or "") if session is not None else None
-        used = None if session is None or host_window is None else host_window(model, session.counters.reported or 0)
-        return facts.window if used is None else min(facts.window, used), facts.known
 
     def limits(self, session: Session) -> tuple[ContextSettings, WindowBudget]:
         """The settings in force for a session, and the numbers that follow from them."""
@@ -238,11 +229,6 @@ class Access:
         """The token counter for a model."""
         kind = (settings.estimator, model)
         return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
-
-    def project_in(self, source: str | None) -> str | None:
-        """The folder in which a client ran, as its transcript names it; None if it is not known."""
-        project_of = self.options.get("project_of")
-        return None if source is None or project_of is None else project_of(source)
 
     # What is in it.
 
@@ -288,11 +274,11 @@ class Access:
             beyond=beyond,
         )
 
-    async def visible_messages(self, session: Session, overlay: Overlay, *, bodies: bool) -> list[Message]:
-        """The messages that no summary or rewind hides; those that were read with their bodies before, from memory."""
+    async def entries_of(self, session: Session, overlay: Overlay, *, bodies: bool = False) -> list[Entry]:
+        """The whole view of a session with these edits; messages that were read with bodies before, from memory."""
         opened = self.opened(session.session_id)
-        known = await opened.known(session)
-        return await opened.messages(known, overlay.visible_ranges(session.counters.messages), bodies=bodies)
+        spans = overlay.visible_ranges(session.counters.messages)
+        return build_view(await opened.messages(await opened.known(session), spans, bodies=bodies), overlay)
 
     async def shown_messages(self, session: Session, first: int, last: int) -> AsyncIterator[Message]:
         """The messages `first..last` that the model was shown, without bodies; READ_AT_ONCE are in memory at a time."""
@@ -301,13 +287,6 @@ class Access:
             for message in await self.store.read_messages(session.session_id, first=start, last=end, bodies=False):
                 if message.agent_visible:
                     yield message
-
-    async def shows_whole(self, session: Session) -> Callable[[int], bool]:
-        """Whether the view shows a message, by its position, none of its outputs archived."""
-        overlay = (await self.opened(session.session_id).known(session)).overlay
-        visible = overlay.visible_ranges(session.counters.messages)
-        archived = {edit.seq for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
-        return lambda seq: seq not in archived and any(first <= seq <= last for first, last in visible)
 
     async def output_text(self, session: Session, output: Output) -> str:
         """The full original text of a tool output."""
@@ -333,9 +312,9 @@ class Access:
         return list(merge([held[seq] for seq in wanted if seq in held], read, key=lambda message: message.seq))
 
 
-def is_current(proxied: ProxiedSession | None, now: float | None = None) -> bool:
-    """Whether a session still goes through the proxy. `now` is in seconds since 1970."""
-    return proxied is not None and proxied.last_at >= (time.time() if now is None else now) - PROXIED_SECONDS
+def is_current(proxied: ProxiedSession) -> bool:
+    """Whether a session still goes through the proxy."""
+    return proxied.last_at >= time.time() - PROXIED_SECONDS
 
 
 def _texts(fmt: Format, messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
@@ -348,24 +327,17 @@ def _encoder(name: str) -> Callable[[str], int]:
     return count_with(name)
 
 
+# How full a session's window is.
+
+
 async def estimate_session(access: Access, session: Session, model: str | None = None) -> Estimate:
     """The estimate from the session's running counters alone, so that it takes the same time for a session of any
     length."""
-    settings = access.settings(session)
-    model = model or session.model
-    budget = access.budget(settings, model, session)
-    counter = access.counter(settings, model)
-    counters = session.counters
     followed = await access.sends_own_history(session)
-    tokens, method = counting.estimate(counters, settings, counter.name, followed=followed)
-    return Estimate(
-        session_id=session.session_id,
-        view_tokens=counters.view_tokens if followed else None,
-        **_measures(tokens, budget, settings, since=thresholds.since_summary(counters), followed=followed),
-        method=method,
-        model=model,
-        breakdown=counting.breakdown(counters, tokens, followed=followed),
-    )
+    since = thresholds.since_summary(session.counters)
+    found = _estimate(access, session.counters, session, model or session.model, since=since, followed=followed)
+    view_tokens = session.counters.view_tokens if followed else None
+    return found.model_copy(update={"session_id": session.session_id, "view_tokens": view_tokens})
 
 
 async def tokens_by_part(access: Access, session: Session) -> dict[str, int]:
@@ -373,52 +345,51 @@ async def tokens_by_part(access: Access, session: Session) -> dict[str, int]:
     counters, settings = session.counters, access.settings(session)
     followed = await access.sends_own_history(session)
     name = access.counter(settings, session.model).name
-    return counting.breakdown(
-        counters, counting.estimate(counters, settings, name, followed=followed)[0], followed=followed
-    )
+    tokens, _ = counting.estimate(counters, settings, name, followed=followed)
+    return counting.breakdown(counters, tokens, followed=followed)
 
 
 def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
     """The estimate for these messages alone; nothing is recorded."""
     settings = access.settings()
-    budget: WindowBudget = access.budget(settings, model)
     counter = access.counter(settings, model)
     fmt = get_format(detect_format(natives))
     counters = Counters()
-    for seq, native in enumerate(natives):
-        reading = fmt.read(native)
-        message = NewMessage(
-            body=native,
-            role=reading.role,
-            blocks=measure(reading, counter, settings),
-            usage=reading.usage,
-            group=reading.group,
-        )
+    for seq, reading in enumerate(map(fmt.read, natives)):
+        blocks = measure(reading, counter, settings)
+        message = NewMessage(body={}, role=reading.role, blocks=blocks, usage=reading.usage, group=reading.group)
         counters = counting.count_message(counters, message, seq)
-    tokens, method = counting.estimate(counters, settings, counter.name)
+    return _estimate(access, counters, None, model, since=len(natives))
+
+
+def _estimate(
+    access: Access,
+    counters: Counters,
+    session: Session | None,
+    model: str | None,
+    *,
+    since: int,
+    followed: bool = False,
+) -> Estimate:
+    """The estimate of these counters; `since` is the number of messages since a summary."""
+    settings = access.settings(session)
+    budget = access.budget(settings, model, session)
+    name = access.counter(settings, model).name
+    tokens, method = counting.estimate(counters, settings, name, followed=followed)
+    level = thresholds.level_of(tokens, budget)
     return Estimate(
-        **_measures(tokens, budget, settings, since=len(natives)),
+        tokens=tokens,
+        window=budget.window,
+        usable=budget.usable,
+        percent=round(100 * tokens / budget.usable, 1),
+        level=level,
+        messages_trigger=_trigger(since, budget.messages_at) if budget.messages_at else None,
+        tokens_trigger=_trigger(tokens, thresholds.automatic_threshold(budget, settings)),
+        next_step=thresholds.next_step(level, followed=followed),
         method=method,
         model=model,
-        breakdown=counting.breakdown(counters, tokens),
+        breakdown=counting.breakdown(counters, tokens, followed=followed),
     )
-
-
-def _measures(
-    tokens: int, budget: WindowBudget, settings: ContextSettings, *, since: int, followed: bool = False
-) -> dict[str, Any]:
-    """The fields of an estimate that follow from its tokens; `since` is the number of messages since a summary."""
-    level = thresholds.level_of(tokens, budget)
-    return {
-        "tokens": tokens,
-        "window": budget.window,
-        "usable": budget.usable,
-        "percent": round(100 * tokens / budget.usable, 1),
-        "level": level,
-        "messages_trigger": _trigger(since, budget.messages_at) if budget.messages_at else None,
-        "tokens_trigger": _trigger(tokens, thresholds.automatic_threshold(budget, settings)),
-        "next_step": thresholds.next_step(level, followed=followed),
-    }
 
 
 def _trigger(value: int, threshold: int) -> Trigger:

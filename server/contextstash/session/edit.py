@@ -42,6 +42,104 @@ from contextstash_storage.records import (
     SummaryEdit,
 )
 
+ATTEMPTS = 5
+"""Edits of one session are rare: after so many conflicts in a row the caller gets the error."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Planned(Generic[Result]):
+    """Edits of a view, and what is made of them once they are recorded.
+
+    `stripping` says which thinking they invalidate and so take with them. `event` makes the event that is logged with
+    them from the view after them, `result` what the caller gets. `after` is that view, if it is known and no thinking
+    leaves. In a `dry_run` nothing is recorded. `own` is False for edits that only follow a client's."""
+
+    snapshot: SessionSnapshot
+    edits: Sequence[Edit]
+    result: Callable[[Session, Sequence[Entry]], Result]
+    stripping: Stripping | None = None
+    event: Callable[[Sequence[Entry]], Event] | None = None
+    after: Sequence[Entry] | None = None
+    dry_run: bool = False
+    own: bool = True
+
+
+@dataclass(frozen=True)
+class Archived:
+    """An output to archive: the edit, the output, its text without secrets, and in one line what it was."""
+
+    edit: ArchiveEdit
+    output: Output
+    text: str
+    digest: str
+
+
+def archived(snapshot: SessionSnapshot, output: Output, text: str) -> Archived:
+    """An output of this text, archived. Its placeholder says in one line what it was, without secrets."""
+    shown = shown_text(snapshot.settings, text)
+    digest = digest_output(output.tool, output.argument, shown, output.is_error)
+    made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
+    return Archived(made, output, shown, digest)
+
+
+async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Result]]) -> Result:
+    """Carry out what `plan` finds to do; it reads the view again after an edit conflict. What it returns instead of a
+    plan is the result. Raises EditConflictError after ATTEMPTS conflicts."""
+
+    async def attempt() -> Result:
+        planned = await plan()
+        return await _carry_out(access, planned) if isinstance(planned, Planned) else planned
+
+    return await retrying(attempt)
+
+
+async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
+    snapshot, edits, entries = planned.snapshot, list(planned.edits), planned.after
+    if planned.stripping is not None:
+        edits += planned.stripping.edits(snapshot, [each.handle for each in edits if isinstance(each, Replacement)])
+    if entries is None or len(edits) > len(planned.edits):
+        entries = await entries_after(access, snapshot, edits)
+    if planned.dry_run:
+        return await asyncio.to_thread(planned.result, snapshot.session, entries)
+    event = None if planned.event is None else await asyncio.to_thread(planned.event, entries)
+    change = await asyncio.to_thread(snapshot.counters_after, entries, own=planned.own)
+    await anyio.lowlevel.checkpoint_if_cancelled()
+    with anyio.CancelScope(shield=True):  # what is being stored is stored: the result must say so
+        session = await access.store.append_edits(
+            snapshot.session_id, edits, expected=len(snapshot.edits), change=change, event=event
+        )
+        result = await asyncio.to_thread(planned.result, session, entries)
+    return result  # noqa: RET504 - to the type checker a scope may swallow what is in it
+
+
+async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
+    """Return the result of `attempt`; call it again after an edit conflict. Raises EditConflictError after ATTEMPTS
+    calls."""
+    for _ in range(ATTEMPTS):
+        try:
+            return await attempt()
+        except EditConflictError:
+            continue
+    raise EditConflictError("Another process is editing this session at the same time; try again in a moment.")
+
+
+async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
+    """The view's entries once these edits are appended."""
+    if any(isinstance(edit, RestoreEdit) for edit in edits):
+        return await access.entries_of(snapshot.session, edits_in_force([*snapshot.edits, *edits]))
+    return await asyncio.to_thread(changed_entries, snapshot, edits)
+
+
+def changed_entries(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
+    """The same for edits that bring nothing back."""
+    messages = [entry.message for entry in snapshot.entries if entry.message]
+    return build_view(messages, snapshot.overlay.with_edits(edits), untouched(snapshot.entries, edits))
+
+
+# Bound reasoning.
+
 Undone = Replacement | Cover | DigestEdit
 """An edit that a restore can undo."""
 
@@ -93,9 +191,8 @@ def stripping_of(messages: Sequence[Message], first_seq: int, *, bound: bool, ne
 def _open_loop_start(messages: Sequence[Message]) -> int:
     """The first position of an open tool loop: the list ends with a tool call or its result, and the user has written
     nothing from that position on. One past the end of the list if no loop is open."""
-    past = messages[-1].seq + 1
     if not any(block.type in ("tool_call", "tool_result") for block in messages[-1].blocks):
-        return past
+        return messages[-1].seq + 1
     written = [message.seq for message in messages if message.role == "user" and not answers_calls(message)]
     return written[-1] + 1 if written else 0
 
@@ -126,8 +223,13 @@ def strips_after_restore(
     `entries` is the view after the restore."""
     if not undone:
         return []
-    # The user's words stand before all messages, and are undone only with a summary.
-    first = min(_written_at(edit) for edit in undone if not is_user_block(edit))
+    # From which message on thinking may be based on them. The user's words stand before all messages, and are undone
+    # only with a summary.
+    first = min(
+        edit.seq if isinstance(edit, Replacement | SummaryEdit) and edit.seq is not None else edit.span[1]
+        for edit in undone
+        if not is_user_block(edit)
+    )
     names = _names(undone)
     known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
     return strip_after(snapshot, entries, max(known, default=first) + 1)
@@ -159,111 +261,3 @@ def _names(edits: Sequence[Undone]) -> set[str]:
     """The handles by which strips refer to these edits."""
     archived = {edit.handle for edit in edits if isinstance(edit, Replacement)}
     return archived | {edit.summary_id for edit in edits if isinstance(edit, SummaryEdit)}
-
-
-def _written_at(edit: Undone) -> int:
-    """The message from which on the model's thinking may be based on the edit."""
-    if isinstance(edit, Replacement):
-        return edit.seq
-    by_client = edit.seq if isinstance(edit, SummaryEdit) else None
-    return edit.span[1] if by_client is None else by_client
-
-
-ATTEMPTS = 5
-"""Edits of one session are rare: after so many conflicts in a row the caller gets the error."""
-
-Result = TypeVar("Result")
-
-
-@dataclass(frozen=True)
-class Planned(Generic[Result]):
-    """Edits of a view, and what is made of them once they are recorded.
-
-    `stripping` says which thinking they invalidate and so take with them. `event` makes the event that is logged with
-    them from the view after them, `result` what the caller gets. `after` is that view, if it is known and no thinking
-    leaves. In a `dry_run` nothing is recorded. `own` is False for edits that only follow a client's."""
-
-    snapshot: SessionSnapshot
-    edits: Sequence[Edit]
-    result: Callable[[Session, Sequence[Entry]], Result]
-    stripping: Stripping | None = None
-    event: Callable[[Sequence[Entry]], Event] | None = None
-    after: Sequence[Entry] | None = None
-    dry_run: bool = False
-    own: bool = True
-
-
-@dataclass(frozen=True)
-class Archived:
-    """An output to archive: the edit, the output, its text without secrets, and in one line what it was."""
-
-    edit: ArchiveEdit
-    output: Output
-    text: str
-    digest: str
-
-
-def archived(snapshot: SessionSnapshot, output: Output, text: str) -> Archived:
-    """An output of this text, archived: its placeholder says in one line what it was. The line is derived text, and so
-    without secrets."""
-    shown = shown_text(snapshot.settings, text)
-    digest = digest_output(output.tool, output.argument, shown, output.is_error)
-    made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
-    return Archived(made, output, shown, digest)
-
-
-async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Result]]) -> Result:
-    """Carry out what `plan` finds to do; it reads the view again after an edit conflict. What it returns instead of a
-    plan is the result. Raises EditConflictError after ATTEMPTS conflicts."""
-
-    async def attempt() -> Result:
-        planned = await plan()
-        return await _carry_out(access, planned) if isinstance(planned, Planned) else planned
-
-    return await retrying(attempt)
-
-
-async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
-    snapshot, edits, entries = planned.snapshot, list(planned.edits), planned.after
-    if planned.stripping is not None:
-        edits += planned.stripping.edits(snapshot, [each.handle for each in edits if isinstance(each, Replacement)])
-    if entries is None or len(edits) > len(planned.edits):
-        entries = await entries_after(access, snapshot, edits)
-    if planned.dry_run:
-        return await asyncio.to_thread(planned.result, snapshot.session, entries)
-    event = None if planned.event is None else await asyncio.to_thread(planned.event, entries)
-    change = await asyncio.to_thread(snapshot.counters_after, entries, own=planned.own)
-    await anyio.lowlevel.checkpoint_if_cancelled()
-    with anyio.CancelScope(shield=True):  # what is being stored is stored: the result must say so
-        session = await access.store.append_edits(
-            snapshot.session_id, edits, expected=len(snapshot.edits), change=change, event=event
-        )
-        result = await asyncio.to_thread(planned.result, session, entries)
-    return result  # noqa: RET504 - to the type checker a scope may swallow what is in it
-
-
-async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
-    """Return the result of `attempt`; call it again after an edit conflict. Raises EditConflictError after ATTEMPTS
-    calls."""
-    for _ in range(ATTEMPTS):
-        try:
-            return await attempt()
-        except EditConflictError:
-            continue
-    raise EditConflictError("Another process is editing this session at the same time; try again in a moment.")
-
-
-async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
-    """The view's entries once these edits are appended."""
-    if any(isinstance(edit, RestoreEdit) for edit in edits):
-        overlay = edits_in_force([*snapshot.edits, *edits])
-        messages = await access.visible_messages(snapshot.session, overlay, bodies=False)
-        return build_view(messages, overlay)
-    return await asyncio.to_thread(changed_entries, snapshot, edits)
-
-
-def changed_entries(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
-    """The same for edits that bring nothing back."""
-    messages = [entry.message for entry in snapshot.entries if entry.message]
-    overlay = snapshot.overlay.with_edits(edits)
-    return build_view(messages, overlay, untouched(snapshot.entries, edits))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from contextstash.cli.console import when
-from contextstash.session_names import named_by
+from contextstash.queries.sessions import named_by
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).astimezone()
 
