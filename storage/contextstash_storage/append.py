@@ -9,13 +9,13 @@ import os
 import platform
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 from contextstash_storage.documents import Document, documents, index_messages, indexed_pieces
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreBusyError
-from contextstash_storage.log import append_log, book_usage, copy_record, insert_edits, number_edits, reports_again
+from contextstash_storage.log import append_log, book_usage, copy_record, insert_edits, reports_again
 from contextstash_storage.messages import (
     Line,
     fingerprint,
@@ -35,12 +35,8 @@ from contextstash_storage.records import (
     Count,
     Counters,
     Cursor,
-    DeclaredVersion,
-    Edited,
-    EditRecord,
     EditsAfter,
     EditsBefore,
-    Event,
     Message,
     NewMessage,
     Request,
@@ -71,7 +67,6 @@ PIECE_SIZE = 120_000
 cut; at twice as much it ends anywhere, as a view is valid with an unanswered call at its end too. Others wait for the
 12 to 60 ms that storing this much takes on two idle cores. The clock decides nothing: a busy machine must not cut
 small batches."""
-
 
 MAX_PARTS = 64
 """Messages of one reply before the one that reports its usage; Claude Code records each block as one."""
@@ -107,19 +102,13 @@ def is_large(messages: Sequence[NewMessage]) -> bool:
 
 def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
     """Do the work that needs no database: about 50 µs for a message, and 20 ms for each million characters."""
-    return [_prepared(message, may_end) for message, may_end in zip(messages, _ends(messages), strict=True)]
-
-
-def _prepared(message: NewMessage, may_end: bool) -> Prepared:
-    body = to_bytes(message.body)
-    return Prepared(
-        message=message,
-        content=stored_content(body, message.texts),
-        facts=to_json(message, FACTS),
-        fingerprint=fingerprint(message.body, body),
-        pieces=indexed_pieces(documents(message.texts, message.blocks)),
-        may_end=may_end,
-    )
+    prepared = []
+    for message, may_end in zip(messages, _ends(messages), strict=True):
+        body = to_bytes(message.body)
+        content, facts = stored_content(body, message.texts), to_json(message, FACTS)
+        pieces = indexed_pieces(documents(message.texts, message.blocks))
+        prepared.append(Prepared(message, content, facts, fingerprint(message.body, body), pieces, may_end))
+    return prepared
 
 
 def _ends(messages: Sequence[NewMessage]) -> list[bool]:
@@ -186,76 +175,52 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
     into = (row, session.created_at)
     if progress.into not in (None, into):
         raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
-    counters = session.counters
-    counters = _with_edits_before(tx, row, counters, batch, progress)
+    counters, left = session.counters, progress.left
+    if batch.before is not None and left is None:
+        counters = insert_edits(tx, row, *batch.before(counters))
+    elif batch.before is not None and left and (counters.messages, counters.edits) != (left.messages, left.edits):
+        raise EditConflictError("The session was changed while messages were appended to it.")
     known, first_seq = _known(tx, row, counters.messages, batch, progress.done)
     done, chosen = _chosen(tx, row, batch, known, most)
     stored = store_messages(tx, row, session, counters.messages, chosen)
-    counters = _with_messages(tx, row, session, counters, batch, stored, chosen)
+    for message, prepared in zip(stored, chosen, strict=True):
+        if message.usage is not None:
+            _store_call(tx, row, session, counters.request, prepared.message, message.seq)
+        counters = batch.count(counters, prepared.message, message.seq)
     if batch.batch_id is not None and stored:
-        _note_batch(tx, row, batch, stored)
-    complete = done == len(batch.messages)
-    if complete and batch.edits is not None and stored:
-        counters = _with_edits(tx, row, batch.edits(counters, tuple(stored)))
-    if complete and batch.cursor is not None:
+        _note_batch(tx, row, batch, batch.batch_id, stored)
+    is_complete = done == len(batch.messages)
+    if is_complete and batch.edits is not None and stored:
+        counters = insert_edits(tx, row, *batch.edits(counters, tuple(stored)))
+    if is_complete and batch.cursor is not None:
         put_cursor(tx, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
         session = store_counters(tx, row, session, counters)
-    progress = replace(
-        progress,
-        done=done,
-        stored=(*progress.stored, *stored),
-        first_seq=first_seq if progress.first_seq is None else progress.first_seq,
-        left=counters,
-        into=into,
-    )
-    return replace(progress, appended=_appended(batch, progress, session)) if complete else progress
-
-
-def _appended(batch: Batch, progress: Progress, session: Session) -> Appended:
-    return Appended(
-        messages=progress.stored,
-        duplicates=len(batch.messages) - len(progress.stored),
+    first_seq = first_seq if progress.first_seq is None else progress.first_seq
+    all_stored = (*progress.stored, *stored)
+    appended = Appended(
+        messages=all_stored,
+        duplicates=len(batch.messages) - len(all_stored),
         session=session,
-        first_seq=None if batch.has_keys or not batch.messages else progress.first_seq,
+        first_seq=None if batch.has_keys or not batch.messages else first_seq,
     )
-
-
-def _with_edits_before(tx: Tx, row: int, counters: Counters, batch: Batch, progress: Progress) -> Counters:
-    """Append the edits that belong before the messages; returns the counters after them."""
-    if batch.before is None:
-        return counters
-    if progress.left is None:
-        return _with_edits(tx, row, batch.before(counters))
-    if (counters.messages, counters.edits) != (progress.left.messages, progress.left.edits):
-        raise EditConflictError("The session was changed while messages were appended to it.")
-    return counters
-
-
-def _with_edits(tx: Tx, row: int, edited: Edited) -> Counters:
-    edits, counters = edited
-    return insert_edits(tx, row, counters, number_edits(edits, counters.edits))
+    return Progress(done, all_stored, first_seq, counters, into, appended if is_complete else None)
 
 
 def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int, int]:
     """How many messages of a batch are stored in a session of this length, and where the first of them is; `done` were
     compared before. Raises BadInputError if other messages are stored at its position or under its id."""
-    if batch.first_seq is not None:
-        return _known_at(tx, row, length, batch, batch.first_seq, done), batch.first_seq
-    if batch.batch_id is None:
-        return done, length
-    known = get_note(tx, row, StoredBatch, batch.batch_id)
-    if known is None:
-        return 0, length
-    if known.fingerprint != batch.fingerprint:
-        raise BadInputError(
-            f"The batch_id '{batch.batch_id}' was used in this session for other messages, from position"
-            f" {known.first_seq} on. Send exactly the same batch again, or a new batch_id with new messages."
-        )
-    return known.count, known.first_seq
-
-
-def _known_at(tx: Tx, row: int, length: int, batch: Batch, first_seq: int, done: int) -> int:
+    first_seq = batch.first_seq
+    if first_seq is None:
+        known = None if batch.batch_id is None else get_note(tx, row, StoredBatch, batch.batch_id)
+        if known is not None and known.fingerprint != batch.fingerprint:
+            raise BadInputError(
+                f"The batch_id '{batch.batch_id}' was used in this session for other messages, from position"
+                f" {known.first_seq} on. Send exactly the same batch again, or a new batch_id with new messages."
+            )
+        if known is not None:
+            return known.count, known.first_seq
+        return (done if batch.batch_id is None else 0), length
     if first_seq > length:
         raise BadInputError(
             f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
@@ -263,13 +228,13 @@ def _known_at(tx: Tx, row: int, length: int, batch: Batch, first_seq: int, done:
         )
     start, left = first_seq + done, batch.messages[done:]
     stored = fingerprints_at(tx, row, range(start, min(start + len(left), length)))
-    for seq, (known, prepared) in enumerate(zip(stored, left, strict=False), start=start):
-        if known != prepared.fingerprint:
+    for seq, (there, prepared) in enumerate(zip(stored, left, strict=False), start=start):
+        if there != prepared.fingerprint:
             raise BadInputError(
                 f"At position {seq} another message is stored than message {seq - first_seq} of this batch; the next"
                 f" position is {length}. If the conversation was changed, pass the whole list with whole=true."
             )
-    return done + len(stored)
+    return done + len(stored), first_seq
 
 
 def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, list[Prepared]]:
@@ -300,107 +265,138 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     if not chosen:
         return []
     moment = now()
-    stored = [_stored(each.message, session, first_seq + n, moment) for n, each in enumerate(chosen)]
-    lines = [
-        Line(line_of(message, each.facts, each.fingerprint), each.content)
-        for message, each in zip(stored, chosen, strict=True)
-    ]
+    stored, lines, outputs = [], [], []
+    for seq, each in enumerate(chosen, start=first_seq):
+        new = each.message
+        created = time_of(microseconds(new.created_at or moment))
+        facts = {name: getattr(new, name) for name in FACTS}
+        message = Message(session_id=session.session_id, seq=seq, key=new.key, created_at=created, **facts)
+        stored.append(message)
+        lines.append(Line(line_of(message, each.facts, each.fingerprint), each.content))
+        outputs += [output.model_copy(update={"seq": seq}) for output in new.outputs]
     store_lines(tx, row, first_seq, lines)
     keys = [(row, key_hash(message.key), message.seq) for message in stored if message.key is not None]
     tx.many("INSERT INTO keys (session, hash, seq) VALUES (?, ?, ?)", keys)
-    placed = [
-        output.model_copy(update={"seq": message.seq})
-        for message, each in zip(stored, chosen, strict=True)
-        for output in each.message.outputs
-    ]
-    store_outputs(tx, row, placed)
+    store_outputs(tx, row, outputs)
     index_messages(tx, row, session, [(message, each.pieces) for message, each in zip(stored, chosen, strict=True)])
     last = microseconds(stored[-1].created_at)
     tx.execute("UPDATE sessions SET last_message_at = ? WHERE session = ?", (last, row))
     return stored
 
 
-def _stored(message: NewMessage, session: Session, seq: int, moment: datetime) -> Message:
-    created = time_of(microseconds(message.created_at or moment))
-    facts = {name: getattr(message, name) for name in FACTS}
-    return Message(session_id=session.session_id, seq=seq, key=message.key, created_at=created, **facts)
-
-
-def _with_messages(
-    tx: Tx,
-    row: int,
-    session: Session,
-    counters: Counters,
-    batch: Batch,
-    stored: Sequence[Message],
-    chosen: Sequence[Prepared],
-) -> Counters:
-    """The counters after these messages, whose model calls are stored too."""
-    for message, prepared in zip(stored, chosen, strict=True):
-        if message.usage is not None:
-            _store_call(tx, row, session, counters, prepared.message, message.seq)
-        counters = batch.count(counters, prepared.message, message.seq)
-    return counters
-
-
-def _store_call(tx: Tx, row: int, session: Session, counters: Counters, message: NewMessage, seq: int) -> None:
-    """Store the model call that a message reports on. A reply recorded in several messages is one call,
-    with the last of its reports."""
+def _store_call(tx: Tx, row: int, session: Session, sent: Request | None, message: NewMessage, seq: int) -> None:
+    """Store the model call that a message at this position reports on, and book it to the request that was sent. A
+    reply recorded in several messages is one call, with the last of its reports."""
     assert message.usage is not None
     if reports_again(tx, row, message.group, message.usage):
         return
-    sent = counters.request
+    start = seq  # of the reply
     if sent is not None:
         book_usage(tx, row, sent.number, message.usage)
+    elif message.group is not None:
+        for before in messages_before(tx, row, session.session_id, seq, MAX_PARTS):
+            if before.group != message.group:
+                break
+            start = before.seq
     call = Call(
         purpose="agent",
         model=message.model or session.model,
-        request_seq=(_reply_start(tx, row, session, message.group, seq) if sent is None else sent.messages) - 1,
+        request_seq=(start if sent is None else sent.messages) - 1,
         created_at=message.created_at,
         **message.usage.model_dump(),
     )
     append_log(tx, row, call, message.group)
 
 
-def _reply_start(tx: Tx, row: int, session: Session, group: str | None, seq: int) -> int:
-    """The first position of the reply whose part at `seq` is the first that reports usage."""
-    if group is not None:
-        for message in messages_before(tx, row, session.session_id, seq, MAX_PARTS):
-            if message.group != group:
-                break
-            seq = message.seq
-    return seq
-
-
-def _note_batch(tx: Tx, row: int, batch: Batch, stored: Sequence[Message]) -> None:
+def _note_batch(tx: Tx, row: int, batch: Batch, batch_id: str, stored: Sequence[Message]) -> None:
     """Remember that these messages of a batch are stored."""
-    assert batch.batch_id is not None
-    known = get_note(tx, row, StoredBatch, batch.batch_id)
+    known = get_note(tx, row, StoredBatch, batch_id)
     first, count = (stored[0].seq, 0) if known is None else (known.first_seq, known.count)
-    noted = StoredBatch(
-        batch_id=batch.batch_id, first_seq=first, count=count + len(stored), fingerprint=batch.fingerprint
-    )
-    put_note(tx, row, noted, batch.batch_id)
+    count += len(stored)
+    noted = StoredBatch(batch_id=batch_id, first_seq=first, count=count, fingerprint=batch.fingerprint)
+    put_note(tx, row, noted, batch_id)
 
 
 # Whole sessions, copied: one belongs to HIDDEN_OWNER until it is complete, and its process has a lease
 
-
 STAGING = "staging"
-"""The lease of the process that imports."""
+"""The lease of the process that copies."""
 
 LEASE_SECONDS = 600.0
 """How long the lines of an import may take to come, as from a pipe, before it counts as abandoned."""
 
 ITEMS_AT_ONCE = 200
-"""Items of a piece of an import at most: it ends earlier if its messages fill a transaction."""
-
-Item = Prepared | EditRecord | Event | Call | DeclaredVersion | Request
+"""Items of a piece at most: it ends earlier if its messages fill a transaction."""
 
 
-def read_piece(items: Iterator[Copied]) -> list[Item]:
-    """The next items, ready to be stored in one transaction; none at the end. Nothing of the database is needed."""
-    read: list[Item] = []
+async def copy_session(database: Database, session: Session, items: Iterator[Copied]) -> Session | None:
+    """Store a session as it was elsewhere, in pieces, the last of which makes it visible; None, and nothing is done, if
+    its owner has one of that id. What is stored of one that fails is left to the deletion."""
+    # By its name others can tell whether the process that copies still runs.
+    holder = f"{os.getpid()} {uuid.uuid4().hex} {platform.node()}"
+
+    def begin(tx: Tx) -> int | None:
+        if _is_there(tx, session):
+            return None
+        insert_session(tx, session.model_copy(update={"owner": HIDDEN_OWNER, "session_id": holder}))
+        row = row_of(tx, HIDDEN_OWNER, holder)
+        acquire_lease(tx, row, STAGING, holder, LEASE_SECONDS)
+        return row
+
+    row = await database.write(begin)
+    if row is None:
+        return None
+    seq = 0
+    try:
+        # Read in another thread, while no transaction is open.
+        while read := await asyncio.to_thread(_read_piece, items):
+            seq = await database.write(
+                partial(_store_piece, row=row, session=session, holder=holder, seq=seq, read=read)
+            )
+            await asyncio.sleep(PAUSE_SECONDS)
+        return await database.write(partial(_publish, row=row, session=session, holder=holder))
+    except BaseException:
+        await database.write(lambda tx: release_lease(tx, row, STAGING, holder))
+        raise
+
+
+def _store_piece(tx: Tx, row: int, session: Session, holder: str, seq: int, read: Sequence[Copied | Prepared]) -> int:
+    """Store some items, of which messages come first; returns the position of the next message."""
+    _renew(tx, row, holder)
+    messages = [each for each in read if isinstance(each, Prepared)]
+    store_messages(tx, row, session, seq, messages)
+    for item in read:
+        if isinstance(item, Prepared | NewMessage):
+            continue
+        reply = None
+        if isinstance(item, Call) and item.purpose == "agent":
+            before = messages_before(tx, row, session.session_id, item.request_seq + 2, 1)
+            reply = next((message.group for message in before), None)
+        copy_record(tx, row, item, reply)
+    return seq + len(messages)
+
+
+def _publish(tx: Tx, row: int, session: Session, holder: str) -> Session | None:
+    """Make a session, which is stored to its end, visible; None if one of its id has come meanwhile."""
+    _renew(tx, row, holder)
+    release_lease(tx, row, STAGING, holder)
+    if _is_there(tx, session):
+        return None
+    text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
+    tx.execute(text, (session.owner, session.session_id, row))
+    return read_session(tx, session.owner, session.session_id)[1]
+
+
+def _renew(tx: Tx, row: int, holder: str) -> None:
+    if not renew_lease(tx, row, STAGING, holder, LEASE_SECONDS):
+        raise StoreBusyError(
+            "The import took so long that another process removed it as abandoned; nothing was stored. Import it again."
+        )
+
+
+def _read_piece(items: Iterator[Copied]) -> list[Copied | Prepared]:
+    """The next items, ready to be stored in one transaction, its messages first; none at the end."""
+    read: list[Copied | Prepared] = []
     size = 0
     for item in items:
         if isinstance(item, NewMessage):
@@ -412,72 +408,6 @@ def read_piece(items: Iterator[Copied]) -> list[Item]:
         if len(read) >= ITEMS_AT_ONCE or size >= PIECE_SIZE:
             break
     return read
-
-
-@dataclass(slots=True)
-class Staged:
-    """An import that is under way: the session that it becomes, the row of its hidden one, and the position of the next
-    message. `holder` holds its lease: by it, others can tell whether the process that imports still runs."""
-
-    session: Session
-    row: int = 0
-    seq: int = 0
-    holder: str = field(default_factory=lambda: f"{os.getpid()} {uuid.uuid4().hex} {platform.node()}")
-
-    def begin(self, tx: Tx) -> bool:
-        """Begin to store the session; False if it exists already."""
-        if _is_there(tx, self.session):
-            return False
-        insert_session(tx, self.session.model_copy(update={"owner": HIDDEN_OWNER, "session_id": self.holder}))
-        self.row = row_of(tx, HIDDEN_OWNER, self.holder)
-        acquire_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS)
-        return True
-
-    async def fill(self, database: Database, items: Iterator[Copied]) -> None:
-        """Store the items, which another thread reads while no transaction is open."""
-        while read := await asyncio.to_thread(read_piece, items):
-            # Counted when the piece is committed, and cannot run again.
-            self.seq += await database.write(partial(self._write_piece, items=read))
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    def _write_piece(self, tx: Tx, items: Sequence[Item]) -> int:
-        """Store some items, of which messages come first; returns how many messages they are. Raises StoreBusyError if
-        the import has been given up for dead meanwhile."""
-        self._renew(tx)
-        messages = [each for each in items if isinstance(each, Prepared)]
-        store_messages(tx, self.row, self.session, self.seq, messages)
-        for item in items:
-            if not isinstance(item, Prepared):
-                copy_record(tx, self.row, item, self._reply_of(tx, item))
-        return len(messages)
-
-    def _reply_of(self, tx: Tx, item: Item) -> str | None:
-        """The provider's id of the reply of an agent's model call."""
-        if not isinstance(item, Call) or item.purpose != "agent":
-            return None
-        name = self.session.session_id
-        return next((message.group for message in messages_before(tx, self.row, name, item.request_seq + 2, 1)), None)
-
-    def publish(self, tx: Tx) -> Session | None:
-        """Make the session, which is stored to its end, visible; None if one of its id has come meanwhile."""
-        self._renew(tx)
-        self.abandon(tx)
-        if _is_there(tx, self.session):
-            return None
-        text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
-        tx.execute(text, (self.session.owner, self.session.session_id, self.row))
-        return read_session(tx, self.session.owner, self.session.session_id)[1]
-
-    def abandon(self, tx: Tx) -> None:
-        """Leave what is stored so far to the deletion, if it is not visible yet."""
-        release_lease(tx, self.row, STAGING, self.holder)
-
-    def _renew(self, tx: Tx) -> None:
-        if not renew_lease(tx, self.row, STAGING, self.holder, LEASE_SECONDS):
-            raise StoreBusyError(
-                "The import took so long that another process removed it as abandoned; nothing was stored. Import it"
-                " again."
-            )
 
 
 def _is_there(tx: Tx, session: Session) -> bool:

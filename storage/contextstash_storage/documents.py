@@ -70,13 +70,15 @@ class Document:
 
 def documents(texts: Sequence[tuple[int, str]], blocks: Sequence[Block]) -> list[Document]:
     """The documents of a message with these texts, each after the number of its block."""
-    return [_document(number, blocks[number], text) for number, text in texts]
-
-
-def _document(number: int, block: Block, text: str) -> Document:
-    if block.type == "tool_call":
-        return Document(number, TextKind.CALL, f"{block.tool or ''}\n{_values(text)}")
-    return Document(number, TextKind.OUTPUT if block.type == "tool_result" else TextKind.TEXT, text)
+    found = []
+    for number, text in texts:
+        block = blocks[number]
+        if block.type == "tool_call":
+            found.append(Document(number, TextKind.CALL, f"{block.tool or ''}\n{_values(text)}"))
+        else:
+            kind = TextKind.OUTPUT if block.type == "tool_result" else TextKind.TEXT
+            found.append(Document(number, kind, text))
+    return found
 
 
 def _values(arguments: str) -> str:
@@ -116,14 +118,14 @@ def pieces(document: Document) -> list[Document]:
 def indexed_pieces(found: Sequence[Document]) -> list[Document]:
     """The rows of the index for a message's documents; of very much text, those of its beginning and of its end."""
     cut = [piece for document in found for piece in pieces(document)]
-    first = _within(cut)
-    return [*cut[:first], *cut[max(first, len(cut) - _within(cut[::-1])) :]]
 
+    def within(some: Sequence[Document]) -> int:
+        """How many of these are half of what is indexed of one message."""
+        sizes = accumulate(len(piece.text) for piece in some[: MAX_PIECES // 2])
+        return sum(size <= MAX_CHARACTERS // 2 for size in sizes)
 
-def _within(cut: Sequence[Document]) -> int:
-    """How many of these pieces are half of what is indexed of one message."""
-    sizes = accumulate(len(piece.text) for piece in cut[: MAX_PIECES // 2])
-    return sum(size <= MAX_CHARACTERS // 2 for size in sizes)
+    first = within(cut)
+    return [*cut[:first], *cut[max(first, len(cut) - within(cut[::-1])) :]]
 
 
 def _end(text: str, start: int) -> int:
@@ -137,11 +139,6 @@ def _end(text: str, start: int) -> int:
         if place >= 0:
             return place + 1
     return end
-
-
-def kind_mark(kind: int) -> str:
-    """A kind as one word of the index."""
-    return f"k{int(kind)}"
 
 
 def indexed(text: str) -> str:
@@ -178,12 +175,17 @@ Calls = dict[str, tuple[int, int]]
 """The positions and blocks of calls, by their ids; of calls with one id the last one's."""
 
 
+def _calls_of(message: Message) -> Calls:
+    blocks = enumerate(message.blocks)
+    return {each.call_id: (message.seq, number) for number, each in blocks if each.type == "tool_call" and each.call_id}
+
+
 def _calls_before(tx: Tx, row: int, messages: Sequence[Message]) -> Calls:
     """The calls in earlier messages that outputs among these may be of."""
-    wanted, own = set[str | None](), set[str | None]()
+    wanted, own = set[str](), set[str]()
     for message in messages:
         wanted |= {each.call_id for each in message.blocks if each.type == "tool_result" and each.call_id} - own
-        own |= {each.call_id for each in message.blocks if each.type == "tool_call"}
+        own |= _calls_of(message).keys()
     found: Calls = {}
     if wanted:
         for message in messages_before(tx, row, messages[0].session_id, messages[0].seq, CALL_MESSAGES):
@@ -191,11 +193,6 @@ def _calls_before(tx: Tx, row: int, messages: Sequence[Message]) -> Calls:
             if wanted <= found.keys():
                 break
     return found
-
-
-def _calls_of(message: Message) -> Calls:
-    calls = ((each.call_id, number) for number, each in enumerate(message.blocks) if each.type == "tool_call")
-    return {call_id: (message.seq, number) for call_id, number in calls if call_id}
 
 
 def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Message, Sequence[Document]]]) -> None:
@@ -209,28 +206,23 @@ def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Me
         outputs = ((number, each.call_id) for number, each in enumerate(message.blocks) if each.type == "tool_result")
         filed += [(message.seq, number, row, *calls[call_id]) for number, call_id in outputs if call_id in calls]
     numbers = tx.reserve("entries", "entry", len(pieces)) if pieces else []
+    entries, words = [], []
+    for number, (seq, piece) in zip(numbers, pieces, strict=True):
+        is_call = piece.kind is TextKind.CALL
+        own_place = seq * _BLOCKS + min(piece.block, _BLOCKS - 1) if is_call else None
+        call_words = len(_LETTERS.findall(piece.fields[0]))
+        entries.append((number, row, seq, piece.block, piece.piece, piece.kind.value, own_place, call_words))
+        words.append((number, piece.kind.value, *piece.fields))
     tx.many(
         "INSERT INTO entries (entry, session, seq, block, piece, kind, call, call_words)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (number, row, seq, piece.block, piece.piece, piece.kind.value, _call(seq, piece), _words(piece.fields[0]))
-            for number, (seq, piece) in zip(numbers, pieces, strict=True)
-        ],
+        entries,
     )
     under_output = "UPDATE entries SET seq = ?, block = ? WHERE session = ? AND seq = ? AND block = ? AND kind = "
     tx.many(under_output + str(TextKind.CALL.value), filed)
-    words = tx.insert_words(row, session.owner, [(n, each) for n, (_, each) in zip(numbers, pieces, strict=True)])
+    count = tx.insert_words(row, session.owner, words)
     counted = "UPDATE sessions SET entry_count = entry_count + ?, word_count = word_count + ? WHERE session = ?"
-    tx.execute(counted, (len(pieces), words, row))
-
-
-def _words(text: str) -> int:
-    return len(_LETTERS.findall(text))
-
-
-def _call(seq: int, piece: Document) -> int | None:
-    """The number of a call's own place."""
-    return seq * _BLOCKS + min(piece.block, _BLOCKS - 1) if piece.kind is TextKind.CALL else None
+    tx.execute(counted, (len(pieces), count, row))
 
 
 Place = tuple[int, str, int]

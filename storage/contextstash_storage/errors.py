@@ -1,19 +1,4 @@
-"""Every error that contextstash raises on purpose, in one small tree.
-
-ContextstashError
-├── BadInputError            the caller's argument is wrong; the text says what is right
-│   └── BadMessageError      a message is not of its provider's form
-├── NotFoundError
-│   ├── SessionNotFoundError
-│   └── HandleNotFoundError
-├── SessionDeletedError      the session was deleted here, and is not recorded again automatically
-├── SummarizerError          a writer could not write a summary; another may
-└── StoreError               the store itself could not do its work
-    ├── StoreBusyError       another process locks the database; nothing was written
-    ├── StoreFullError       no room left; nothing was written
-    ├── StoreVersionError    the database was written by another contextstash
-    ├── DamagedError         what is stored is not what was written; everything else can be read
-    └── EditConflictError    the view was edited meanwhile; plan again
+"""Every error that contextstash raises on purpose.
 
 The text of each is one or two sentences for a person or a model: what is wrong, what to do next.
 """
@@ -28,7 +13,7 @@ class ContextstashError(Exception):
 
 
 class BadInputError(ContextstashError):
-    """An argument is wrong."""
+    """The caller's argument is wrong; the text says what is right."""
 
 
 class BadMessageError(BadInputError):
@@ -52,7 +37,7 @@ class SessionDeletedError(ContextstashError):
 
 
 class SummarizerError(ContextstashError):
-    """This summarizer could not write a summary."""
+    """A writer could not write a summary; another may."""
 
 
 class StoreError(ContextstashError):
@@ -64,7 +49,7 @@ class StoreBusyError(StoreError):
 
 
 class StoreFullError(StoreError):
-    """The disk is full; nothing was written."""
+    """No room is left; nothing was written."""
 
 
 class StoreVersionError(StoreError):
@@ -72,11 +57,11 @@ class StoreVersionError(StoreError):
 
 
 class DamagedError(StoreError):
-    """What is stored is not what was written."""
+    """What is stored is not what was written; everything else can be read."""
 
 
 class EditConflictError(StoreError):
-    """The session's view was edited meanwhile."""
+    """The session's view was edited meanwhile; plan again."""
 
 
 NEAR = 0.5

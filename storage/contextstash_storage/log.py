@@ -7,9 +7,8 @@ edit's summary, the kind of an event, the reply of a call, the fingerprint of a 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import (
@@ -28,7 +27,6 @@ from contextstash_storage.records import (
     checksum,
     compressed,
     damaged,
-    edit_of,
     from_json,
     plain,
     to_bytes,
@@ -39,48 +37,39 @@ from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, name_hash,
 
 Logged = TypeVar("Logged", bound=Event | Call | Request | DeclaredVersion)
 
-
-def _edit_key(edit: EditRecord) -> str | None:
-    return edit.summary_id if isinstance(edit, SummaryEdit) else None
-
-
-def _fingerprint(part: DeclaredVersion) -> str:
-    """What makes two declared parts the same."""
-    return hashlib.sha256(part.part.encode() + b"\0" + to_bytes(part.content)).hexdigest()[:32]
-
-
-class _Form(NamedTuple):
-    """How a kind of record is stored: its name, the field that has its number, how its JSON is read, and its key, if
-    it is found by one."""
-
-    name: str
-    number: str
-    read: Callable[[str], Any]
-    key: Callable[[Any], str | None] = lambda _: None
-
-
-_FORMS: Mapping[type, _Form] = {
-    EditRecord: _Form("edit", "edit_id", edit_of, _edit_key),
-    Event: _Form("event", "event_id", partial(from_json, Event), lambda event: str(event.kind)),
-    Call: _Form("call", "call_id", partial(from_json, Call)),
-    Request: _Form("request", "number", partial(from_json, Request)),
-    DeclaredVersion: _Form("declared", "version", partial(from_json, DeclaredVersion), _fingerprint),
+_FORMS: dict[type[Record], tuple[str, str]] = {
+    EditRecord: ("edit", "edit_id"),
+    Event: ("event", "event_id"),
+    Call: ("call", "call_id"),
+    Request: ("request", "number"),
+    DeclaredVersion: ("declared", "version"),
 }
+"""The name of each kind of record, and the field that has its number."""
 
 _LONG_BYTES = 1_000
 """From this length on, an edit or a declared part is compressed. The words of a summary are in it twice."""
 
 
-def _put(tx: Tx, row: int, kind: type, records: Sequence[Record], key: str | None = None) -> None:
-    """Store records under their numbers, or replace those of these numbers; `key` is that of a call."""
-    name, field, _, key_of = _FORMS[kind]
+def _key(record: Record) -> str | None:
+    """By what a record is found, if not by its number alone; a call's reply is not in it."""
+    if isinstance(record, DeclaredVersion):
+        content = record.part.encode() + b"\0" + to_bytes(record.content)
+        return hashlib.sha256(content).hexdigest()[:32]
+    if isinstance(record, Event):
+        return str(record.kind)
+    return record.summary_id if isinstance(record, SummaryEdit) else None
+
+
+def _put(tx: Tx, row: int, records: Sequence[Record], reply: str | None = None) -> None:
+    """Store records under their numbers, or replace those of these numbers; calls with the id of their reply."""
     rows = []
     for record in records:
-        number, own = getattr(record, field), key_of(record) if key is None else key
+        name, field = _FORMS[EditRecord if isinstance(record, EditRecord) else type(record)]
+        number, key = getattr(record, field), _key(record) or reply
         stored = to_json(record.model_copy(update={field: 0})).encode()
         if name in ("edit", "declared") and len(stored) >= _LONG_BYTES:
             stored = compressed(stored)
-        key_hash = None if own is None else name_hash(own)
+        key_hash = None if key is None else name_hash(key)
         rows.append((row, name, number, key_hash, stored, checksum(name, number, stored)))
     tx.many(
         "INSERT INTO log (session, kind, number, key, record, checksum) VALUES (?, ?, ?, ?, ?, ?)"
@@ -92,7 +81,7 @@ def _put(tx: Tx, row: int, kind: type, records: Sequence[Record], key: str | Non
 def _read(
     tx: Tx,
     row: int,
-    kind: type,
+    kind: type[Record],
     condition: str = "number > 0",
     *values: object,
     limit: int = MAX_INTEGER,
@@ -100,7 +89,7 @@ def _read(
 ) -> list[Any]:
     """Records of a kind under their numbers, by default all, oldest or newest first. Raises DamagedError if one is
     damaged."""
-    name, field, read, _ = _FORMS[kind]
+    name, field = _FORMS[kind]
     rows = tx.rows(
         f"SELECT number, record, checksum FROM log WHERE session = ? AND kind = ? AND {condition}"
         f" ORDER BY number {'DESC' if newest else ''} LIMIT ?",
@@ -109,7 +98,7 @@ def _read(
     for number, record, noted in rows:
         if noted != checksum(name, number, record):
             raise damaged(f"{name} {number}")
-    return [read(plain(record).decode()).model_copy(update={field: number}) for number, record, _ in rows]
+    return [from_json(kind, plain(record).decode()).model_copy(update={field: number}) for number, record, _ in rows]
 
 
 def check(tx: Tx, row: int) -> None:
@@ -122,10 +111,11 @@ def check(tx: Tx, row: int) -> None:
 def append_log(tx: Tx, row: int, record: Logged, reply: str | None = None) -> int:
     """Store a record under the next number of its kind, which is returned, with the current time if it has none.
     `reply` is the provider's id of the reply of an agent's model call."""
-    kind = _FORMS[type(record)]
+    name, field = _FORMS[type(record)]
     text = "SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?"
-    number = 1 + int(only(tx.rows(text, (row, kind.name))))
-    _put(tx, row, type(record), [_stamped(record, **{kind.number: number})], reply)
+    number = 1 + int(only(tx.rows(text, (row, name))))
+    stamp = {field: number, "created_at": record.created_at or now()}
+    _put(tx, row, [record.model_copy(update=stamp)], reply)
     return number
 
 
@@ -153,21 +143,13 @@ def read_log(
     return _read(tx, row, kind, condition, *values, limit=limit, newest=newest)
 
 
-def _stamped(record: Logged, **fields: int) -> Logged:
-    """The record under its number, with the current time if it has none."""
-    return cast(Logged, record.model_copy(update={**fields, "created_at": record.created_at or now()}))
-
-
-# Edits
-
-
-def number_edits(edits: Sequence[Edit], before: int) -> list[EditRecord]:
-    """Edits that come after so many others, under their numbers."""
+def insert_edits(tx: Tx, row: int, edits: Sequence[Edit], counters: Counters) -> Counters:
+    """Store edits under the next numbers; returns the counters with their number."""
     moment = now()  # one for all: by their time, the edits of one prune or compaction can be undone together
-    return [
-        edit.model_copy(update={"edit_id": number, "created_at": edit.created_at or moment})
-        for number, edit in enumerate(edits, start=before + 1)
-    ]
+    stamps = enumerate((edit.created_at or moment for edit in edits), start=counters.edits + 1)
+    stamped = [{"edit_id": number, "created_at": time} for number, time in stamps]
+    _put(tx, row, [edit.model_copy(update=stamp) for edit, stamp in zip(edits, stamped, strict=True)])
+    return counters.model_copy(update={"edits": counters.edits + len(edits)})
 
 
 def append_edits(
@@ -184,7 +166,7 @@ def append_edits(
     returns the counters after them (pure)."""
     if session.counters.edits != expected:
         raise EditConflictError("The session's view was edited meanwhile; read it again and plan again.")
-    counters = insert_edits(tx, row, change(session.counters), number_edits(edits, expected))
+    counters = insert_edits(tx, row, edits, change(session.counters))
     return change_counters(tx, row, session, lambda _: counters, logged=event)
 
 
@@ -204,12 +186,6 @@ def change_counters(
     if booked is not None:
         book_usage(tx, row, *booked)
     return store_counters(tx, row, session, change(session.counters))
-
-
-def insert_edits(tx: Tx, row: int, counters: Counters, edits: Sequence[EditRecord]) -> Counters:
-    """Store numbered edits; returns the counters with their number."""
-    _put(tx, row, EditRecord, edits)
-    return counters.model_copy(update={"edits": counters.edits + len(edits)})
 
 
 def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[Edit]:
@@ -234,21 +210,18 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
     return found
 
 
-# Calls and requests
-
-
 def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
     """Whether a call with this reply is stored; its usage is replaced by the later report."""
     found = [] if reply is None else _read(tx, row, Call, "key = ?", name_hash(reply))
-    _put(tx, row, Call, [call.model_copy(update=usage.model_dump()) for call in found], reply)
+    _put(tx, row, [call.model_copy(update=usage.model_dump()) for call in found], reply)
     return bool(found)
 
 
 def append_request(tx: Tx, row: int, session: Session, request: Request) -> Request:
     """Store a request under the next number, and make it the one that the next reported usage belongs to."""
     number = session.counters.requests + 1
-    placed = _stamped(request, number=number)
-    _put(tx, row, Request, [placed])
+    placed = request.model_copy(update={"number": number, "created_at": request.created_at or now()})
+    _put(tx, row, [placed])
     store_counters(tx, row, session, session.counters.model_copy(update={"requests": number, "request": placed}))
     return placed
 
@@ -256,10 +229,7 @@ def append_request(tx: Tx, row: int, session: Session, request: Request) -> Requ
 def book_usage(tx: Tx, row: int, number: int, usage: Usage) -> None:
     """Add the reported usage to a request, if it exists."""
     found = read_log(tx, row, Request, numbers=[number])
-    _put(tx, row, Request, [request.model_copy(update={"usage": usage}) for request in found])
-
-
-# Declared parts
+    _put(tx, row, [request.model_copy(update={"usage": usage}) for request in found])
 
 
 def declare(
@@ -271,13 +241,12 @@ def declare(
 ) -> Session:
     """Store versions of declared parts, each content once, and put `change(declared, versions)` into the counters:
     `versions` are the numbers of `parts`. Pure."""
-    declared = change(session.counters.declared, [_version(tx, row, part) for part in parts])
+    versions = []
+    for part in parts:
+        known = read_log(tx, row, DeclaredVersion, keys=[_key(part) or ""])
+        versions.append(known[0].version if known else append_log(tx, row, part))
+    declared = change(session.counters.declared, versions)
     return store_counters(tx, row, session, session.counters.model_copy(update={"declared": declared}))
-
-
-def _version(tx: Tx, row: int, part: DeclaredVersion) -> int:
-    known = _read(tx, row, DeclaredVersion, "key = ?", name_hash(_fingerprint(part)))
-    return int(known[0].version) if known else append_log(tx, row, part)
 
 
 def copy_record(
@@ -288,4 +257,4 @@ def copy_record(
     if isinstance(record, Event | Call):
         append_log(tx, row, record, reply)
     else:
-        _put(tx, row, EditRecord if isinstance(record, EditRecord) else type(record), [record])
+        _put(tx, row, [record])

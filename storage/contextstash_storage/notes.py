@@ -16,12 +16,6 @@ from contextstash_storage.records import Cursor, KeptState, ProxiedSession, Reco
 from contextstash_storage.transaction import Tx, name_hash, only
 
 
-class Lease(Record):
-    """Who does alone what a lease is for."""
-
-    holder: str
-
-
 class DeletedSession(Record):
     """Hashes of a session's id and of the `length` messages that its last request began with, with a `key` of its own:
     they cannot be compared with those of another database. `at` is when it was deleted, in seconds since 1970."""
@@ -55,7 +49,6 @@ _KINDS: Mapping[type[Record], str] = {
     StoredBatch: "batch",
     KeptState: "state",
     ProxiedSession: "proxied",
-    Lease: "lease",
     DeletedSession: "deleted",
     Token: "token",
 }
@@ -70,19 +63,11 @@ _PUT = (
 
 
 def put_note(
-    tx: Tx,
-    row: int,
-    record: Record,
-    key: str = "",
-    *,
-    owner: str | None = None,
-    begins: float | None = None,
-    ends: float | None = None,
+    tx: Tx, row: int, record: Record, key: str = "", *, owner: str | None = None, begins: float | None = None
 ) -> None:
     """Store a note in place of the one of its kind and of this key."""
-    if isinstance(record, ProxiedSession):
-        begins = record.last_at
-    tx.execute(_PUT, (row, _KINDS[type(record)], name_hash(key), owner, to_json(record), begins, ends))
+    begins = record.last_at if isinstance(record, ProxiedSession) else begins
+    tx.execute(_PUT, (row, _KINDS[type(record)], name_hash(key), owner, to_json(record), begins, None))
 
 
 def get_note(tx: Tx, row: int, kind: type[Noted], key: str = "") -> Noted | None:
@@ -123,37 +108,29 @@ def recent_proxied(tx: Tx, owner: str, since: float, limit: int) -> list[tuple[s
     return [(session_id, from_json(ProxiedSession, record)) for session_id, record in rows]
 
 
-# Leases
-
-
 def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
     """Take or renew a lease; False if another holder's is in force. One that seems to be taken in the future is not: it
     was taken before the machine was started again, and its holder is gone."""
     now = tx.clock()
     text = "SELECT record, begins, ends FROM notes WHERE session = ? AND kind = 'lease' AND key = ?"
     for known, begins, ends in tx.rows(text, (row, name_hash(purpose))):
-        if from_json(Lease, known).holder != holder and begins <= now < ends:
+        if known != holder and begins <= now < ends:
             return False
-    put_note(tx, row, Lease(holder=holder), purpose, begins=now, ends=now + seconds)
+    tx.execute(_PUT, (row, "lease", name_hash(purpose), None, holder, now, now + seconds))
     return True
 
 
 def renew_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
     """Renew a lease, also one that has ended; False if this holder does not have it."""
     text = "UPDATE notes SET begins = ?, ends = ? WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
-    return (
-        tx.execute(text, (now := tx.clock(), now + seconds, row, name_hash(purpose), to_json(Lease(holder=holder))))
-        == 1
-    )
+    return tx.execute(text, (now := tx.clock(), now + seconds, row, name_hash(purpose), holder)) == 1
 
 
 def release_lease(tx: Tx, row: int, purpose: str, holder: str) -> None:
     """Release a lease, if this holder still has it."""
     text = "DELETE FROM notes WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
-    tx.execute(text, (row, name_hash(purpose), to_json(Lease(holder=holder))))
+    tx.execute(text, (row, name_hash(purpose), holder))
 
-
-# Deleted sessions
 
 KEPT_DAYS = 30
 """After so many days a client that goes on with a deleted session is recorded again. By default Claude Code
@@ -169,8 +146,8 @@ def note_deleted(tx: Tx, owner: str, session_id: str, row: int) -> None:
     tx.execute("DELETE FROM notes WHERE kind = 'deleted' AND begins < ?", (_oldest_deletion(),))
     key, proxied = secrets.token_hex(16), get_note(tx, row, ProxiedSession) or ProxiedSession()
     mark, length = (_hash(key, proxied.mark), proxied.length) if proxied.mark else ("", 0)
-    session = _hash(key, session_id)
-    _put_deleted(tx, owner, DeletedSession(key=key, session=session, length=length, mark=mark, at=time.time()))
+    noted = DeletedSession(key=key, session=_hash(key, session_id), length=length, mark=mark, at=time.time())
+    put_note(tx, 0, noted, key, owner=owner, begins=noted.at)
 
 
 def deleted_sessions(tx: Tx, owner: str) -> list[DeletedSession]:
@@ -180,44 +157,28 @@ def deleted_sessions(tx: Tx, owner: str) -> list[DeletedSession]:
 
 
 def copy_deleted(tx: Tx, owner: str, sessions: Sequence[DeletedSession]) -> None:
-    """Recognize sessions too that were deleted in another database, whose sessions are copied to this one."""
-    known = deleted_sessions(tx, owner)
+    """Recognize sessions too that were deleted in another database, whose sessions are copied to this one: for
+    KEPT_DAYS from their deletion on, whatever their clients do."""
     for session in sessions:
-        if session not in known:
-            _put_deleted(tx, owner, session)
-
-
-def _put_deleted(tx: Tx, owner: str, session: DeletedSession) -> None:
-    """Store how a session is recognized, for KEPT_DAYS from its deletion on, whatever its client does."""
-    put_note(tx, 0, session, session.key, owner=owner, begins=session.at)
+        put_note(tx, 0, session, session.key, owner=owner, begins=session.at)
 
 
 def _oldest_deletion() -> float:
     return time.time() - KEPT_DAYS * 86_400
 
 
-# Tokens of a server's clients, of all owners: each a note under the SHA-256 of its secret
+def read_tokens(tx: Tx, _: str) -> list[Token]:
+    """The tokens of a server's clients, of all owners, by their names."""
+    rows = tx.rows("SELECT record FROM notes WHERE kind = 'token'")
+    return sorted((from_json(Token, record) for (record,) in rows), key=lambda token: token.name)
 
 
-def _tokens(tx: Tx) -> dict[str, tuple[str, Token]]:
-    """All tokens with their keys, by their names."""
-    rows = [
-        (key, from_json(Token, record)) for key, record in tx.rows("SELECT key, record FROM notes WHERE kind = 'token'")
-    ]
-    return {token.name: (key, token) for key, token in rows}
-
-
-def add_token(tx: Tx, _: str, token: Token, sha256: bytes) -> bool:
-    """Store a token; False, and nothing is done, if there is one of that name."""
-    if token.name in _tokens(tx):
+def add_token(tx: Tx, owner: str, token: Token, sha256: bytes) -> bool:
+    """Store a token under the SHA-256 of its secret; False, and nothing is done, if there is one of that name."""
+    if any(known.name == token.name for known in read_tokens(tx, owner)):
         return False
     put_note(tx, 0, token, sha256.hex())
     return True
-
-
-def read_tokens(tx: Tx, _: str) -> list[Token]:
-    """All tokens, by their names."""
-    return [token for _, (_, token) in sorted(_tokens(tx).items())]
 
 
 def find_token(tx: Tx, _: str, sha256: bytes) -> Token | None:
@@ -227,5 +188,7 @@ def find_token(tx: Tx, _: str, sha256: bytes) -> Token | None:
 
 def remove_token(tx: Tx, _: str, name: str) -> bool:
     """Delete a token; False if there is none of that name."""
-    found = _tokens(tx).get(name)
-    return found is not None and tx.execute("DELETE FROM notes WHERE kind = 'token' AND key = ?", (found[0],)) == 1
+    for key, record in tx.rows("SELECT key, record FROM notes WHERE kind = 'token'"):
+        if from_json(Token, record).name == name:
+            return tx.execute("DELETE FROM notes WHERE kind = 'token' AND key = ?", (key,)) == 1
+    return False

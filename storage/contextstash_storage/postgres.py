@@ -19,7 +19,6 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
-from contextstash_storage.documents import kind_mark
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.search import CALL_WEIGHT, MORE_MATCHES, rarity
 from contextstash_storage.store import SessionStore
@@ -28,11 +27,11 @@ from contextstash_storage.transaction import (
     VERSION,
     Address,
     Found,
-    Piece,
     Place,
     Result,
     Tx,
     TxWork,
+    Words,
     check_version,
     listed,
     only,
@@ -94,12 +93,11 @@ class PostgresTx(Tx):
         # The server's, which all machines share.
         return float(only(self.rows("SELECT extract(epoch FROM clock_timestamp())")))
 
-    def insert_words(self, session: int, owner: str, pieces: Sequence[tuple[int, Piece]]) -> int:
-        """Store the words of these; returns how many words they have."""
+    def insert_words(self, session: int, owner: str, entries: Sequence[Words]) -> int:
         rows = []
-        for entry, piece in pieces:
-            call, text = map(plain_words, piece.fields)
-            marks = [_owner_mark(owner), f"/s{session}", f"/{kind_mark(piece.kind)}"]
+        for entry, kind, *texts in entries:
+            call, text = map(plain_words, texts)
+            marks = [_owner_mark(owner), f"/s{session}", f"/k{kind}"]
             rows.append((entry, len(call.split()) + len(text.split()), marks, call, text))
         self.many(_INSERT, rows)
         return sum(count for _, count, *_ in rows)
@@ -315,7 +313,7 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
         await database.check()
         await database.write(make_tables)
         store = PostgresStore(database)
-        await store.continue_work()
+        store.deletions.finish_later()  # what killed processes left incomplete
     except BaseException:
         await database.close()
         raise
@@ -441,5 +439,5 @@ def _marks(place: Place) -> str:
     if place.sessions is not None:
         marks.append([f"/s{session}" for session in place.sessions])
     if place.kinds:
-        marks.append([f"/{kind_mark(kind)}" for kind in place.kinds])
+        marks.append([f"/k{kind:d}" for kind in place.kinds])
     return " & ".join("(" + " | ".join(f"'{mark}'" for mark in some) + ")" for some in marks)

@@ -383,7 +383,8 @@ def _read(
     found = {}
     for owner, entry, *values in tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),)):
         match = Match(scores[entry], entry, *values)
-        if place.holds(match.session, owner, match.kind):
+        is_there = place.sessions is None or match.session in place.sessions
+        if is_there and owner == place.owner and (not place.kinds or match.kind in place.kinds):
             found[entry] = match._replace(
                 kind=TextKind(match.kind), tool=match.tool or "", argument=match.argument or ""
             )

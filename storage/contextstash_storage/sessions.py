@@ -16,32 +16,21 @@ from typing import Any
 from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreError
 from contextstash_storage.notes import note_deleted
 from contextstash_storage.records import Call, Counters, DaySum, Session, damaged, from_json, to_json
-from contextstash_storage.transaction import Database, Result, Tx, TxWork, microseconds, now, storable, time_of
+from contextstash_storage.transaction import Database, Tx, TxWork, microseconds, now, only, storable, time_of
 
 HIDDEN_OWNER = "\x1fhidden"
-"""The owner of sessions that are being deleted or imported. No user's name contains a control character."""
+"""The owner of sessions that no reader sees: one that is being copied has a lease, all others are being deleted. No
+user's name contains a control character."""
 
 _NAMES = ("agent", "model", "format", "title", "source")
-CHANGEABLE = frozenset({*_NAMES, "settings"})
-
 _TIMES = ("created_at", "updated_at", "last_message_at")
-
 _FIELDS = ("session_id", "owner", *_NAMES, "settings", "parent_session_id", *_TIMES, "counters")
-
-COLUMNS = ", ".join(("session", *_FIELDS))
-
-
-def no_session(session_id: str) -> SessionNotFoundError:
-    """The error for a session that does not exist."""
-    return SessionNotFoundError(
-        f"There is no session '{session_id}'. `contextstash sessions`, or the resource context://sessions, lists those"
-        " there are."
-    )
+_COLUMNS = ", ".join(_FIELDS)
 
 
-def session_of(row: Sequence[Any]) -> Session:
-    """The session of a row of COLUMNS. Raises DamagedError if it is damaged."""
-    fields = dict(zip(_FIELDS, row[1:], strict=True))
+def _session_of(row: Sequence[Any]) -> Session:
+    """The session of a row of _COLUMNS. Raises DamagedError if it is damaged."""
+    fields = dict(zip(_FIELDS, row, strict=True))
     try:
         times = {name: None if fields[name] is None else time_of(fields[name]) for name in _TIMES}
         read = {"settings": json.loads(fields["settings"]), "counters": from_json(Counters, fields["counters"])}
@@ -53,45 +42,48 @@ def session_of(row: Sequence[Any]) -> Session:
 def read_session(tx: Tx, owner: str, session_id: str, *, locked: bool = False) -> tuple[int, Session]:
     """A session's row number and record; with `locked` no other transaction changes it until this one ends. Raises
     SessionNotFoundError."""
-    text = f"SELECT {COLUMNS} FROM sessions WHERE owner = ? AND session_id = ?{tx.lock if locked else ''}"
-    rows = tx.rows(text, (owner, session_id))
-    if not rows:
-        raise no_session(session_id)
-    return rows[0][0], session_of(rows[0])
+    row, *values = _row(tx, owner, session_id, f"session, {_COLUMNS}", tx.lock if locked else "")
+    return row, _session_of(values)
 
 
 def row_of(tx: Tx, owner: str, session_id: str) -> int:
     """A session's row number. Raises SessionNotFoundError."""
-    rows = tx.rows("SELECT session FROM sessions WHERE owner = ? AND session_id = ?", (owner, session_id))
+    return int(_row(tx, owner, session_id, "session")[0])
+
+
+def _row(tx: Tx, owner: str, session_id: str, columns: str, lock: str = "") -> Sequence[Any]:
+    rows = tx.rows(f"SELECT {columns} FROM sessions WHERE owner = ? AND session_id = ?{lock}", (owner, session_id))
     if not rows:
-        raise no_session(session_id)
-    return int(rows[0][0])
+        raise SessionNotFoundError(
+            f"There is no session '{session_id}'. `contextstash sessions`, or the resource context://sessions, lists"
+            " those there are."
+        )
+    found: Sequence[Any] = rows[0]
+    return found
+
+
+def _stored(name: str, value: Any) -> object:
+    """A field's value in its column."""
+    if name in ("settings", "counters"):
+        return json.dumps(dict(value)) if name == "settings" else to_json(value)
+    if value is None or name not in (*_NAMES, *_TIMES):
+        return value
+    return storable(value) if name in _NAMES else microseconds(value)
 
 
 def insert_session(tx: Tx, session: Session) -> bool:
     """Store a session's row; False if its owner has one of that id."""
-    names = [None if (name := getattr(session, each)) is None else storable(name) for each in _NAMES]
-    values = (
-        session.session_id,
-        session.owner,
-        *names,
-        json.dumps(dict(session.settings)),
-        session.parent_session_id,
-        *(None if (time := getattr(session, name)) is None else microseconds(time) for name in _TIMES),
-        to_json(session.counters),
-    )
-    text = f"INSERT INTO sessions ({COLUMNS.removeprefix('session, ')}) VALUES ({', '.join('?' * len(values))})"
+    values = [_stored(name, getattr(session, name)) for name in _FIELDS]
+    text = f"INSERT INTO sessions ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})"
     return tx.execute(f"{text} ON CONFLICT (owner, session_id) DO NOTHING", values) == 1
 
 
 def update_session(tx: Tx, row: int, session: Session, /, **changes: Any) -> Session:
     """Change `agent`, `model`, `format`, `title`, `source` or `settings`. Raises BadInputError for another field."""
-    if unknown := changes.keys() - CHANGEABLE:
+    if unknown := changes.keys() - {*_NAMES, "settings"}:
         raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
-    for name, value in changes.items():
-        written = json.dumps(dict(value)) if name == "settings" else None if value is None else storable(value)
-        tx.execute(f"UPDATE sessions SET {name} = ? WHERE session = ?", (written, row))
-    tx.execute("UPDATE sessions SET updated_at = ? WHERE session = ?", (microseconds(now()), row))
+    for name, value in {**changes, "updated_at": now()}.items():
+        tx.execute(f"UPDATE sessions SET {name} = ? WHERE session = ?", (_stored(name, value), row))
     return read_session(tx, session.owner, session.session_id)[1]
 
 
@@ -132,7 +124,7 @@ def list_sessions(
     """Sessions by last change, or with `by_message` by the time of their last message, newest first. `before` is
     the last session_id of the previous page; those of `without_agent` are left out."""
     time = "coalesce(last_message_at, updated_at)" if by_message else "updated_at"
-    text, values = f"SELECT {COLUMNS} FROM sessions WHERE owner = ?", [owner]
+    text, values = f"SELECT {_COLUMNS} FROM sessions WHERE owner = ?", [owner]
     if parent is not None:
         text += " AND parent_session_id = ?"
         values.append(parent)
@@ -140,19 +132,15 @@ def list_sessions(
         text += " AND agent IS DISTINCT FROM ?"
         values.append(without_agent)
     if before is not None:
-        found = tx.rows(f"SELECT {time}, session FROM sessions WHERE owner = ? AND session_id = ?", (owner, before))
-        if not found:
-            raise no_session(before)
         text += f" AND ({time}, session) < (?, ?)"
-        values += found[0]
+        values += _row(tx, owner, before, f"{time}, session")
     rows = tx.rows(f"{text} ORDER BY {time} DESC, session DESC LIMIT ?", (*values, limit))
-    return [session_of(row) for row in rows]
+    return [_session_of(row) for row in rows]
 
 
 def session_count(tx: Tx, owner: str) -> int:
     """How many sessions an owner has."""
-    [(sessions,)] = tx.rows("SELECT count(*) FROM sessions WHERE owner = ?", (owner,))
-    return int(sessions)
+    return int(only(tx.rows("SELECT count(*) FROM sessions WHERE owner = ?", (owner,))))
 
 
 _SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
@@ -179,11 +167,11 @@ def call_days(tx: Tx, owner: str, *, session_id: str | None = None, without_agen
     ]
 
 
-# Deletion: the sessions of HIDDEN_OWNER, but those that are being copied, are removed in pieces
-
+# Deletion: sessions are hidden, and then removed in pieces, each a transaction: one that takes seconds would keep
+# every other process waiting
 
 PAUSE_SECONDS = 0.025
-"""How long the database is left to others between two pieces, of an import or of a deletion. SQLite has no queue: who
+"""How long the database is left to others between two pieces, of a copy or of a deletion. SQLite has no queue: who
 waits asks again every 1 to 25 ms in its first eighth of a second, and so meets the pause."""
 
 PIECE_SECONDS = 0.03
@@ -221,14 +209,9 @@ def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
             )
 
 
-def any_hidden(tx: Tx) -> bool:
-    """Whether there is a session to delete, or one that is being imported."""
-    return bool(tx.rows("SELECT 1 FROM sessions WHERE owner = ? LIMIT 1", (HIDDEN_OWNER,)))
-
-
 def _to_remove(tx: Tx) -> list[tuple[int, str, int]]:
     """The sessions to delete: their rows, their names, and how many entries the index has for them. They are hidden,
-    and no running process imports them."""
+    and no running process copies them."""
     now = tx.clock()
     rows = tx.rows(
         "SELECT sessions.session, session_id, entry_count, begins, ends FROM sessions LEFT JOIN notes"
@@ -257,23 +240,19 @@ def _may_be_running(holder: str) -> bool:
 
 
 def _remove_some(tx: Tx) -> bool:
-    """Remove rows of hidden sessions, for the time of a piece; returns whether there may be more."""
+    """Remove rows of hidden sessions, for the time of a piece; returns whether there may be more. The words of an entry
+    stay in the index's pages, marked as deleted, until these are merged."""
     until = time.monotonic() + PIECE_SECONDS
     for row, _, _ in _to_remove(tx):
-        while any(_remove_rows(tx, row, *part) for part in _PARTS.items()):
-            if time.monotonic() > until:
-                return True
+        for table, number in _PARTS.items():
+            text = f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}"
+            while rows := tx.rows(text, (row,)):
+                if table == "entries":
+                    tx.many("DELETE FROM words WHERE rowid = ?", rows)
+                tx.many(f"DELETE FROM {table} WHERE {number} = ?", rows)
+                if time.monotonic() > until:
+                    return True
     return False
-
-
-def _remove_rows(tx: Tx, row: int, table: str, number: str) -> bool:
-    """Remove some of a session's rows in a table; False if it has none. The words of an entry stay in the index's
-    pages, marked as deleted, until these are merged."""
-    rows = tx.rows(f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}", (row,))
-    if table == "entries":
-        tx.many("DELETE FROM words WHERE rowid = ?", rows)
-    tx.many(f"DELETE FROM {table} WHERE {number} = ?", rows)
-    return bool(rows)
 
 
 class Deletions:
@@ -283,7 +262,7 @@ class Deletions:
         self._database = database
         self._one_at_a_time = asyncio.Lock()
         self._closing = asyncio.Event()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[bool]] = set()
 
     async def close(self) -> None:
         """Stop after the piece that is being worked on."""
@@ -303,43 +282,42 @@ class Deletions:
         if not self._closing.is_set():
             self._task(self._until_removed(seconds))
 
-    def _task(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    def _task(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
         """Begin work that `close` waits for."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _until_removed(self, seconds: float) -> None:
-        while not self._closing.is_set():
+    async def _until_removed(self, seconds: float) -> bool:
+        finished = False
+        while not finished and not self._closing.is_set():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), seconds)
-            if await self._removed():
-                return
-            seconds = AGAIN_SECONDS
+            finished, seconds = await self._removed(), AGAIN_SECONDS
+        return finished
 
     async def _removed(self) -> bool:
+        """Remove everything that is hidden; False if some of it may still be in the files."""
         async with self._one_at_a_time:
             try:
-                return await self._all_removed()
+                # Read before the pieces: rows of a session that is hidden while these work may be left after them.
+                marks = await self._database.read(_to_remove)
+                had_words = any(count for *_, count in marks)
+                if not marks:
+                    return True
+                if not await self._pieces(_remove_some):
+                    return False
+                if not await self._database.forget(self._pieces, self._closing, had_words):
+                    return False
+                # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
+                # With the id, which is random: another process may have removed the row, and its number is used again.
+                text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
+                gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
+                await self._database.write(lambda tx: tx.many(text, gone))
+                return True
             except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
                 return False
-
-    async def _all_removed(self) -> bool:
-        # Read before the pieces: the rows of a session that is hidden while these work may still be there after them.
-        marks = await self._database.read(_to_remove)
-        if not await self._pieces(_remove_some):
-            return False
-        had_words = any(count for *_, count in marks)
-        if marks and not await self._database.forget(self._pieces, self._closing, had_words):
-            return False
-        if marks:
-            # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
-            # With the id, which is random: another process may have removed the row, and its number is used again.
-            text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
-            gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
-            await self._database.write(lambda tx: tx.many(text, gone))
-        return True
 
     async def _pieces(self, piece: TxWork[bool]) -> bool:
         """Do piece after piece until one says that it was the last; False if the work is to stop before that."""

@@ -36,7 +36,6 @@ from contextstash_storage.database_file import (
     remove_unfinished,
     store_error,
 )
-from contextstash_storage.documents import kind_mark
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.messages import messages_between, read_outputs
 from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS, PIECE_SECONDS, read_session
@@ -45,11 +44,11 @@ from contextstash_storage.transaction import (
     BUSY_SECONDS,
     VERSION,
     Found,
-    Piece,
     Place,
     Result,
     Tx,
     TxWork,
+    Words,
     check_version,
     only,
     statements,
@@ -82,11 +81,10 @@ class SqliteTx(Tx):
         # Which all processes of a machine share. The time of day can be set: then a lease would end early or never.
         return time.monotonic()
 
-    def insert_words(self, session: int, owner: str, pieces: Sequence[tuple[int, Piece]]) -> int:
-        """Store the words of these. How many they are FTS5 knows itself."""
-        rows = [(entry, f"{_mark(session)} {kind_mark(piece.kind)}", *piece.fields) for entry, piece in pieces]
+    def insert_words(self, session: int, owner: str, entries: Sequence[Words]) -> int:
+        rows = [(entry, f"s{session} k{kind}", call, text) for entry, kind, call, text in entries]
         self.many("INSERT INTO words (rowid, place, call, text) VALUES (?, ?, ?, ?)", rows)
-        return 0
+        return 0  # FTS5 counts them itself
 
     def attempts(self, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
         """What matches any of the terms, found in the quickest way first, until there is enough."""
@@ -94,9 +92,9 @@ class SqliteTx(Tx):
 
         places: list[str] = []
         if place.kinds:
-            places.append(_marked([kind_mark(kind) for kind in place.kinds]))
+            places.append(_marked([f"k{kind:d}" for kind in place.kinds]))
         if place.sessions:
-            places.append(_marked([_mark(each) for each in place.sessions]))
+            places.append(_marked([f"s{each}" for each in place.sessions]))
         if place.is_database_shared:
             yield Found(*_own_entries(self, place, wanted, places), is_complete=True)
             return
@@ -422,7 +420,7 @@ async def _open(path: Path, busy_seconds: float, find_key: FindKey, is_brief: bo
             reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
         store = SqliteStore(SqliteDatabase(writer, reader))
         if not is_brief:
-            await store.continue_work()
+            store.deletions.finish_later()  # what killed processes left incomplete
     except BaseException:
         await close(writer)
         raise
@@ -500,11 +498,6 @@ SELECT entry, -{_BM25} AS score FROM words
 CROSS JOIN entries ON entry = words.rowid CROSS JOIN sessions USING (session)
 WHERE words MATCH ? AND sessions.owner = ?
 """
-
-
-def _mark(session: int) -> str:
-    """A session's row as one word of the index."""
-    return f"s{session}"
 
 
 def _best_entries(tx: Tx, expression: str, most: int) -> dict[int, float]:

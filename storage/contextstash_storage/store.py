@@ -9,10 +9,8 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
-from contextstash_storage import log, messages, notes, sessions
-from contextstash_storage.append import PIECE_SIZE, Batch, Progress, Staged, append_piece, is_large, prepare
+from contextstash_storage import append, log, messages, notes, sessions
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreError
-from contextstash_storage.messages import fingerprint
 from contextstash_storage.records import (
     LOCAL_OWNER,
     Appended,
@@ -21,18 +19,16 @@ from contextstash_storage.records import (
     Cursor,
     EditsAfter,
     EditsBefore,
-    Native,
     NewMessage,
     SearchHit,
     Session,
 )
-from contextstash_storage.sessions import insert_session, read_session, row_of
 from contextstash_storage.transaction import Database, Result, Tx
 
 BETWEEN_PIECES_SECONDS = 0.005
 """Pause between two pieces of a batch. SQLite has no queue for its lock: a waiting process would find the database
-locked each time if the next piece started at once. Longer than sqlite.store.LOOK_SECONDS, so that each that waits
-looks once in it. Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
+locked each time if the next piece started at once. Longer than sqlite.LOOK_SECONDS, so that each that waits looks once
+in it. Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
 
 
 class Placement(TypedDict, total=False):
@@ -70,19 +66,20 @@ def of_session(
     async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
         if writes:
             return await store.change(session_id, lambda tx, row, _: work(tx, row, *arguments, **named))
+        row_of = sessions.row_of
         return await store.database.read(lambda tx: work(tx, row_of(tx, store.owner, session_id), *arguments, **named))
 
     return method
 
 
-def _changing(
-    change: Callable[Concatenate[Tx, int, Session, P], Result],
+def changing(
+    work: Callable[Concatenate[Tx, int, Session, P], Result],
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
-    """What `of_session` is, for a function that changes a session and is given it too."""
+    """The same for a function that changes a session and is given it too."""
 
-    @wraps(change)
+    @wraps(work)
     async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        return await store.change(session_id, lambda tx, *found: change(tx, *found, *arguments, **named))
+        return await store.change(session_id, lambda tx, *found: work(tx, *found, *arguments, **named))
 
     return method
 
@@ -106,7 +103,7 @@ class SessionStore:
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
         self.database = database
         self.owner = owner
-        self._deletions = sessions.Deletions(database)
+        self.deletions = sessions.Deletions(database)
 
     def for_owner(self, owner: str) -> Self:
         """The same open database, bound to another owner. Closing either closes both."""
@@ -114,15 +111,10 @@ class SessionStore:
         other.owner = owner
         return other
 
-    async def continue_work(self) -> None:
-        """Continue, in the background, what killed processes left incomplete."""
-        if await self.database.read(sessions.any_hidden):
-            self._deletions.finish_later()
-
     async def close(self) -> None:
         """Close the database, after running work; closing again does nothing. A running deletion stops after its piece;
         the next opening of the database continues it."""
-        await self._deletions.close()
+        await self.deletions.close()
         await self.database.close()
 
     async def __aenter__(self) -> Self:
@@ -134,31 +126,27 @@ class SessionStore:
     async def change(self, session_id: str, change: Callable[[Tx, int, Session], Result]) -> Result:
         """What a function that changes a session returns; no other transaction changes it meanwhile. Raises
         SessionNotFoundError."""
-
-        def work(tx: Tx) -> Result:
-            return change(tx, *read_session(tx, self.owner, session_id, locked=True))
-
-        return await self.database.write(work)
+        read = sessions.read_session
+        return await self.database.write(lambda tx: change(tx, *read(tx, self.owner, session_id, locked=True)))
 
     async def create_session(self, session: Session) -> Session:
         """Store a new session; one that is already there is returned as it is."""
 
         def work(tx: Tx) -> Session:
-            insert_session(tx, session.model_copy(update={"owner": self.owner}))
-            return read_session(tx, self.owner, session.session_id)[1]
+            sessions.insert_session(tx, session.model_copy(update={"owner": self.owner}))
+            return sessions.read_session(tx, self.owner, session.session_id)[1]
 
         return await self.database.write(work)
 
     async def get_session(self, session_id: str) -> Session:
-        return (await self.database.read(lambda tx: read_session(tx, self.owner, session_id)))[1]
+        return (await self.database.read(lambda tx: sessions.read_session(tx, self.owner, session_id)))[1]
 
     owners = of_owner(sessions.owners)
     list_sessions = of_owner(sessions.list_sessions)
     find_session_ids = of_owner(sessions.find_session_ids)
     call_days = of_owner(sessions.call_days)
     session_count = of_owner(sessions.session_count)
-
-    update_session = _changing(sessions.update_session)
+    update_session = changing(sessions.update_session)
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
         """Delete a session with everything that belongs to it, and the existing ones of the sessions `along`. One
@@ -166,33 +154,23 @@ class SessionStore:
         write-ahead log are removed in pieces. False if some of that is still to be done, because another process reads
         an older state, the database is locked or the disk is full. It is then tried again."""
         await self.database.write(lambda tx: sessions.hide(tx, self.owner, [session_id, *along]))
-        return await self._deletions.finish()
+        return await self.deletions.finish()
 
     async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
         """Store a whole session as it was elsewhere: its messages in order, then all else, unchanged; None, and
         nothing is done, if its owner has one of that id. It is stored in pieces, the last of which makes it visible.
         `items` is read in another thread while no transaction is open."""
-        staged = Staged(session.model_copy(update={"owner": self.owner}))
-        if not await self.database.write(staged.begin):
-            return None
+        stored = None
         try:
-            await staged.fill(self.database, iter(items))
-            stored = await self.database.write(staged.publish)
-        except BaseException:
-            await self.database.write(staged.abandon)
-            self._deletions.finish_later()
-            raise
-        if stored is None:
-            self._deletions.finish_later()
+            copied = session.model_copy(update={"owner": self.owner})
+            stored = await append.copy_session(self.database, copied, iter(items))
+        finally:
+            if stored is None:
+                self.deletions.finish_later()
         return stored
 
     async def append_messages(
-        self,
-        session_id: str,
-        messages: Sequence[NewMessage],
-        *,
-        count: Count,
-        **placed: Unpack[Placement],
+        self, session_id: str, messages: Sequence[NewMessage], *, count: Count, **placed: Unpack[Placement]
     ) -> Appended:
         """Append messages. What is stored already is known by a message's key, by `first_seq` (the position of the
         first message) or by `batch_id` (the same id with the same messages); without these all are new.
@@ -205,76 +183,65 @@ class SessionStore:
 
         Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
         """
-        prepared = await asyncio.to_thread(prepare, messages) if is_large(messages) else prepare(messages)
-        batch = Batch(self.owner, session_id, prepared, count, **placed)
+        is_large, prepare = append.is_large(messages), append.prepare
+        prepared = await asyncio.to_thread(prepare, messages) if is_large else prepare(messages)
+        batch = append.Batch(self.owner, session_id, prepared, count, **placed)
+
+        def piece(progress: append.Progress) -> Callable[[Tx], append.Progress]:
+            return partial(append.append_piece, batch, progress, append.PIECE_SIZE)
+
         # Committed together with others that begin at the same time.
-        progress = await self.database.write_together(partial(append_piece, batch, Progress(), PIECE_SIZE))
+        progress = await self.database.write_together(piece(append.Progress()))
         while progress.appended is None:
             try:
                 await asyncio.sleep(BETWEEN_PIECES_SECONDS)
-                progress = await self.database.write(partial(append_piece, batch, progress, PIECE_SIZE))
+                progress = await self.database.write(piece(progress))
             except EditConflictError:
                 raise
             except (SessionNotFoundError, StoreError, BadInputError) as error:
                 raise type(error)(_partly_stored(batch, progress, error)) from error
         return progress.appended
 
-    find_key = of_session(messages.find_key)
-    read_outputs = of_session(messages.read_outputs)
-
+    fingerprint = staticmethod(messages.fingerprint)
     read_fingerprints = of_owner(messages.read_fingerprints)
-
-    def fingerprint(self, body: Native) -> bytes:
-        """What two messages have in common if they are equal, by which a repeated delivery is recognized. Pure."""
-        return fingerprint(body)
-
     read_messages = of_owner(messages.read_messages)
     read_messages_at = of_owner(messages.read_messages_at)
     read_news = of_owner(messages.read_news)
+    find_key = of_session(messages.find_key)
+    read_outputs = of_session(messages.read_outputs)
+    find_output = of_owner(messages.find_output)
+    find_handles = of_owner(messages.find_handles)
+    search = of_owner(_search)
+
     read_edits = of_session(log.read_edits)
-
-    append_edits = _changing(log.append_edits)
+    append_edits = changing(log.append_edits)
     find_summary = of_owner(log.find_summary)
-
-    change_counters = _changing(log.change_counters)
+    change_counters = changing(log.change_counters)
+    declare = changing(log.declare)
+    append_request = changing(log.append_request)
+    append_log = of_session(log.append_log, writes=True)
+    read_log = of_session(log.read_log)
 
     acquire_lease = of_session(notes.acquire_lease, writes=True)
+    get_note = of_session(notes.get_note)
+    put_note = of_session(notes.put_note, writes=True)
+    get_cursor = of_owner(notes.get_cursor)
+    recent_proxied = of_owner(notes.recent_proxied)
+    deleted_sessions = of_owner(notes.deleted_sessions)
+    copy_deleted = of_owner(notes.copy_deleted, writes=True)
+    add_token = of_owner(notes.add_token, writes=True)
+    read_tokens = of_owner(notes.read_tokens)
+    find_token = of_owner(notes.find_token)
+    remove_token = of_owner(notes.remove_token, writes=True)
 
     async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
         """Release the lease; releasing one that is not held is not an error."""
         with suppress(SessionNotFoundError):
             await self.change(session_id, lambda tx, row, _: notes.release_lease(tx, row, purpose, holder))
 
-    get_note = of_session(notes.get_note)
-    put_note = of_session(notes.put_note, writes=True)
-    get_cursor = of_owner(notes.get_cursor)
 
-    find_output = of_owner(messages.find_output)
-    find_handles = of_owner(messages.find_handles)
-
-    search = of_owner(_search)
-
-    append_log = of_session(log.append_log, writes=True)
-    read_log = of_session(log.read_log)
-
-    declare = _changing(log.declare)
-
-    append_request = _changing(log.append_request)
-
-    recent_proxied = of_owner(notes.recent_proxied)
-
-    deleted_sessions = of_owner(notes.deleted_sessions)
-    copy_deleted = of_owner(notes.copy_deleted, writes=True)
-
-    add_token = of_owner(notes.add_token, writes=True)
-    read_tokens = of_owner(notes.read_tokens)
-    find_token = of_owner(notes.find_token)
-    remove_token = of_owner(notes.remove_token, writes=True)
-
-
-def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
+def _partly_stored(batch: append.Batch, progress: append.Progress, error: Exception) -> str:
     """What an error says that ends a batch between two pieces."""
-    assert progress.left is not None
     if isinstance(error, SessionNotFoundError):
         advice = (
             "The messages went with the session. To keep the conversation, record it again from its first message,"
@@ -283,6 +250,6 @@ def _partly_stored(batch: Batch, progress: Progress, error: Exception) -> str:
     elif batch.is_identified:
         advice = "Send the same batch again in the same way: what is stored is not stored twice."
     else:
-        next_seq = progress.left.messages
+        next_seq = progress.left.messages if progress.left else 0
         advice = f"Record the messages from number {progress.done} of the batch on with first_seq={next_seq}."
     return f"{progress.done} of {len(batch.messages)} messages were recorded, then this happened: {error} {advice}"

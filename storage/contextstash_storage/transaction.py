@@ -42,12 +42,6 @@ class Place:
     messages: int
     is_database_shared: bool
 
-    def holds(self, session: int, owner: str, kind: int) -> bool:
-        """Whether a row is searched."""
-        if owner != self.owner or (self.kinds and kind not in self.kinds):
-            return False
-        return self.sessions is None or session in self.sessions
-
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -58,14 +52,8 @@ class Found:
     is_complete: bool
 
 
-class Piece(Protocol):
-    """A piece of a text that is found: its kind, and the words of a call's arguments and of another text."""
-
-    @property
-    def kind(self) -> int: ...
-
-    @property
-    def fields(self) -> tuple[str, str]: ...
+Words = tuple[int, int, str, str]
+"""The number of an entry, its kind, and its words: those of a call's arguments, and those of another text."""
 
 
 class Tx:
@@ -110,9 +98,9 @@ class Tx:
         """Seconds that all processes which use the database share, and that nobody sets."""
         raise NotImplementedError
 
-    def insert_words(self, session: int, owner: str, pieces: Sequence[tuple[int, Piece]]) -> int:
-        """Store the words of pieces of a session's texts in the table `words`, under the numbers of their entries;
-        returns how many words they have."""
+    def insert_words(self, session: int, owner: str, entries: Sequence[Words]) -> int:
+        """Store the words of a session's entries in the table `words`, under their numbers; returns how many words they
+        have."""
         raise NotImplementedError
 
     def attempts(self, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
@@ -195,16 +183,15 @@ def statements() -> list[str]:
 
 def check_version(version: int) -> None:
     """Raise StoreVersionError if a database with tables is not of this program's version."""
-    if version > VERSION:
-        raise StoreVersionError(
-            f"The database is of version {version}, this contextstash knows up to {VERSION}. Upgrade contextstash,"
-            " or name another database with --db."
+    if version not in (0, VERSION):
+        advice = (
+            "Upgrade contextstash, or name another database with --db."
+            if version > VERSION
+            else "Export its sessions with the contextstash that made it (contextstash export), and import them into a"
+            " new database."
         )
-    if 0 < version < VERSION:
-        raise StoreVersionError(
-            f"The database is of version {version}, this contextstash reads version {VERSION}. Export its sessions with"
-            " the contextstash that made it (contextstash export), and import them into a new database."
-        )
+        known = f"The database is of version {version}, this contextstash reads version {VERSION}."
+        raise StoreVersionError(f"{known} {advice}")
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,7 @@ async def test_an_opening_leaves_alone_what_a_living_process_is_importing(store:
 
     async def open_another() -> None:
         opened.append(await open_sqlite(path))
-        assert await opened[-1]._deletions.finish()
+        assert await opened[-1].deletions.finish()
 
     loop = asyncio.get_running_loop()
 
