@@ -13,20 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from contextstash_storage import log, messages, notes, sessions
 from contextstash_storage.documents import Document, documents, index_messages, indexed_pieces
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreBusyError
-from contextstash_storage.log import append_log, book_usage, copy_record, insert_edits, reports_again
-from contextstash_storage.messages import (
-    Line,
-    fingerprint,
-    fingerprints_at,
-    key_hash,
-    line_of,
-    messages_before,
-    store_lines,
-    store_outputs,
-)
-from contextstash_storage.notes import acquire_lease, get_note, put_cursor, put_note, release_lease, renew_lease
+from contextstash_storage.messages import Line
 from contextstash_storage.records import (
     FACTS,
     Appended,
@@ -46,14 +36,7 @@ from contextstash_storage.records import (
     to_bytes,
     to_json,
 )
-from contextstash_storage.sessions import (
-    HIDDEN_OWNER,
-    PAUSE_SECONDS,
-    insert_session,
-    read_session,
-    row_of,
-    store_counters,
-)
+from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS
 from contextstash_storage.transaction import Database, Tx, listed, microseconds, now, time_of
 
 MESSAGE_SIZE = 200
@@ -95,19 +78,19 @@ class Prepared:
         return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + len(self.content) // STORED_BYTES
 
 
-def is_large(messages: Sequence[NewMessage]) -> bool:
+def is_large(new: Sequence[NewMessage]) -> bool:
     """Whether preparing these takes so long that it is done in a thread."""
-    return sum(MESSAGE_SIZE + sum(block.size for block in each.blocks) for each in messages) > ASIDE_SIZE
+    return sum(MESSAGE_SIZE + sum(block.size for block in each.blocks) for each in new) > ASIDE_SIZE
 
 
-def prepare(messages: Sequence[NewMessage]) -> list[Prepared]:
+def prepare(new: Sequence[NewMessage]) -> list[Prepared]:
     """Do the work that needs no database: about 50 µs for a message, and 20 ms for each million characters."""
     prepared = []
-    for message, may_end in zip(messages, _ends(messages), strict=True):
+    for message, may_end in zip(new, _ends(new), strict=True):
         body = to_bytes(message.body)
         content, facts = stored_content(body, message.texts), to_json(message, FACTS)
         pieces = indexed_pieces(documents(message.texts, message.blocks))
-        prepared.append(Prepared(message, content, facts, fingerprint(message.body, body), pieces, may_end))
+        prepared.append(Prepared(message, content, facts, messages.fingerprint(message.body, body), pieces, may_end))
     return prepared
 
 
@@ -171,13 +154,13 @@ class Progress:
 
 def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progress:
     """Store the next piece of a batch, of about the size `most`; returns how far it has got."""
-    row, session = read_session(tx, batch.owner, batch.session_id, locked=True)
+    row, session = sessions.read_session(tx, batch.owner, batch.session_id, locked=True)
     into = (row, session.created_at)
     if progress.into not in (None, into):
         raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
     counters, left = session.counters, progress.left
     if batch.before is not None and left is None:
-        counters = insert_edits(tx, row, *batch.before(counters))
+        counters = log.insert_edits(tx, row, *batch.before(counters))
     elif batch.before is not None and left and (counters.messages, counters.edits) != (left.messages, left.edits):
         raise EditConflictError("The session was changed while messages were appended to it.")
     known, first_seq = _known(tx, row, counters.messages, batch, progress.done)
@@ -191,11 +174,11 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
         _note_batch(tx, row, batch, batch.batch_id, stored)
     is_complete = done == len(batch.messages)
     if is_complete and batch.edits is not None and stored:
-        counters = insert_edits(tx, row, *batch.edits(counters, tuple(stored)))
+        counters = log.insert_edits(tx, row, *batch.edits(counters, tuple(stored)))
     if is_complete and batch.cursor is not None:
-        put_cursor(tx, batch.owner, row, batch.cursor)
+        notes.put_cursor(tx, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
-        session = store_counters(tx, row, session, counters)
+        session = sessions.store_counters(tx, row, session, counters)
     first_seq = first_seq if progress.first_seq is None else progress.first_seq
     all_stored = (*progress.stored, *stored)
     appended = Appended(
@@ -212,7 +195,7 @@ def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int,
     compared before. Raises BadInputError if other messages are stored at its position or under its id."""
     first_seq = batch.first_seq
     if first_seq is None:
-        known = None if batch.batch_id is None else get_note(tx, row, StoredBatch, batch.batch_id)
+        known = None if batch.batch_id is None else notes.get_note(tx, row, StoredBatch, batch.batch_id)
         if known is not None and known.fingerprint != batch.fingerprint:
             raise BadInputError(
                 f"The batch_id '{batch.batch_id}' was used in this session for other messages, from position"
@@ -227,7 +210,7 @@ def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int,
             f" position {length} on."
         )
     start, left = first_seq + done, batch.messages[done:]
-    stored = fingerprints_at(tx, row, range(start, min(start + len(left), length)))
+    stored = messages.fingerprints_at(tx, row, range(start, min(start + len(left), length)))
     for seq, (there, prepared) in enumerate(zip(stored, left, strict=False), start=start):
         if there != prepared.fingerprint:
             raise BadInputError(
@@ -240,7 +223,7 @@ def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int,
 def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, list[Prepared]]:
     """The messages of the next piece, those from number `done` on that are not stored; and the number behind them."""
     left = batch.messages[done:]
-    hashes = {each.message.key: key_hash(each.message.key) for each in left if each.message.key is not None}
+    hashes = {each.message.key: messages.key_hash(each.message.key) for each in left if each.message.key is not None}
     text = f"SELECT hash FROM keys WHERE session = ? AND hash IN {tx.numbers}"
     found = {each for (each,) in tx.rows(text, (row, listed(hashes.values())))} if hashes else set()
     stored = {key for key in hashes if hashes[key] in found}
@@ -272,12 +255,12 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
         facts = {name: getattr(new, name) for name in FACTS}
         message = Message(session_id=session.session_id, seq=seq, key=new.key, created_at=created, **facts)
         stored.append(message)
-        lines.append(Line(line_of(message, each.facts, each.fingerprint), each.content))
+        lines.append(Line(messages.line_of(message, each.facts, each.fingerprint), each.content))
         outputs += [output.model_copy(update={"seq": seq}) for output in new.outputs]
-    store_lines(tx, row, first_seq, lines)
-    keys = [(row, key_hash(message.key), message.seq) for message in stored if message.key is not None]
+    messages.store_lines(tx, row, first_seq, lines)
+    keys = [(row, messages.key_hash(message.key), message.seq) for message in stored if message.key is not None]
     tx.many("INSERT INTO keys (session, hash, seq) VALUES (?, ?, ?)", keys)
-    store_outputs(tx, row, outputs)
+    messages.store_outputs(tx, row, outputs)
     index_messages(tx, row, session, [(message, each.pieces) for message, each in zip(stored, chosen, strict=True)])
     last = microseconds(stored[-1].created_at)
     tx.execute("UPDATE sessions SET last_message_at = ? WHERE session = ?", (last, row))
@@ -288,13 +271,13 @@ def _store_call(tx: Tx, row: int, session: Session, sent: Request | None, messag
     """Store the model call that a message at this position reports on, and book it to the request that was sent. A
     reply recorded in several messages is one call, with the last of its reports."""
     assert message.usage is not None
-    if reports_again(tx, row, message.group, message.usage):
+    if log.reports_again(tx, row, message.group, message.usage):
         return
     start = seq  # of the reply
     if sent is not None:
-        book_usage(tx, row, sent.number, message.usage)
+        log.book_usage(tx, row, sent.number, message.usage)
     elif message.group is not None:
-        for before in messages_before(tx, row, session.session_id, seq, MAX_PARTS):
+        for before in messages.messages_before(tx, row, session.session_id, seq, MAX_PARTS):
             if before.group != message.group:
                 break
             start = before.seq
@@ -305,16 +288,16 @@ def _store_call(tx: Tx, row: int, session: Session, sent: Request | None, messag
         created_at=message.created_at,
         **message.usage.model_dump(),
     )
-    append_log(tx, row, call, message.group)
+    log.append_log(tx, row, call, message.group)
 
 
 def _note_batch(tx: Tx, row: int, batch: Batch, batch_id: str, stored: Sequence[Message]) -> None:
     """Remember that these messages of a batch are stored."""
-    known = get_note(tx, row, StoredBatch, batch_id)
+    known = notes.get_note(tx, row, StoredBatch, batch_id)
     first, count = (stored[0].seq, 0) if known is None else (known.first_seq, known.count)
     count += len(stored)
     noted = StoredBatch(batch_id=batch_id, first_seq=first, count=count, fingerprint=batch.fingerprint)
-    put_note(tx, row, noted, batch_id)
+    notes.put_note(tx, row, noted, batch_id)
 
 
 # Whole sessions, copied: one belongs to HIDDEN_OWNER until it is complete, and its process has a lease
@@ -338,9 +321,9 @@ async def copy_session(database: Database, session: Session, items: Iterator[Cop
     def begin(tx: Tx) -> int | None:
         if _is_there(tx, session):
             return None
-        insert_session(tx, session.model_copy(update={"owner": HIDDEN_OWNER, "session_id": holder}))
-        row = row_of(tx, HIDDEN_OWNER, holder)
-        acquire_lease(tx, row, STAGING, holder, LEASE_SECONDS)
+        sessions.insert_session(tx, session.model_copy(update={"owner": HIDDEN_OWNER, "session_id": holder}))
+        row = sessions.row_of(tx, HIDDEN_OWNER, holder)
+        notes.acquire_lease(tx, row, STAGING, holder, LEASE_SECONDS)
         return row
 
     row = await database.write(begin)
@@ -356,39 +339,39 @@ async def copy_session(database: Database, session: Session, items: Iterator[Cop
             await asyncio.sleep(PAUSE_SECONDS)
         return await database.write(partial(_publish, row=row, session=session, holder=holder))
     except BaseException:
-        await database.write(lambda tx: release_lease(tx, row, STAGING, holder))
+        await database.write(lambda tx: notes.release_lease(tx, row, STAGING, holder))
         raise
 
 
 def _store_piece(tx: Tx, row: int, session: Session, holder: str, seq: int, read: Sequence[Copied | Prepared]) -> int:
     """Store some items, of which messages come first; returns the position of the next message."""
     _renew(tx, row, holder)
-    messages = [each for each in read if isinstance(each, Prepared)]
-    store_messages(tx, row, session, seq, messages)
+    prepared = [each for each in read if isinstance(each, Prepared)]
+    store_messages(tx, row, session, seq, prepared)
     for item in read:
         if isinstance(item, Prepared | NewMessage):
             continue
         reply = None
         if isinstance(item, Call) and item.purpose == "agent":
-            before = messages_before(tx, row, session.session_id, item.request_seq + 2, 1)
+            before = messages.messages_before(tx, row, session.session_id, item.request_seq + 2, 1)
             reply = next((message.group for message in before), None)
-        copy_record(tx, row, item, reply)
-    return seq + len(messages)
+        log.copy_record(tx, row, item, reply)
+    return seq + len(prepared)
 
 
 def _publish(tx: Tx, row: int, session: Session, holder: str) -> Session | None:
     """Make a session, which is stored to its end, visible; None if one of its id has come meanwhile."""
     _renew(tx, row, holder)
-    release_lease(tx, row, STAGING, holder)
+    notes.release_lease(tx, row, STAGING, holder)
     if _is_there(tx, session):
         return None
     text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
     tx.execute(text, (session.owner, session.session_id, row))
-    return read_session(tx, session.owner, session.session_id)[1]
+    return sessions.read_session(tx, session.owner, session.session_id)[1]
 
 
 def _renew(tx: Tx, row: int, holder: str) -> None:
-    if not renew_lease(tx, row, STAGING, holder, LEASE_SECONDS):
+    if not notes.renew_lease(tx, row, STAGING, holder, LEASE_SECONDS):
         raise StoreBusyError(
             "The import took so long that another process removed it as abandoned; nothing was stored. Import it again."
         )

@@ -1,5 +1,6 @@
-"""Opens database files, encrypted ones with the user's key. Every connection is made here, by the SQLite that
-sqlcipher3 brings: on every machine the same, and new enough for an index that deletes by row number (3.43)."""
+"""Database files: opened, encrypted ones with the user's key, and encrypted or decrypted. Every connection is made
+here, by the SQLite that sqlcipher3 brings: on every machine the same, and new enough for an index that deletes by row
+number (3.43)."""
 
 from __future__ import annotations
 
@@ -49,8 +50,6 @@ def open_file(
     path: Path,
     find_key: FindKey = no_key,
     prepare: Callable[[sqlite3.Connection], None] = read_head,
-    *,
-    read_only: bool = False,
     **options: Any,
 ) -> sqlite3.Connection:
     """A connection to a file, on which `prepare` has run, which reads the file. A new file is encrypted if there is a
@@ -59,7 +58,7 @@ def open_file(
     while True:
         number, changed = _state(path)
         try:
-            db = _opened(path, key, prepare, read_only=read_only, **options)
+            db = _opened(path, key, prepare, **options)
         except (DriverError, StoreError):
             if _state(path) == (number, changed):
                 raise
@@ -80,10 +79,10 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 def _opened(
-    path: Path, key: bytes | None, prepare: Callable[[sqlite3.Connection], None], *, read_only: bool, **options: Any
+    path: Path, key: bytes | None, prepare: Callable[[sqlite3.Connection], None], **options: Any
 ) -> sqlite3.Connection:
     for attempt in (None,) if key is None else (key, b""):
-        db = connection(path, attempt, read_only=read_only, **options)
+        db = connection(path, attempt, **options)
         try:
             prepare(db)
             return db
@@ -91,7 +90,20 @@ def _opened(
             db.close()
             if not isinstance(error, DriverError) or primary_code(error) != sqlite3.SQLITE_NOTADB:
                 raise
-    raise _unreadable(path, has_key=key is not None)
+    if not begins_encrypted(path):
+        raise StoreError(DAMAGED.format(f"database file {path}"))
+    if key is not None:
+        raise StoreError(
+            f"The database {path} was encrypted with another key than the one that the setting encryption_key names, or"
+            " is damaged. Let encryption_key name the key with which it was encrypted, or name another with --db."
+        )
+    raise StoreError(
+        f"The database {path} is encrypted, and no setting says where its key is. Set it as it was when the database"
+        " was encrypted: contextstash config set encryption_key=file:PATH."
+    )
+
+
+DAMAGED = "The {} is damaged or is no SQLite database. Put it aside and restore a backup, or name another with --db."
 
 
 def connection(path: Path, key: bytes | None, *, read_only: bool = False, **options: Any) -> sqlite3.Connection:
@@ -127,24 +139,6 @@ def primary_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
-def _unreadable(path: Path, *, has_key: bool) -> StoreError:
-    """The error for a file that no key of the user opens."""
-    if not begins_encrypted(path):
-        return StoreError(
-            f"The database file {path} is damaged or is no SQLite database. Put it aside and restore a backup,"
-            " or name another with --db."
-        )
-    if has_key:
-        return StoreError(
-            f"The database {path} was encrypted with another key than the one that the setting encryption_key names, or"
-            " is damaged. Let encryption_key name the key with which it was encrypted, or name another with --db."
-        )
-    return StoreError(
-        f"The database {path} is encrypted, and no setting says where its key is. Set it as it was when the database"
-        " was encrypted: contextstash config set encryption_key=file:PATH."
-    )
-
-
 def begins_encrypted(path: Path) -> bool:
     """Whether a file begins as one that is encrypted here. Only for files that this process does not have open:
     closing another descriptor of a file takes away SQLite's locks on it."""
@@ -167,24 +161,19 @@ def remove_unfinished(path: Path) -> None:
 
 
 def remove(file: Path) -> None:
-    """Overwrite and remove a file, if it is there. One that has another name too loses only this one."""
+    """Remove a file, if it is there, and fill it with zeros before, so that what was in it is not in the free blocks of
+    the disk. One that has another name too loses only this one."""
     with suppress(OSError):
         opened = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0))
         try:
-            if os.fstat(opened).st_nlink == 1:
-                overwrite(opened)
+            found, at_once = os.fstat(opened), 1 << 20
+            if found.st_nlink == 1:
+                for start in range(0, found.st_size, at_once):
+                    os.write(opened, bytes(min(at_once, found.st_size - start)))
+                os.fsync(opened)
         finally:
             os.close(opened)
         file.unlink(missing_ok=True)
-
-
-def overwrite(file: int) -> None:
-    """Fill a file with zeros, so that what was in it is not in the free blocks of the disk."""
-    size, at_once = os.lseek(file, 0, os.SEEK_END), 1 << 20
-    os.lseek(file, 0, os.SEEK_SET)
-    for start in range(0, size, at_once):
-        os.write(file, bytes(min(at_once, size - start)))
-    os.fsync(file)
 
 
 def store_error(error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
@@ -198,10 +187,7 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError("The disk is full; nothing was written. Make room and try again.")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return StoreError(
-            "The database file is damaged or is no SQLite database. Put it aside and restore a backup,"
-            " or name another with --db."
-        )
+        return StoreError(DAMAGED.format("database file"))
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
         return StoreError(
             f"The database cannot be read or written ({error}). See to its folder, its disk and their permissions,"
@@ -224,63 +210,39 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
     converted; the file that it leaves over, a new or the old one, is overwritten and removed by the next opening of the
     database.
 
-    Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written, or has
-    a second name, under which it would be overwritten too.
-    """
+    Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written."""
     path = path.resolve()
+    new, old = (path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}") for _ in range(2))
+
+    def lock(db: sqlite3.Connection) -> None:
+        """Have the file for this connection alone, with all of the log in the file."""
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("PRAGMA journal_mode = DELETE")  # refused while another connection is open
+        db.execute("BEGIN EXCLUSIVE")
+        db.execute("COMMIT")  # in this mode the lock stays
+
     try:
-        with closing(_locked(path, lambda: key)) as db:
+        with closing(open_file(path, lambda: key, lock, isolation_level=None, timeout=WAIT_SECONDS)) as db:
             remove_unfinished(path)
             if is_encrypted(db) == encrypt:
                 return False
-            if path.stat().st_nlink > 1:
-                raise StoreError(
-                    f"{path} has a second name (a hard link, as in backups by cp -al), and what stands there would be"
-                    " overwritten. Nothing was changed: delete the link, or make it a copy of its own (cp)."
-                )
-            old = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
             try:
-                _replace(db, path, key if encrypt else b"", old)
-            finally:
-                db.close()  # before `old`, the end of which takes away the lock
-                os.close(old)
+                _write(db, new, key if encrypt else b"")
+                os.link(path, old)  # by this name it is found if this process is killed before it is overwritten
+                new.replace(path)
+            except BaseException:
+                remove(new)
+                old.unlink(missing_ok=True)
+                raise
+            with suppress(OSError):  # it is converted; what is left of the old file has its second name still
+                _sync(path.parent)
+                remove(old)
     except DriverError as error:
         busy = primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
         raise (StoreBusyError(IN_USE) if busy else store_error(error)) from error
     except OSError as error:
         raise StoreError(f"The database could not be converted and is as it was: {error}.") from error
     return True
-
-
-def _locked(path: Path, find_key: FindKey) -> sqlite3.Connection:
-    """A connection that has the file for itself, with all of the log in the file. Opened by SQLCipher, plain or not."""
-
-    def lock(db: sqlite3.Connection) -> None:
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        db.execute("PRAGMA journal_mode = DELETE")  # refused while another connection is open
-        db.execute("BEGIN EXCLUSIVE")
-        db.execute("COMMIT")  # in this mode the lock stays
-
-    return open_file(path, find_key, lock, isolation_level=None, timeout=WAIT_SECONDS)
-
-
-def _replace(db: sqlite3.Connection, path: Path, key: bytes, opened: int) -> None:
-    """Put a new file, with all of the database, in the place of the old one, which has to be locked and is `opened`.
-    Then overwrite the old one. It has a second name until then, by which it is found if this process is killed."""
-    new, old = (path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}") for _ in range(2))
-    try:
-        _write(db, new, key)
-        with suppress(OSError):  # a disk whose files have one name each
-            os.link(path, old)
-        new.replace(path)
-    except BaseException:
-        remove(new)
-        old.unlink(missing_ok=True)
-        raise
-    with suppress(OSError):  # it is converted; what is left of the old file has its second name still
-        _sync(path.parent)
-        overwrite(opened)
-        old.unlink(missing_ok=True)
 
 
 def _write(db: sqlite3.Connection, new: Path, key: bytes) -> None:
@@ -296,19 +258,13 @@ def _write(db: sqlite3.Connection, new: Path, key: bytes) -> None:
     db.execute("DETACH target")
     with closing(connection(new, key)) as written:
         [check] = written.execute("PRAGMA quick_check(1)").fetchone()
-        if check != "ok" or not _is_copy(written, db):
+        # The rows of the search index are in tables of their own.
+        named = "FROM sqlite_schema WHERE type = 'table' AND rootpage AND name NOT LIKE 'sqlite_%' ORDER BY 1"
+        reads = [f"SELECT name {named}", *(f'SELECT * FROM "{name}"' for (name,) in db.execute(f"SELECT name {named}"))]
+        rows = (zip_longest(db.execute(read), written.execute(read)) for read in reads)
+        if check != "ok" or not all(one == other for pairs in rows for one, other in pairs):
             raise StoreError(f"The database is as it was: the new file differs from it ({check}). Is the disk full?")
     _sync(new)
-
-
-def _is_copy(new: sqlite3.Connection, old: sqlite3.Connection) -> bool:
-    """Whether two databases have the same rows; those of the search index are in tables of their own."""
-    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage AND name NOT LIKE 'sqlite_%' ORDER BY 1"
-    names = old.execute(tables).fetchall()
-    if new.execute(tables).fetchall() != names:
-        return False
-    of_table = (tuple(db.execute(f'SELECT * FROM "{name}"') for db in (new, old)) for (name,) in names)
-    return all(one == other for pair in of_table for one, other in zip_longest(*pair))
 
 
 def _sync(path: Path) -> None:

@@ -225,11 +225,11 @@ def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Me
     tx.execute(counted, (len(pieces), count, row))
 
 
-Place = tuple[int, str, int]
+MessagePlace = tuple[int, str, int]
 """Where a message is: the row and the id of its session, and its position."""
 
 
-def read_documents(tx: Tx, places: Iterable[Place]) -> dict[Place, tuple[Message, list[Document]]]:
+def read_documents(tx: Tx, places: Iterable[MessagePlace]) -> dict[MessagePlace, tuple[Message, list[Document]]]:
     """Those of these messages that are not damaged, with their documents."""
     seqs: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
     for row, session_id, seq in places:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 from contextstash_storage.errors import DamagedError, HandleNotFoundError
@@ -114,11 +114,16 @@ def unpacked(row: int, first_seq: int, messages: int, frame: bytes) -> dict[int,
 
 def store_lines(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
     """Store new messages from this position on. A few messages are a small segment, until there are as many as a full
-    one has."""
+    one has: then these are joined."""
     _insert(tx, row, first_seq, lines)
     start = first_seq - first_seq % MESSAGES
     if start < first_seq and start + MESSAGES <= first_seq + len(lines):
-        _join(tx, row, start)
+        seqs = range(start, start + MESSAGES)
+        with suppress(DamagedError):  # they stay as they are, and recording goes on
+            facts, contents = (read_lines(tx, row, column, seqs) for column in ("facts", "contents"))
+            text = "DELETE FROM segments WHERE session = ? AND first_seq BETWEEN ? AND ?"
+            tx.execute(text, (row, seqs[0], seqs[-1]))
+            _insert(tx, row, start, [Line(facts[seq], contents[seq]) for seq in seqs])
 
 
 def _insert(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
@@ -131,18 +136,6 @@ def _insert(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
             rows.append((row, first_seq + start, place - start, *frames))
             start, size = place, 0
     tx.many("INSERT INTO segments (session, first_seq, messages, facts, contents) VALUES (?, ?, ?, ?, ?)", rows)
-
-
-def _join(tx: Tx, row: int, start: int) -> None:
-    """Join the small segments of a full one's messages."""
-    seqs = range(start, start + MESSAGES)
-    try:
-        facts, contents = (read_lines(tx, row, column, seqs) for column in ("facts", "contents"))
-    except DamagedError:  # it stays as it is, and recording goes on
-        return
-    text = "DELETE FROM segments WHERE session = ? AND first_seq BETWEEN ? AND ?"
-    tx.execute(text, (row, seqs[0], seqs[-1]))
-    _insert(tx, row, start, [Line(facts[seq], contents[seq]) for seq in seqs])
 
 
 def read_lines(tx: Tx, row: int, column: Column, seqs: Collection[int]) -> dict[int, bytes]:
@@ -160,13 +153,15 @@ def _readable(
     """The same of those that can be read, or the newest first; raises DamagedError for a damaged segment if
     `is_strict`. Each segment is decompressed when its turn comes: that takes 20 µs or more."""
     wanted = seqs if isinstance(seqs, range) else set(seqs)
-    numbers = enumerate(sorted({seq // MESSAGES for seq in wanted}))
-    runs = [[number for _, number in run] for _, run in groupby(numbers, key=lambda each: each[1] - each[0])]
-    order = "DESC" if newest else "ASC"
-    for run in reversed(runs) if newest else runs:
+    numbers = sorted({seq // MESSAGES for seq in wanted})
+    # Positions that are not a range are scattered: each segment is looked up alone.
+    runs = [(numbers[0], numbers[-1])] if isinstance(seqs, range) and numbers else [(each, each) for each in numbers]
+    for first, last in reversed(runs) if newest else runs:
         text = f"SELECT first_seq, messages, {column} FROM segments WHERE session = ? AND first_seq BETWEEN ? AND ?"
-        span = (run[0] * MESSAGES, run[-1] * MESSAGES + MESSAGES - 1)
-        for first_seq, messages, frame in tx.rows(f"{text} ORDER BY first_seq {order}", (row, *span)):
+        order = f" ORDER BY first_seq {'DESC' if newest else ''}"
+        for first_seq, messages, frame in tx.rows(
+            text + order, (row, first * MESSAGES, last * MESSAGES + MESSAGES - 1)
+        ):
             # The place of one may be damaged: what it holds is missing then.
             is_place = isinstance(first_seq, int) and isinstance(messages, int) and 0 < messages <= MESSAGES
             if not is_place or not any(seq in wanted for seq in range(first_seq, first_seq + messages)):
@@ -187,18 +182,20 @@ _COLUMNS = ", ".join(_NAMES)
 
 
 def store_outputs(tx: Tx, row: int, outputs: Sequence[Output]) -> None:
-    """Store outputs at their positions, each under its handle, or under the next free one of that name."""
+    """Store outputs at their positions, each under its handle, or under the next free one of that name: outputs with
+    the same text are numbered in order."""
     wanted = {output.handle for output in outputs}
-    found = (
-        tx.rows(f"SELECT handle FROM outputs WHERE session = ? AND handle IN {tx.texts}", (row, listed(wanted)))
-        if wanted
-        else []
-    )
-    numbers = {name: _count(tx, row, name) for (name,) in found}
+    found = f"SELECT handle FROM outputs WHERE session = ? AND handle IN {tx.texts}"
+    # The colon comes behind the digits.
+    text = "SELECT count(*) FROM outputs WHERE session = ? AND handle BETWEEN ? AND ?"
+    numbers = {
+        name: 1 + int(only(tx.rows(text, (row, f"{name}-", f"{name}-:"))))
+        for (name,) in (tx.rows(found, (row, listed(wanted))) if wanted else [])
+    }
     rows = []
     for each in outputs:
         number = numbers[each.handle] = numbers.get(each.handle, 0) + 1
-        handle = _numbered(each.handle, number)
+        handle = each.handle if number == 1 else f"{each.handle}-{number}"
         sizes = (each.tokens, each.characters, each.lines, bytes.fromhex(each.sha256), int(each.is_error))
         rows.append((row, handle, each.seq, each.block, storable(each.tool), storable(each.argument), *sizes))
     tx.many(f"INSERT INTO outputs (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
@@ -228,17 +225,13 @@ def find_output(tx: Tx, owner: str, handle: str, session_id: str | None = None) 
         (owner, storable(handle), *values),
     )
     if not rows:
-        raise _no_handle(handle, session_id)
+        what = f"There is no output '{handle}'{' in that session' * (session_id is not None)}."
+        if not HANDLE.fullmatch(handle):
+            what = f"'{handle}' is too short, or no handle."
+        raise HandleNotFoundError(
+            f"{what} Handles look like out_k3f9x2abq7m4wz5d; search_history finds outputs and names theirs."
+        )
     return rows[0][0], _output(rows[0][1:])
-
-
-def _no_handle(handle: str, session_id: str | None) -> HandleNotFoundError:
-    what = f"There is no output '{handle}'{' in that session' * (session_id is not None)}."
-    if not HANDLE.fullmatch(handle):
-        what = f"'{handle}' is too short, or no handle."
-    return HandleNotFoundError(
-        f"{what} Handles look like out_k3f9x2abq7m4wz5d; search_history finds outputs and names theirs."
-    )
 
 
 def find_handles(tx: Tx, owner: str, prefix: str, limit: int) -> list[str]:
@@ -249,18 +242,6 @@ def find_handles(tx: Tx, owner: str, prefix: str, limit: int) -> list[str]:
         (owner, prefix, len(prefix), prefix, limit),
     )
     return [handle for (handle,) in rows]
-
-
-def _numbered(name: str, number: int) -> str:
-    """The handle of the output that is the one of this number among those of one name."""
-    return name if number == 1 else f"{name}-{number}"
-
-
-def _count(tx: Tx, row: int, name: str) -> int:
-    """How many outputs have this name, of which the first is there: that is the last number, as they are given in
-    order."""
-    text = "SELECT count(*) FROM outputs WHERE session = ? AND handle BETWEEN ? AND ?"
-    return 1 + int(only(tx.rows(text, (row, f"{name}-", f"{name}-:"))))  # the colon comes behind the digits
 
 
 KEY_BITS = 63
@@ -274,8 +255,8 @@ def key_hash(key: str) -> int:
 
 def find_key(tx: Tx, row: int, name: str) -> int | None:
     """The position of the message that has this key; None if there is none."""
-    found: int | None = only(tx.rows("SELECT seq FROM keys WHERE session = ? AND hash = ?", (row, key_hash(name))))
-    return found
+    seq: int | None = only(tx.rows("SELECT seq FROM keys WHERE session = ? AND hash = ?", (row, key_hash(name))))
+    return seq
 
 
 def line_of(message: Message, facts: str, fingerprint: bytes) -> bytes:
@@ -300,31 +281,25 @@ def read_messages(
     tx: Tx, owner: str, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
 ) -> list[Message]:
     """Messages `first..last`, both included, in order. Raises DamagedError if one is missing or damaged."""
-    row, session = read_session(tx, owner, session_id)
-    return messages_between(tx, row, session, first, MAX_INTEGER if last is None else last, bodies=bodies)
-
-
-def messages_between(
-    tx: Tx, row: int, session: Session, first: int, last: int, *, bodies: bool = True
-) -> list[Message]:
-    """The same for a session that is read already."""
-    seqs = range(max(first, 0), min(last, session.counters.messages - 1) + 1)
-    return _messages(tx, row, session.session_id, seqs, bodies=bodies)
+    seqs = range(max(first, 0), MAX_INTEGER if last is None else last + 1)
+    return messages_at(tx, *read_session(tx, owner, session_id), seqs, bodies=bodies)
 
 
 def read_messages_at(tx: Tx, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
     """The messages at these positions, with their bodies, in order of position."""
-    row, session = read_session(tx, owner, session_id)
-    return _messages(tx, row, session_id, {seq for seq in seqs if 0 <= seq < session.counters.messages})
+    return messages_at(tx, *read_session(tx, owner, session_id), seqs)
 
 
-def _messages(tx: Tx, row: int, session_id: str, seqs: Collection[int], *, bodies: bool = True) -> list[Message]:
+def messages_at(tx: Tx, row: int, session: Session, seqs: Sequence[int], *, bodies: bool = True) -> list[Message]:
+    """The same for a session that is read already."""
+    name, count = session.session_id, session.counters.messages
+    there = range(seqs.start, min(seqs.stop, count)) if isinstance(seqs, range) else {*seqs}.intersection(range(count))
     try:
-        facts = read_lines(tx, row, "facts", seqs)
-        contents = read_lines(tx, row, "contents", seqs) if bodies else {}
+        facts = read_lines(tx, row, "facts", there)
+        contents = read_lines(tx, row, "contents", there) if bodies else {}
     except DamagedError as error:
-        raise DamagedError(f"Session '{session_id}': {error}") from error
-    return [message_of(session_id, seq, line, contents.get(seq)) for seq, line in facts.items()]
+        raise DamagedError(f"Session '{name}': {error}") from error
+    return [message_of(name, seq, line, contents.get(seq)) for seq, line in facts.items()]
 
 
 def readable_messages(tx: Tx, row: int, session_id: str, seqs: Collection[int]) -> dict[int, tuple[Message, bytes]]:
@@ -358,7 +333,8 @@ def read_news(tx: Tx, owner: str, session_id: str, known: KnownPart) -> SessionN
     counters = session.counters
     newest = read_log(tx, row, Request, newest=True, limit=1) if counters.requests else []
     edits = read_edits(tx, row, after=known.edits) if counters.edits > known.edits else []
-    span = known.span(counters)
-    messages = [] if span is None else messages_between(tx, row, session, *span)
-    outputs = [] if span is None else read_outputs(tx, row, first=span[0], last=span[1])
+    first, last = counters.messages if known.first is None else known.first, counters.messages - 1
+    last = first if last - first > known.most else last
+    messages = messages_at(tx, row, session, range(first, last + 1))
+    outputs = read_outputs(tx, row, first=first, last=last) if messages else []
     return SessionNews(session, known, newest[0] if newest else None, tuple(edits), tuple(messages), tuple(outputs))

@@ -66,15 +66,10 @@ _UNSTORABLE = (psycopg.DataError, UnicodeEncodeError, OverflowError)
 _DRIVER_ERRORS = (psycopg.Error, *_UNSTORABLE)
 
 
-class CommitUnknownError(StoreError):
-    """The connection broke during a commit."""
-
-
 class PostgresTx(Tx):
     """A transaction."""
 
     __slots__ = ()
-
     lock = " FOR UPDATE"
     numbers = "(SELECT CAST(value AS bigint) FROM json_array_elements_text(CAST(? AS json)) AS each (value))"
     texts = "(SELECT value FROM json_array_elements_text(CAST(? AS json)) AS each (value))"
@@ -103,14 +98,13 @@ class PostgresTx(Tx):
         return sum(count for _, count, *_ in rows)
 
     def attempts(self, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
-        """What matches any of the terms: some, and then many."""
         # As if vectors cost nothing to read, PostgreSQL would read them all.
         self.execute("SET LOCAL enable_seqscan = off")
-        condition, values = "owner = ?", [place.owner]
+        text = "SELECT coalesce(sum(entry_count), 0), coalesce(sum(word_count), 0) FROM sessions WHERE owner = ?"
+        values = [place.owner]
         if place.sessions is not None:
-            condition += f" AND session IN {self.numbers}"
+            text += f" AND session IN {self.numbers}"
             values.append(listed(place.sessions))
-        text = f"SELECT coalesce(sum(entry_count), 0), coalesce(sum(word_count), 0) FROM sessions WHERE {condition}"
         [(entries, words)] = self.rows(text, values)
         terms = self.rows(_COUNTS, (_marks(place), [plain_words(term) for term in wanted]))
         rare = [term for term, count in terms if 0 < count < COMMON_ENTRIES]
@@ -142,11 +136,15 @@ class PostgresDatabase:
         self._closed = False
 
     async def check(self) -> None:
-        """Raise StoreError if the server cannot be reached."""
+        """Raise StoreError, which never holds the password, if the server cannot be reached."""
         try:
             await self._in_thread(self._connection)
         except (psycopg.Error, ValueError) as error:
-            raise _opening_error(self.address, error) from error
+            reason, secret = _reason(error), self.address.password
+            raise StoreError(
+                f"The database {self.address} cannot be opened: {reason.replace(secret, '***') if secret else reason}."
+                " See that the server runs, and to the name, password and permissions in --db."
+            ) from error
 
     async def close(self) -> None:
         """Close the connections, after what runs on them; closing again does nothing."""
@@ -173,9 +171,7 @@ class PostgresDatabase:
     async def _again(self, work: TxWork[Result], mode: str) -> Result:
         give_up = time.monotonic() + self._retry_seconds
         pause = FIRST_PAUSE_SECONDS
-        while True:
-            if self._closed:
-                raise StoreError("The session store is closed.")
+        while not self._closed:
             try:
                 return await self._in_thread(lambda: self._transaction(work, mode))
             except _DRIVER_ERRORS as error:
@@ -184,6 +180,7 @@ class PostgresDatabase:
                     raise store_error(error) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
+        raise StoreError("The session store is closed.")
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
         """What `work` returns, run when a thread is free. Once started it runs to its end, even if the caller is
@@ -203,18 +200,23 @@ class PostgresDatabase:
             with suppress(psycopg.Error):
                 db.execute("ROLLBACK")
             raise
-        if mode == READING:
+        try:
             db.execute("COMMIT")
-        else:
-            _commit(db)
+        except psycopg.Error as error:
+            if mode == READING or not _is_unreachable(error):
+                raise
+            raise StoreError(
+                "The connection to the database broke at the end of a transaction: it may be stored or not. Send"
+                " the same again with what identifies it (first_seq, batch_id or keys)."
+            ) from error
         return result
 
     def _connection(self) -> psycopg.Connection[Any]:
         """The connection of the thread that runs this."""
         db: psycopg.Connection[Any] | None = getattr(self._own, "db", None)
-        if db is not None and not db.closed and not db.broken:
-            return db
         if db is not None:
+            if not db.closed and not db.broken:
+                return db
             db.close()
             self._opened.remove(db)
             self._own.db = None
@@ -224,18 +226,6 @@ class PostgresDatabase:
         return db
 
 
-def _commit(db: psycopg.Connection[Any]) -> None:
-    try:
-        db.execute("COMMIT")
-    except psycopg.Error as error:
-        if not _is_unreachable(error):
-            raise
-        raise CommitUnknownError(
-            "The connection to the database broke at the end of a transaction: it may be stored or not. Send"
-            " the same again with what identifies it (first_seq, batch_id or keys)."
-        ) from error
-
-
 def _is_unreachable(error: BaseException) -> bool:
     """Whether the server was not there, or went away: the driver then has no code of an error of the server, or one of
     those of its end, or of too many connections."""
@@ -243,15 +233,6 @@ def _is_unreachable(error: BaseException) -> bool:
         return False
     state = error.sqlstate
     return state is None or state.startswith(("08", "57P", "53300"))
-
-
-def _opening_error(address: Address, error: BaseException) -> StoreError:
-    """The error for a database that cannot be opened; it never holds the password."""
-    reason = _reason(error).replace(address.password, "***") if address.password else _reason(error)
-    return StoreError(
-        f"The database {address} cannot be opened: {reason}. See that the server runs, and to the name, password"
-        " and permissions in --db."
-    )
 
 
 def _reason(error: BaseException) -> str:
@@ -280,8 +261,6 @@ def store_error(error: BaseException) -> StoreError | BadInputError:
     return StoreError(f"The database could not do that: {_reason(error)}.")
 
 
-# The store
-
 LOCK = 0x636F6E7465787473
 """The advisory lock of making tables: the letters `contexts`."""
 
@@ -306,17 +285,16 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
     """Open the database at an address; its tables are made if they do not exist. A transaction waits `busy_seconds` for
     a connection or for a lock, and is tried again for so long if it failed for a reason that passes.
 
-    Raises StoreVersionError for a database of a newer contextstash, StoreError for one that cannot be used.
-    """
+    Raises StoreVersionError for a database of a newer contextstash, StoreError for one that cannot be used."""
     database = PostgresDatabase(address, busy_seconds)
     try:
         await database.check()
         await database.write(make_tables)
-        store = PostgresStore(database)
-        store.deletions.finish_later()  # what killed processes left incomplete
     except BaseException:
         await database.close()
         raise
+    store = PostgresStore(database)
+    store.deletions.finish_later()  # what killed processes left incomplete
     return store
 
 
@@ -328,27 +306,22 @@ def make_tables(tx: Tx) -> None:
         version = _version(tx)  # another process may have made them meanwhile
     check_version(version)
     if not version:
-        for statement in (*map(_in_postgres, statements()), *WORDS_TABLE):
+        for statement in statements():
+            for ours, its in TYPES.items():
+                statement = statement.replace(ours, its)
             tx.execute(statement)
+        for statement in WORDS_TABLE:
+            tx.execute(statement)
+        # They are compressed already.
+        tx.execute("ALTER TABLE segments ALTER facts SET STORAGE EXTERNAL, ALTER contents SET STORAGE EXTERNAL")
         tx.execute("CREATE TABLE contextstash_version (version integer NOT NULL)")
         tx.execute("INSERT INTO contextstash_version VALUES (?)", (VERSION,))
-
-
-def _in_postgres(statement: str) -> str:
-    for ours, its in TYPES.items():
-        statement = statement.replace(ours, its)
-    if statement.startswith("CREATE TABLE segments"):
-        # They are compressed already.
-        statement += "; ALTER TABLE segments ALTER facts SET STORAGE EXTERNAL, ALTER contents SET STORAGE EXTERNAL"
-    return statement
 
 
 def _version(tx: Tx) -> int:
     # Not by to_regclass, which may remember that there was none before another process made it.
     known = "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = 'contextstash_version'"
-    if not tx.rows(known):
-        return 0
-    return int(only(tx.rows("SELECT version FROM contextstash_version")))
+    return int(only(tx.rows("SELECT version FROM contextstash_version"))) if tx.rows(known) else 0
 
 
 # The words of the index: vectors of the words that SQLite's `unicode61` reads, scored as there

@@ -34,11 +34,9 @@ Native = dict[str, Any]
 """One message exactly as its provider writes it, key order included."""
 
 Role = Literal["system", "user", "assistant", "tool"]
-
+BlockType = Literal["text", "thinking", "tool_call", "tool_result", "image", "document", "opaque"]
 Kind = Literal["message", "host", "tool_result", "tool_result_archived", "tool_summary", "summary"]
 """`host` is what a client put into the user's role itself: a skill, a note, an output that it gives back as words."""
-
-BlockType = Literal["text", "thinking", "tool_call", "tool_result", "image", "document", "opaque"]
 
 
 class Part(StrEnum):
@@ -84,8 +82,7 @@ class Block(ShortRecord):
     """One piece of a message. Its text is not stored here but in the message's native JSON.
 
     `call_id` and `tool` are set on tool calls and tool results, `argument` (the call's main argument,
-    at most 120 characters) on tool calls; `size` is the text's length in characters.
-    """
+    at most 120 characters) on tool calls; `size` is the text's length in characters."""
 
     type: BlockType
     tokens: int = 0
@@ -101,8 +98,7 @@ class Usage(ShortRecord):
 
     `prompt_tokens` is the whole prompt, cached parts included; `reasoning_tokens` are those of the completion that were
     spent on reasoning, if the provider says so. `cache_write_1h_tokens` are those of the written ones that the
-    provider's cache keeps for an hour, at a higher price.
-    """
+    provider's cache keeps for an hour, at a higher price."""
 
     prompt_tokens: int
     completion_tokens: int = 0
@@ -337,8 +333,7 @@ class Request(Record):
 
 
 class Counters(Record):
-    """Running totals of a session, updated with every append and edit, so that an estimate
-    never has to read the messages.
+    """Running totals of a session, updated with every append and edit: an estimate never has to read the messages.
 
     `parts` are the view's tokens by part, in the counter's own units. `reported` is the last prompt total that the
     provider reported, plus that call's completion; `reported_view` what the request that it reports on and its
@@ -349,8 +344,7 @@ class Counters(Record):
     history has not seen them; `reported_own` what that was in all at the last report. `appended` are the tokens of all
     messages ever added to the view, `requests` how many requests were handed out, `request` the newest of them if no
     usage was reported for it yet.
-    `host_window` is the window in tokens that the client last said it uses, None if it does not say.
-    """
+    `host_window` is the window in tokens that the client last said it uses, None if it does not say."""
 
     model_config = ConfigDict(extra="ignore")  # what former versions counted too
     messages: int = 0
@@ -442,8 +436,7 @@ class Event(Record):
     `seq` is how many messages were recorded by then, `parts` what the view held afterwards by part, `strategy` who
     wrote the summary (`client` if the client compacted, `client_window` if contextstash did so in the client's own
     window), `cost` what that took in US dollars if it is known: the model call, or for a prune by the proxy what it is
-    expected to take to write the provider's cache again.
-    """
+    expected to take to write the provider's cache again."""
 
     event_id: int = 0
     kind: EventKind
@@ -508,8 +501,7 @@ class ProxiedTotals(Record):
     `sent` is what was sent and `direct` what would have been sent, in tokens. `priced` counts the requests whose price
     is known: `dollars_paid` is what they cost, replies included, `dollars_direct` what would have been billed without
     contextstash. `faults` are requests that went out unedited because of an error, `unread` those that could not be
-    read, so that they are neither recorded nor in the bill.
-    """
+    read, so that they are neither recorded nor in the bill."""
 
     model_config = ConfigDict(extra="ignore")  # what former versions counted too
     requests: int = 0
@@ -531,8 +523,7 @@ class ProxiedSession(ProxiedTotals):
     system prompt. `mark` is a hash of the `length` messages of its last request, empty if the model had not spoken yet.
     `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how long the provider keeps the
     cache of that request, which unedited would have taken `direct_prompt` tokens. `left_alone` is why nothing is edited
-    any more. `days` are the totals at the start of each day (UTC) with requests, the newest last.
-    """
+    any more. `days` are the totals at the start of each day (UTC) with requests, the newest last."""
 
     project: str | None = None
     client_session: str | None = None
@@ -548,18 +539,13 @@ class ProxiedSession(ProxiedTotals):
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
 
 
-class DaySum(Record):
+class DaySum(Usage):
     """The agents' model calls of one day (in UTC, as in 2026-05-31) to one model, and their tokens. `cost` is the sum
     of the costs that were stored with them, in US dollars; `priced` are the calls that have one."""
 
     day: str
     model: str | None
     calls: int
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    cache_write_tokens: int
-    cache_write_1h_tokens: int
     cost: float
     priced: int
 
@@ -583,13 +569,6 @@ class KnownPart:
     edits: int = 0
     most: int = 100
 
-    def span(self, counters: Counters) -> tuple[int, int] | None:
-        """The first and the last message to read; None if there is none."""
-        last = counters.messages - 1
-        if self.first is None or self.first > last:
-            return None
-        return self.first, last if last - self.first <= self.most else self.first
-
 
 @dataclass(frozen=True, slots=True)
 class SessionNews:
@@ -610,8 +589,8 @@ Edited = tuple[Sequence[Edit], Counters]
 """Edits to append, and the session's counters after them."""
 
 EditsAfter = Callable[[Counters, tuple[Message, ...]], Edited]
-"""`edits(counters, messages)`: edits to append together with messages, given the counters after them
-and the messages newly stored; not called if none are. Pure."""
+"""`edits(counters, messages)`: edits to append together with messages, given the counters after them and the messages
+newly stored; not called if none are. Pure."""
 
 EditsBefore = Callable[[Counters], Edited]
 """`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they

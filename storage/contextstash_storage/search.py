@@ -12,7 +12,7 @@ from itertools import islice
 from math import log
 from typing import Literal, NamedTuple, get_args
 
-from contextstash_storage.documents import Document, TextKind, pieces, place_of, read_documents
+from contextstash_storage.documents import MessagePlace, TextKind, pieces, place_of, read_documents
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import SearchHit, parsed
 from contextstash_storage.sessions import HIDDEN_OWNER
@@ -65,9 +65,6 @@ class SearchFilter:
         return _KINDS[self.scope]
 
 
-EVERYWHERE = SearchFilter()
-
-
 def terms(query: str) -> list[str]:
     """What to look for: the names and paths of the query, the words that these are made of, its other words; stop words
     only if there is nothing else. The words of one term stand together."""
@@ -84,7 +81,6 @@ TEXT_WEIGHT = 4.0
 a word in a call's arguments hides what was said: of 42 such questions over thirteen recorded sessions 19 have what they
 look for among the first five hits, with 3 27 of them, with 4 and 6 31."""
 
-
 QUESTION_TERMS = 12
 """A query of more terms is rather a call or a passage as it was written than a question, one of twice as many surely,
 and its output is looked for: with 4 for those too, one search with an agent's next words and call finds 2 to 3 of 100
@@ -96,11 +92,8 @@ def text_weight(wanted: Sequence[str]) -> float:
     than for names, paths and calls. One word is not a question."""
     names = [term for term in wanted if NAME_MARK.search(term)]
     plain = [term for term in wanted if not any(term in name for name in names)]
-    if len(plain) < 2:
-        return 1.0
-    share = len(plain) / (len(plain) + len(names))
     brevity = min(1.0, max(0.0, 2 - len(wanted) / QUESTION_TERMS))
-    return 1 + (TEXT_WEIGHT - 1) * share * brevity
+    return 1 + (TEXT_WEIGHT - 1) * brevity * len(plain) / (len(plain) + len(names)) if len(plain) > 1 else 1.0
 
 
 CALL_WEIGHT = 10.0
@@ -119,7 +112,6 @@ with its own words finds it first in 52 instead of 33 % of the cases (docs/measu
 OUTPUT_CHARACTERS = 200
 """The score of a call counts half for an output with fewer characters: who looks for what a command has shown is not
 helped by "Done". 400 finds fewer of the outputs that are fetched again."""
-
 
 WHOLE_WEIGHT = 100.0
 """By what the score of a text with all terms is multiplied, so that it comes before those with some of them: an
@@ -165,8 +157,8 @@ class Match(NamedTuple):
     characters: int
 
     @property
-    def place(self) -> tuple[int, str, int]:
-        """Where its message is: the row and the id of its session, and its position."""
+    def place(self) -> MessagePlace:
+        """Where its message is."""
         return self.session, self.session_id, self.seq
 
 
@@ -223,7 +215,10 @@ def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
         match = own or calls[place]._replace(piece=0)
         if match.handle is None:
             continue
-        score = (own.score if own else 0.0) + (_of_call(call) if call else 0.0)
+        score = own.score if own else 0.0
+        if call is not None:
+            says_little = call.characters < OUTPUT_CHARACTERS
+            score += PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / max(1, call.words)) * (0.5 if says_little else 1)
         # Calls that name nothing, such as polls of a running command, are not equal because of that.
         group = groups[match.session, match.tool, match.argument or place]
         group.append(RankedHit(score, match, call.call if call else None))
@@ -233,12 +228,6 @@ def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
         group.sort(key=lambda hit: (hit.score < best / 2, -hit.match.characters, -hit.match.entry))
         hits += [hit._replace(score=best) for hit in group]
     return hits
-
-
-def _of_call(call: Match) -> float:
-    """What the score of a call adds to that of its output."""
-    says_little = call.characters < OUTPUT_CHARACTERS
-    return PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / max(1, call.words)) * (0.5 if says_little else 1.0)
 
 
 def rarity(count: int, entries: int) -> float:
@@ -282,7 +271,8 @@ def _lines(text: str) -> frozenset[str]:
 
 
 MATCHES = 400
-"""How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs."""
+"""How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs. For
+10 hits it is 300: they are as good as with 400."""
 
 MORE_MATCHES = 20_000
 """How many are ranked if too few of the first belong to the sessions that are searched."""
@@ -294,18 +284,12 @@ READ_TOGETHER = 10
 """How many texts of hits are read by one query; each may have tens of megabytes."""
 
 
-def ranked_matches(limit: int) -> int:
-    """How many matching rows are ranked at first for so many hits, in every store: 10 hits are as good with 300 as with
-    400 rows."""
-    return min(MATCHES, MATCHES // 2 + 10 * limit)
-
-
 Weigh = Callable[[str, int], float]
 """`weigh(session_id, seq)`: by what the score of a search's hit is multiplied, at most 1. Pure."""
 
 
 def search(
-    tx: Tx, owner: str, query: str, where: SearchFilter = EVERYWHERE, *, limit: int = 10, weigh: Weigh | None = None
+    tx: Tx, owner: str, query: str, where: SearchFilter = SearchFilter(), *, limit: int = 10, weigh: Weigh | None = None
 ) -> list[SearchHit]:
     """The best hits for any of the query's terms, best first, in the order of `ranked`; with `weigh`, in the order of
     the weighed scores. A call and its output are one hit, of the output; one that repeats the lines of a better hit is
@@ -314,7 +298,7 @@ def search(
     place = _place_of(tx, owner, where)
     if not wanted or place is None or limit <= 0:
         return []
-    ranks = ranked_matches(limit)
+    ranks = min(MATCHES, MATCHES // 2 + 10 * limit)
     matches: list[Match] = []
     for found in tx.attempts(place, wanted, ranks):
         matches = _matches(tx, found, ranks, where, place)
@@ -337,23 +321,17 @@ SELECT EXISTS (SELECT 1 FROM sessions WHERE owner < ? AND owner <> ?)
 
 def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
     """Where a query searches; None if there are no such sessions."""
-    shared = bool(only(tx.rows(_OTHERS, (owner, HIDDEN_OWNER) * 2)))
-    rows: list[tuple[int, str]] = []
-    if where.session_ids is not None:
-        text = f"SELECT session, counters FROM sessions WHERE owner = ? AND session_id IN {tx.texts}"
-        rows = tx.rows(text, (owner, listed(where.session_ids)))
-        if not rows:
-            return None
-    elif shared:
-        rows = tx.rows("SELECT session, counters FROM sessions WHERE owner = ?", (owner,))
+    is_shared, named = bool(only(tx.rows(_OTHERS, (owner, HIDDEN_OWNER) * 2))), where.session_ids
+    text, values = "SELECT session, counters FROM sessions WHERE owner = ?", [owner]
+    if named is not None:
+        text += f" AND session_id IN {tx.texts}"
+        values.append(listed(named))
+    rows = tx.rows(text, values) if is_shared or named is not None else []
+    if named is not None and not rows:
+        return None
     messages = sum(parsed(counters).get("messages", 0) for _, counters in rows)
-    return Place(
-        owner,
-        None if where.session_ids is None else tuple(session for session, _ in rows),
-        where.kinds,
-        messages,
-        shared,
-    )
+    sessions = None if named is None else tuple(session for session, _ in rows)
+    return Place(owner, sessions, where.kinds, messages, is_shared)
 
 
 def _matches(tx: Tx, found: Found, ranks: int, where: SearchFilter, place: Place) -> list[Match]:
@@ -389,13 +367,9 @@ def _read(
                 kind=TextKind(match.kind), tool=match.tool or "", argument=match.argument or ""
             )
     matches = [found[entry] for entry in entries if entry in found]
-    return matches if where.after is None else _since(tx, matches, where.after)
-
-
-def _since(tx: Tx, matches: Sequence[Match], after: datetime) -> list[Match]:
-    """The matches in messages from a time on, by default in UTC."""
-    read = read_documents(tx, [match.place for match in matches])
-    since = microseconds(after)
+    if where.after is None:
+        return matches
+    read, since = read_documents(tx, [match.place for match in matches]), microseconds(where.after)
     return [each for each in matches if each.place in read and microseconds(read[each.place][0].created_at) >= since]
 
 
@@ -408,7 +382,8 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], shown: Shown) -> Iterator[SearchHi
             if hit.match.place not in read:  # damaged
                 continue
             message, found = read[hit.match.place]
-            text = _piece(found, hit.match.block, hit.match.piece)
+            cut = [piece.text for each in found if each.block == hit.match.block for piece in pieces(each)] or [""]
+            text = cut[min(hit.match.piece, len(cut) - 1)]
             if hit.is_output and not shown.adds(text):
                 continue
             yield SearchHit(
@@ -421,15 +396,6 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], shown: Shown) -> Iterator[SearchHi
                 score=hit.score,
                 created_at=message.created_at,
             )
-
-
-def _piece(found: Sequence[Document], block: int, number: int) -> str:
-    """The text of a piece of a block."""
-    for document in found:
-        if document.block == block:
-            cut = pieces(document)
-            return cut[min(number, len(cut) - 1)].text
-    return ""
 
 
 def _heading(tx: Tx, hit: RankedHit) -> str:

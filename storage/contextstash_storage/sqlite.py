@@ -2,8 +2,7 @@
 
     store = await open_sqlite(Path("sessions.db"))
 
-Open it once in a process: its threads and caches are shared by all sessions. Each connection has a thread of its own
-and runs whole functions there.
+Open it once in a process: its threads and caches are shared by all sessions.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from contextstash_storage.database_file import (
     store_error,
 )
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
-from contextstash_storage.messages import messages_between, read_outputs
+from contextstash_storage.messages import messages_at, read_outputs
 from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS, PIECE_SECONDS, read_session
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import (
@@ -70,7 +69,6 @@ class SqliteTx(Tx):
     """A transaction, or what runs on a connection without one."""
 
     __slots__ = ()
-
     numbers = texts = "(SELECT value FROM json_each(?))"
 
     def reserve(self, table: str, column: str, count: int) -> list[int]:
@@ -87,14 +85,11 @@ class SqliteTx(Tx):
         return 0  # FTS5 counts them itself
 
     def attempts(self, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
-        """What matches any of the terms, found in the quickest way first, until there is enough."""
         from contextstash_storage.search import MORE_MATCHES  # not at the head: a hook stores words, and searches none
 
-        places: list[str] = []
-        if place.kinds:
-            places.append(_marked([f"k{kind:d}" for kind in place.kinds]))
-        if place.sessions:
-            places.append(_marked([f"s{each}" for each in place.sessions]))
+        # An entry has one of these marks.
+        marked = [[f"k{kind:d}" for kind in place.kinds], [f"s{session}" for session in place.sessions or ()]]
+        places = [f"place : ({_any_of(marks)})" for marks in marked if marks]
         if place.is_database_shared:
             yield Found(*_own_entries(self, place, wanted, places), is_complete=True)
             return
@@ -109,8 +104,7 @@ class Connection(aiosqlite.Connection):
     """An aiosqlite connection that can run a function on its thread.
 
     aiosqlite switches threads at every statement, about 200 µs each, and leaves a transaction open if an await between
-    two statements is cancelled. Running a whole function on the thread avoids both.
-    """
+    two statements is cancelled. Running a whole function on the thread avoids both."""
 
     async def run(self, work: Work[Result]) -> Result:
         """What `work` returns. Once started it runs to its end, even if the caller is cancelled."""
@@ -126,7 +120,10 @@ def in_transaction(
     `checked` to be of this version: a newer program may have brought it to another since it was opened, and this one
     would misread it, or write what the newer one does not expect."""
     if begin == BEGIN_WRITING:
-        _begin_writing(db)
+        # For the write lock SQLite has no queue: a process that waits in SQLite's own way looks ever more rarely, up to
+        # every 100 ms, and may find the lock taken by others for seconds. Looking often makes it even.
+        with _waiting(db, 0) as limit:
+            _until_free(db, BEGIN_WRITING, limit / 1_000)
     else:
         db.execute(begin)
     try:
@@ -144,15 +141,15 @@ def in_transaction(
     return result
 
 
-def _begin_writing(db: sqlite3.Connection) -> None:
-    """Take the write lock, for which SQLite has no queue: a process that waits in SQLite's own way looks ever more
-    rarely, up to every 100 ms, and may find the lock taken by others for seconds. Looking often makes it even."""
-    [limit] = db.execute("PRAGMA busy_timeout").fetchone()
-    db.execute("PRAGMA busy_timeout = 0")
+@contextmanager
+def _waiting(db: sqlite3.Connection, milliseconds: int) -> Iterator[int]:
+    """A time in which SQLite itself waits at most for so long for a lock; gives for how long it usually does."""
+    [usual] = db.execute("PRAGMA busy_timeout").fetchone()
+    db.execute(f"PRAGMA busy_timeout = {milliseconds}")
     try:
-        _until_free(db, BEGIN_WRITING, limit / 1_000)
+        yield int(usual)
     finally:
-        db.execute(f"PRAGMA busy_timeout = {limit}")
+        db.execute(f"PRAGMA busy_timeout = {usual}")
 
 
 def _until_free(db: sqlite3.Connection, statement: str, seconds: float) -> None:
@@ -193,18 +190,12 @@ async def connect(
             db.execute("PRAGMA query_only = ON")
         read_head(db)
 
-    def open_it() -> sqlite3.Connection:
-        return open_file(
-            path,
-            find_key,
-            prepare,
-            isolation_level=None,
-            timeout=busy_seconds,
-            cached_statements=CACHED_STATEMENTS,
-            check_same_thread=False,
-        )
-
-    connection = Connection(open_it, 64)
+    options: dict[str, Any] = {
+        "timeout": busy_seconds,
+        "cached_statements": CACHED_STATEMENTS,
+        "check_same_thread": False,
+    }
+    connection = Connection(partial(open_file, path, find_key, prepare, isolation_level=None, **options), 64)
     connection._thread.daemon = True
     try:
         await connection
@@ -241,9 +232,8 @@ async def close(*connections: Connection) -> None:
     """Close the connections in this order, even if the caller is cancelled; the cancellation is raised at the end."""
 
     async def in_order() -> None:
-        async with AsyncExitStack() as stack:
-            for connection in reversed(connections):
-                stack.push_async_callback(connection.close)
+        for connection in connections:
+            await connection.close()
 
     closing = asyncio.ensure_future(in_order())
     try:
@@ -255,19 +245,6 @@ async def close(*connections: Connection) -> None:
 
 MAX_TOGETHER = 16
 """Writes of one commit: 16 messages of usual size take about 10 ms, in which other processes wait."""
-
-
-def _together(db: sqlite3.Connection, works: Sequence[TxWork[Any]]) -> list[Any]:
-    """What each returns in one transaction, or the exception that it raises. If one fails, all are rolled back and run
-    again, each alone: that is rare, and shows which of them it was."""
-    try:
-        return translated(lambda db: in_transaction(db, lambda tx: [work(tx) for work in works]), db)
-    except Exception as error:
-        # If the lock was not to be had, each would wait for it as long again.
-        if len(works) <= 1 or isinstance(error, StoreBusyError):
-            return [error] * len(works)
-    return [outcome for work in works for outcome in _together(db, [work])]
-
 
 LOG_WAIT_MILLISECONDS = 100
 """How long truncating the log may wait for readers in one attempt: SQLite keeps the write lock meanwhile."""
@@ -334,14 +311,14 @@ class SqliteDatabase:
         write-ahead log to nothing. FTS5 counts the pages that it writes, and deleted words are only read: a piece of a
         merge takes about 0.5 s of CPU time for each 10 MB of deleted text that stands together."""
         if had_words:
-            await self.write(lambda tx: merge(tx, -MERGED_PAGES))
+            await self.write(lambda tx: _merge(tx, -MERGED_PAGES))
             if not await pieces(_merged_piece):
                 return False
-            await self.write(rewrite_terms)
+            await self.write(_rewrite_terms)
         await self.writer.run(_rewrite_small_file)
         give_up = time.monotonic() + LOG_SECONDS
         while not closing.is_set():
-            if await self.writer.run(truncate_log):
+            if await self.writer.run(_truncate_log):
                 return True
             if time.monotonic() > give_up:
                 return False
@@ -349,28 +326,47 @@ class SqliteDatabase:
         return False
 
 
+def _together(db: sqlite3.Connection, works: Sequence[TxWork[Any]]) -> list[Any]:
+    """What each returns in one transaction, or the exception that it raises. If one fails, all are rolled back and run
+    again, each alone: that is rare, and shows which of them it was."""
+    try:
+        return translated(lambda db: in_transaction(db, lambda tx: [work(tx) for work in works]), db)
+    except Exception as error:
+        # If the lock was not to be had, each would wait for it as long again.
+        if len(works) <= 1 or isinstance(error, StoreBusyError):
+            return [error] * len(works)
+    return [outcome for work in works for outcome in _together(db, [work])]
+
+
+def _merge(tx: Tx, pages: int) -> int:
+    """Merge about `pages` pages of the index; returns how many rows of it that changed. A negative number first marks
+    the whole index for merging: once that is merged, no deleted word is left."""
+    before = only(tx.rows("SELECT total_changes()"))
+    tx.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))
+    return int(only(tx.rows("SELECT total_changes()"))) - int(before)
+
+
 def _merged_piece(tx: Tx) -> bool:
     """Merge the index for the time of a piece; False if it is all merged."""
     until = time.monotonic() + PIECE_SECONDS
     while time.monotonic() < until:
-        before = only(tx.rows("SELECT total_changes()"))
-        merge(tx, MERGED_PAGES)
-        if only(tx.rows("SELECT total_changes()")) - before < 2:  # FTS5's own sign; the command itself is one change
+        if _merge(tx, MERGED_PAGES) < 2:  # FTS5's own sign; the command itself is one change
             return False
     return True
 
 
-def truncate_log(db: sqlite3.Connection) -> bool:
-    """Move the write-ahead log into the file and cut it to nothing; False if readers of an older state are in the way.
-    Most is moved before the write lock is taken."""
-    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    [usual] = db.execute("PRAGMA busy_timeout").fetchone()
-    db.execute(f"PRAGMA busy_timeout = {LOG_WAIT_MILLISECONDS}")
-    try:
-        [busy, _, _] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    finally:
-        db.execute(f"PRAGMA busy_timeout = {usual}")
-    return not busy
+MAX_REWRITTEN = 50_000
+"""Pages of the index, of 4 KB, up to which its table of page starts is written again after a deletion: that many take
+about 60 ms."""
+
+
+def _rewrite_terms(tx: Tx) -> None:
+    """Write the index's table of page starts again. It holds single words, and its rows are ordered by key: when they
+    move from page to page, SQLite leaves copies of them in the unused part of pages. It is 0.5 % of the index."""
+    if only(tx.rows("SELECT count(*) FROM words_idx")) <= MAX_REWRITTEN:
+        rows = tx.rows("SELECT segid, term, pgno FROM words_idx ORDER BY segid, term")
+        tx.execute("DELETE FROM words_idx")
+        tx.many("INSERT INTO words_idx (segid, term, pgno) VALUES (?, ?, ?)", rows)
 
 
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
@@ -380,6 +376,15 @@ def _rewrite_small_file(db: sqlite3.Connection) -> None:
     pages, free, size = (int(db.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)  # SQLCipher's is a text
     if (pages - free) * size <= SMALL_FILE_BYTES:
         db.execute("VACUUM")
+
+
+def _truncate_log(db: sqlite3.Connection) -> bool:
+    """Move the write-ahead log into the file and cut it to nothing; False if readers of an older state are in the way.
+    Most is moved before the write lock is taken."""
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    with _waiting(db, LOG_WAIT_MILLISECONDS):
+        [busy, _, _] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 class SqliteStore(SessionStore):
@@ -399,31 +404,31 @@ async def open_sqlite(
     `busy_seconds` for those of other processes. `find_key` is called on another thread, once. What is used briefly, as
     a hook is, has one connection, and leaves to others what killed processes left incomplete.
 
-    Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used.
-    """
-    opening = asyncio.create_task(_open(path, busy_seconds, cache(find_key), is_brief))
+    Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used."""
+
+    async def opened() -> SqliteStore:
+        await asyncio.to_thread(make_file, path)
+        writer = reader = await connect(path, key, busy_seconds=busy_seconds)
+        try:
+            await writer.run(make_tables)
+            await asyncio.to_thread(remove_unfinished, path)
+            if not is_brief:
+                reader = await connect(path, key, read_only=True, busy_seconds=busy_seconds)
+        except BaseException:
+            await close(writer)
+            raise
+        return SqliteStore(SqliteDatabase(writer, reader))
+
+    key = cache(find_key)
+    opening = asyncio.create_task(opened())
     try:
-        return await asyncio.shield(opening)
+        store = await asyncio.shield(opening)
     except asyncio.CancelledError:
         with suppress(StoreError):
             await (await opening).close()
         raise
-
-
-async def _open(path: Path, busy_seconds: float, find_key: FindKey, is_brief: bool) -> SqliteStore:
-    await asyncio.to_thread(make_file, path)
-    writer = reader = await connect(path, find_key, busy_seconds=busy_seconds)
-    try:
-        await writer.run(make_tables)
-        await asyncio.to_thread(remove_unfinished, path)
-        if not is_brief:
-            reader = await connect(path, find_key, read_only=True, busy_seconds=busy_seconds)
-        store = SqliteStore(SqliteDatabase(writer, reader))
-        if not is_brief:
-            store.deletions.finish_later()  # what killed processes left incomplete
-    except BaseException:
-        await close(writer)
-        raise
+    if not is_brief:
+        store.deletions.finish_later()  # what killed processes left incomplete
     return store
 
 
@@ -469,7 +474,7 @@ def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
     try:
         row, session = read_session(tx, owner, session_id)
         for first in range(0, session.counters.messages, READ_AT_ONCE):
-            messages_between(tx, row, session, first, first + READ_AT_ONCE - 1)
+            messages_at(tx, row, session, range(first, first + READ_AT_ONCE))
         read_outputs(tx, row)
         log.check(tx, row)
         notes.check(tx, row)
@@ -532,30 +537,5 @@ def _expression(wanted: Sequence[str], operator: str, marks: Sequence[str]) -> s
     return " AND ".join([f"{{call text}} : ({_any_of(wanted, operator)})", *marks])
 
 
-def _marked(words: Sequence[str]) -> str:
-    """An entry has one of these words as a mark."""
-    return f"place : ({_any_of(words)})"
-
-
 def _any_of(words: Sequence[str], operator: str = "OR") -> str:
     return f" {operator} ".join(f'"{word}"' for word in words)
-
-
-MAX_REWRITTEN = 50_000
-"""Pages of the index, of 4 KB, up to which its table of page starts is written again after a deletion: that many take
-about 60 ms."""
-
-
-def rewrite_terms(tx: Tx) -> None:
-    """Write the index's table of page starts again. It holds single words, and its rows are ordered by key: when they
-    move from page to page, SQLite leaves copies of them in the unused part of pages. It is 0.5 % of the index."""
-    if only(tx.rows("SELECT count(*) FROM words_idx")) <= MAX_REWRITTEN:
-        rows = tx.rows("SELECT segid, term, pgno FROM words_idx ORDER BY segid, term")
-        tx.execute("DELETE FROM words_idx")
-        tx.many("INSERT INTO words_idx (segid, term, pgno) VALUES (?, ?, ?)", rows)
-
-
-def merge(tx: Tx, pages: int) -> None:
-    """Merge about `pages` pages of the index. A negative number first marks the whole index for merging: once that is
-    merged, no deleted word is left."""
-    tx.execute("INSERT INTO words (words, rank) VALUES ('merge', ?)", (pages,))

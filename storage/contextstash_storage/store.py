@@ -97,8 +97,7 @@ class SessionStore:
 
     Every method but `append_messages` happens whole or not at all for whoever reads, also if it is cancelled or its
     process is killed; deletions and copies go on unseen. Methods that take a `session_id` raise SessionNotFoundError if
-    the owner has no such session.
-    """
+    the owner has no such session."""
 
     def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
         self.database = database
@@ -181,8 +180,7 @@ class SessionStore:
         pieces; `edits` and `cursor` go in with the last one. When this returns, everything is durable. If it fails
         between two pieces, the error says how many messages were stored.
 
-        Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages.
-        """
+        Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages."""
         is_large, prepare = append.is_large(messages), append.prepare
         prepared = await asyncio.to_thread(prepare, messages) if is_large else prepare(messages)
         batch = append.Batch(self.owner, session_id, prepared, count, **placed)
