@@ -20,7 +20,7 @@ from typing import Any
 from bench.fidelity.facts import facts_of
 from bench.recorded_requests import PROMPT, Recorded, cache_price_ratios, facts_in, recorded, texts
 from contextstash.proxy.edits import DEFAULT_KEEP_TOKENS
-from contextstash.queries.costs import report_of
+from contextstash.request.proxied import report_of
 from tests.support.proxies import (
     CHARACTERS_PER_TOKEN,
     READ,

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from contextstash import transfer
-from contextstash.queries import costs, history, sessions, status
+from contextstash.queries import costs, history, sessions
 from contextstash.record import output_archive
 from contextstash.record.batches import Batch, check_next_request, record_messages
 from contextstash.record.messages import System, Tools, book_late, check_declared, declare
@@ -21,7 +21,7 @@ from contextstash.record.transcript_records import TranscriptMessage, Transcript
 from contextstash.record.transcripts import record_transcript
 from contextstash.reduce import compact, prune, session_settings
 from contextstash.reduce.automatic import AutoReducer
-from contextstash.request import client_window, get_context, handoff, overflow_recovery
+from contextstash.request import client_window, get_context, handoff
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native
@@ -71,6 +71,7 @@ class Stash(Access):
     # Messages in, and the list to send.
 
     read_context = get_context.read_context
+    recover_context = get_context.recover_context
 
     async def record_messages(
         self,
@@ -167,7 +168,6 @@ class Stash(Access):
 
     open_session = session_settings.open_session
     configure_session = session_settings.configure_session
-    recover_context = overflow_recovery.recover_context
 
     # What shrinks the view, and undoes that.
 
@@ -195,9 +195,9 @@ class Stash(Access):
 
     # Sessions, and what happened to them.
 
-    estimate_context = status.estimate_context
-    context_status = status.context_status
-    timeline = status.timeline
+    estimate_context = sessions.estimate_context
+    context_status = sessions.context_status
+    timeline = sessions.timeline
     list_calls = costs.list_calls
     overview = costs.overview
     advise = costs.advise

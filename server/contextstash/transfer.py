@@ -92,6 +92,20 @@ RECORD_LEVELS = 2
 
 NOT_STORED = "Nothing of that session was stored. Export it again, or take a whole copy of the file."
 
+TOGETHER = 25
+"""Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
+a millisecond."""
+
+NOT_OVERWRITTEN = (
+    "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
+    " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
+    " the database next; close other programs that use the file."
+)
+
+NO_LIMIT = "How long shall sessions be kept? Pass --days, or set keep_days in your contextstash.toml."
+
+DIFFERENT = "it is stored there with another content: one of the two was changed after it was copied"
+
 
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
     """The records of a session, and those of the session that archives outputs for it. Only one page of messages is
@@ -318,8 +332,6 @@ def _message(fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settin
 
 # Between databases
 
-DIFFERENT = "it is stored there with another content: one of the two was changed after it was copied"
-
 
 @dataclass
 class Migrated:
@@ -394,17 +406,7 @@ def _line(record: dict[str, Any], note: Callable[[bytes], None]) -> str:
     return json.dumps(record)
 
 
-TOGETHER = 25
-"""Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
-a millisecond."""
-
-NOT_OVERWRITTEN = (
-    "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
-    " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
-    " the database next; close other programs that use the file."
-)
-
-NO_LIMIT = "How long shall sessions be kept? Pass --days, or set keep_days in your contextstash.toml."
+# Deleted.
 
 
 async def delete_session(access: Access, session_id: str, *, others: Sequence[str] = ()) -> DeleteResult:

@@ -19,7 +19,7 @@ from contextstash.messages.base import read_usage
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.safety.sanitize import defused, encodable, one_line, unbracketed
 from contextstash_storage.errors import SummarizerError
-from contextstash_storage.records import Block, Usage
+from contextstash_storage.records import Block, Call, Usage
 
 MIN_CHARACTERS = 20
 """A shorter text is not a summary but a reply such as "Done."."""
@@ -29,6 +29,18 @@ EXTRACTIVE = "extractive"
 
 CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTSTASH_ANTHROPIC_API_KEY'
 """The ways in which a user consents to calls of a model, as text for messages."""
+
+MAX_EXCESS = 1.25
+"""A summary may exceed the requested length by this factor before it is cut. Models count words inaccurately."""
+
+MIN_REPLY_TOKENS = 1_024
+"""The least `max_tokens` of a request. It leaves room for a model that writes more than requested."""
+
+_PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
+
+NO_KEY = "not-needed"
+"""Sent as the key to an API of the user's own that needs none: the SDK refuses to start without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,7 @@ class SummaryRequest:
 
     `previous` is the summary of everything before the turns. If `replaces` is true, the new summary replaces it; if
     not, it stays and the new one builds on it. `instructions` are the user's. `prompt` is the name or the text of a
-    prompt (see `writers.prompts`). The summary may have `max_tokens` tokens, counted with `count`.
+    prompt (see `PROMPTS`). The summary may have `max_tokens` tokens, counted with `count`.
 
     `extract` writes one without a model, from the state of the session.
     """
@@ -71,16 +83,6 @@ class SummaryRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class WriterCall:
-    """One request to a model: its usage and duration, and its error if it failed."""
-
-    model: str
-    usage: Usage | None
-    duration_ms: float
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class WrittenSummary:
     """A summary and who wrote it. `calls` are the requests to models that were made; `note` is what a person should
     know about how it was written, such as that the model failed."""
@@ -88,14 +90,14 @@ class WrittenSummary:
     text: str
     strategy: str
     model: str | None = None
-    calls: tuple[WriterCall, ...] = ()
+    calls: tuple[Call, ...] = ()
     note: str | None = None
 
 
 class WriterFailedError(SummarizerError):
     """The model wrote nothing that can be used; `calls` are the requests that were made."""
 
-    def __init__(self, text: str, calls: tuple[WriterCall, ...] = ()) -> None:
+    def __init__(self, text: str, calls: tuple[Call, ...] = ()) -> None:
         super().__init__(text)
         self.calls = calls
 
@@ -146,18 +148,14 @@ def _blocks(turn: Turn, output_chars: int | None) -> Iterator[str]:
         elif block.type == "tool_call":
             yield f"[calls {_tool(block)}] {_cut(text, output_chars)}"
         elif block.type == "tool_result":
-            yield _result(block, text, turn.handles.get(index), output_chars)
+            handle, failed = turn.handles.get(index), " failed" if block.is_error else ""
+            kept = f", {handle}" if handle else ""
+            yield f"[result of {_tool(block)}{kept}{failed}]\n{_cut(text, output_chars)}"
         elif block.type == "thinking":
             if text:
                 yield f"[thinks] {_cut(text, output_chars)}"
         elif text:
             yield _material(text)
-
-
-def _result(block: Block, text: str, handle: str | None, output_chars: int | None) -> str:
-    failed = " failed" if block.is_error else ""
-    kept = f", {handle}" if handle else ""
-    return f"[result of {_tool(block)}{kept}{failed}]\n{_cut(text, output_chars)}"
 
 
 def _tool(block: Block) -> str:
@@ -211,18 +209,6 @@ if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from anthropic.types import Message
 
-MAX_EXCESS = 1.25
-"""A summary may exceed the requested length by this factor before it is cut. Models count words inaccurately."""
-
-MIN_REPLY_TOKENS = 1_024
-"""The least `max_tokens` of a request. It leaves room for a model that writes more than requested."""
-
-_PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
-"""The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
-
-NO_KEY = "not-needed"
-"""Sent as the key to an API of the user's own that needs none: the SDK refuses to start without a key."""
-
 
 async def summary_by_model(settings: WriterSettings, request: SummaryRequest) -> WrittenSummary:
     """The model's summary, by one request. Raises WriterFailedError."""
@@ -238,7 +224,7 @@ async def summary_by_model(settings: WriterSettings, request: SummaryRequest) ->
 
 async def digest_by_model(
     settings: WriterSettings, tool: str, argument: str, text: str, max_chars: int
-) -> tuple[str, tuple[WriterCall, ...]]:
+) -> tuple[str, tuple[Call, ...]]:
     """The model's digest of one tool output, of at most `max_chars` characters, and the requests that it took. Raises
     WriterFailedError."""
     # English has about six characters a word and four a token: seven and three leave a margin on both sides.
@@ -292,7 +278,7 @@ class _Model:
     def __init__(self, settings: WriterSettings, client: AsyncAnthropic) -> None:
         self._settings = settings
         self._client = client
-        self.calls: list[WriterCall] = []
+        self.calls: list[Call] = []
 
     async def ask(self, system: str, asked: str, max_tokens: int) -> tuple[str, bool]:
         """The model's reply, and whether it is complete. Raises WriterFailedError."""
@@ -320,7 +306,16 @@ class _Model:
         complete = message is not None and message.stop_reason is not None
         usage = read_usage(message.usage.model_dump()) if message is not None else None
         duration = round(1000 * (time.perf_counter() - started), 2)
-        self.calls.append(WriterCall(self._settings.model, usage, duration, None if complete else failure))
+        call = Call(
+            purpose="summary",
+            model=self._settings.model,
+            request_seq=0,
+            cost=None if usage else 0.0,
+            duration_ms=duration,
+            error=None if complete else failure,
+            **(usage or Usage(prompt_tokens=0)).model_dump(),
+        )
+        self.calls.append(call)
         if message is None or not complete:
             raise self._failed(failure) from cause
         return message

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.queries.costs import report_of
+from contextstash.request.proxied import report_of
 from contextstash.results import unread_line
 from tests.support.proxies import (
     ID,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash.messages.base import read_usage
-from contextstash.queries.costs import report_of
+from contextstash.request.proxied import report_of
 from contextstash.stash import Stash
 from contextstash.window.models import price_of
 from contextstash_storage.records import ProxiedSession

@@ -45,19 +45,3 @@ async def test_search_does_not_find_our_own_calls_and_their_results(stash: Stash
     await client.read()
     hits = (await stash.search_history("zebraport", session_id=SESSION)).hits
     assert [hit.seq for hit in hits] == [2]
-
-
-async def test_the_other_blocks_of_a_message_with_our_call_are_found(stash: Stash, client: ClientTranscript) -> None:
-    calls = [
-        {"type": "text", "text": "I look for the quokka."},
-        {"type": "tool_use", "id": "t1", "name": "mcp__contextstash__search_history", "input": {"query": "quokka"}},
-        {"type": "tool_use", "id": "t2", "name": "Bash", "input": {"command": "grep quokka"}},
-    ]
-    client.write("assistant", calls)
-    await client.read()
-    hits = (await stash.search_history("quokka", session_id=SESSION)).hits
-    shown = "\n".join(hit.snippet for hit in hits)
-    assert len(hits) == 2
-    assert "I look for the quokka." in shown
-    assert "grep quokka" in shown
-    assert "query" not in shown

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from contextstash.clients.follow import ingest
-from contextstash.record.messages import MAX_BLOCKS
 from contextstash.record.output_archive import MAX_CHARACTERS
 from contextstash.session.open_session import MAX_RECENT_CALLS
 from contextstash.stash import Stash
@@ -75,37 +74,11 @@ async def test_a_value_that_json_would_change_is_refused_by_its_type(stash: Stas
     assert (await stash.list_sessions()).sessions == []
 
 
-async def test_a_message_with_too_many_blocks_is_refused_before_it_blocks_other_calls(stash: Stash) -> None:
-    blocks = [{"type": "text", "text": "x"}] * MAX_BLOCKS
-    many = {"role": "user", "content": [*blocks, *blocks]}
-    nested = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [*blocks, *blocks]}]}
-    for message in (many, nested):
-        with pytest.raises(BadMessageError, match=r"Message 1 has 20,00\d blocks; at most 10,000"):
-            await stash.record_messages([{"role": "user", "content": "hi"}, message], session_id="session")
-    result = await stash.record_messages([{"role": "user", "content": blocks}], session_id="session")
-    assert result.recorded == 1
-
-
 async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_says_what_to_do(stash: Stash) -> None:
     block = {"type": "text", "text": "x" * (MAX_CHARACTERS // 4)}
     with pytest.raises(BadMessageError, match=r"Message 0 has more than 67,108,864 characters.* send its path"):
         await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
     assert (await stash.list_sessions()).sessions == []
-
-
-async def test_a_message_of_a_transcript_that_is_too_large_does_not_cost_the_others(
-    stash: Stash, tmp_path: Path
-) -> None:
-    path = tmp_path / "chat.jsonl"
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": [{"type": "text", "text": "x"}] * (MAX_BLOCKS + 1)},
-        {"role": "assistant", "content": "done"},
-    ]
-    path.write_text("".join(json.dumps(message) + "\n" for message in messages))
-    report = await ingest(stash, path)
-    assert report.session_id is not None
-    assert await history(stash, report.session_id) == [messages[0], messages[2]]
 
 
 @pytest.mark.parametrize("at_once", [True, False])

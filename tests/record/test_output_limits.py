@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from contextstash.stash import Stash
-from contextstash_storage import records
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite import open_sqlite
@@ -138,17 +137,6 @@ async def test_the_same_output_is_kept_once_and_has_one_handle(stash: Stash) -> 
     assert len({output.handle for output in outputs}) == 1
     assert other.handle != outputs[0].handle
     assert (await stash.read_session(f"{SESSION}.outputs")).counters.messages == 4
-
-
-async def test_outputs_with_one_name_are_never_taken_for_each_other(
-    stash: Stash, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(records, "HASH_BYTES", 0)  # all have one name, as if each hash collided
-    for _ in range(2):
-        for words in ("figs", "pears", "plums"):
-            limited = await stash.limit_output(text_of(words), session_id=SESSION, limits=LIMITS)
-            page = await stash.get_archived_output(str(limited.handle), session_id=SESSION)
-            assert words in page.text
 
 
 async def test_an_archived_output_is_what_recording_its_messages_makes_of_it(stash: Stash) -> None:

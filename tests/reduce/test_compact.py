@@ -229,26 +229,3 @@ async def test_a_cancelled_compaction_releases_its_lease(tmp_path: Path) -> None
             await held.wait()
             group.cancel_scope.cancel()
         assert await stash.store.acquire_lease(SESSION, COMPACTION, "another", 1)
-
-
-async def test_a_compaction_cancelled_while_it_acquires_its_lease_leaves_none(tmp_path: Path) -> None:
-    group = anyio.create_task_group()
-
-    async def compact(stash: Stash) -> None:
-        async with only_one(stash, SESSION):
-            await anyio.sleep_forever()
-
-    async with stash_at(tmp_path / "a.db") as stash:
-        await stash.record_messages([user(4)], session_id=SESSION)
-        acquire = stash.store.acquire_lease
-
-        async def acquire_and_cancel(*arguments: object) -> bool:
-            acquired = await acquire(*arguments)  # type: ignore[arg-type]
-            group.cancel_scope.cancel()
-            await anyio.lowlevel.checkpoint()
-            return acquired
-
-        stash.store.acquire_lease = acquire_and_cancel  # type: ignore[assignment, method-assign]
-        async with group:
-            group.start_soon(compact, stash)
-        assert await acquire(SESSION, COMPACTION, "another", 1)

@@ -11,7 +11,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
-from contextstash_storage.records import Native, Part, Request
+from contextstash_storage.records import Native, Request
 from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
 
@@ -176,18 +176,6 @@ async def test_reading_the_context_records_nothing(roomy: Stash) -> None:
     assert context.request_id is None
     assert await roomy.store.read_log(SESSION, Request, newest=True, limit=10) == []
     assert (await roomy.estimate_context(SESSION)).tokens > 60_000
-
-
-async def test_unreadable_reasoning_takes_the_tokens_that_the_provider_reported(stash: Stash) -> None:
-    reply: list[Native] = [
-        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x" * 4_000},
-        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "ls", "arguments": "{}"},
-    ]
-    usage = {"input_tokens": 50, "output_tokens": 320, "output_tokens_details": {"reasoning_tokens": 300}}
-    go: Native = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
-    await stash.record_messages([go], session_id=SESSION, format="openai-responses", model="gpt-5.4")
-    await stash.record_messages(reply, session_id=SESSION, usage=usage)
-    assert (await stash.read_session(SESSION)).counters.parts[Part.THINKING] == 300
 
 
 @pytest.mark.parametrize("lines", [500, 525, 575])

@@ -307,7 +307,7 @@ def _is_configured(client: Client, without: str) -> bool:
 
 def _report(opener: StashOpener, started: float) -> None:
     """Print what the proxy sent and saved of the sessions that went through it since then."""
-    from contextstash.queries.costs import report_of
+    from contextstash.request.proxied import report_of
 
     async def read(stash: Stash) -> Sequence[ProxiedSession]:
         return [state for _, state in await stash.store.recent_proxied(started, MAX_SESSIONS)]

@@ -17,17 +17,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from contextstash.messages.base import with_cache
-from contextstash.queries.sessions import all_sessions, pages_of_sessions
+from contextstash.queries.sessions import SHRINKING, all_sessions, pages_of_sessions
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.record.transcripts import OF_CLIENTS_WINDOW
-from contextstash.results import AdvisedWindow, CallList, CallSum, Overview, ProxyReport, Receipt, WindowAdvice
+from contextstash.request.proxied import SUMMED
+from contextstash.results import AdvisedWindow, CallList, CallSum, Overview, Receipt, WindowAdvice
 from contextstash.session.access import Access
 from contextstash.window.models import price_of
-from contextstash_storage.records import Call, DaySum, Event, EventKind, ProxiedSession, ProxiedTotals, Session, Usage
+from contextstash_storage.records import Call, DaySum, Event, ProxiedSession, ProxiedTotals, Session, Usage
 
 USAGE_KINDS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
-SUMMED = tuple(ProxiedTotals.model_fields)
-SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
 
 MAX_EVENTS = 10_000
 MAX_CALLS = 100_000
@@ -124,20 +123,6 @@ async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: 
 
 
 # The receipt.
-
-
-def report_of(*states: ProxiedSession) -> ProxyReport:
-    """The totals of sessions together."""
-    total = ProxiedTotals(**{name: sum(getattr(state, name) for state in states) for name in SUMMED})
-    return ProxyReport.of(
-        total,
-        tokens_sent=total.sent,
-        tokens_unedited=total.direct,
-        dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
-        dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
-        unread=total.unread or None,
-        left_alone=next((state.left_alone for state in states if state.left_alone), None),
-    )
 
 
 async def receipt(access: Access, session_id: str | None = None, since: date | None = None) -> Receipt:

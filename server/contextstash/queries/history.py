@@ -33,7 +33,7 @@ from contextstash.session.access import Access
 from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, shown_value
 from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.branches import path_to
-from contextstash.view.session_snapshot import Place, SessionSnapshot
+from contextstash.view.session_snapshot import Place
 from contextstash.view.view import Entry, Overlay, build_view, edits_in_force
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
@@ -197,7 +197,14 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
         session_id = await store.find_summary(level, session_id) or await store.find_summary(level) or session_id
     session = await access.read_session(session_id)
     snapshot = await access.snapshot(session.session_id)
-    found = _wanted(snapshot, level)
+    found = list(snapshot.overlay.summaries)
+    if level is not None and level.startswith("sum_"):
+        made = [edit for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.summary_id == level]
+        found = made[-1:]
+    elif level == RECENT:
+        found = found[-1:]
+    elif level is not None:
+        raise BadInputError(f"level is {RECENT}, or the id of a summary (sum_…), not '{level}'.")
     if not found:
         kind = f"{level} " if level else ""
         raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session writes one.")
@@ -219,17 +226,6 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
         tokens=sum(edit.tokens for edit in found) + sum(entry.tokens for entry in words),
         strategy=newest.strategy,
     )
-
-
-def _wanted(snapshot: SessionSnapshot, level: str | None) -> list[SummaryEdit]:
-    """The selected summaries, ordered by the messages they cover."""
-    if level is None:
-        return list(snapshot.overlay.summaries)
-    if level.startswith("sum_"):
-        return [edit for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.summary_id == level][-1:]
-    if level != RECENT:
-        raise BadInputError(f"level is {RECENT}, or the id of a summary (sum_…), not '{level}'.")
-    return list(snapshot.overlay.summaries)[-1:]
 
 
 # Outputs, and search.

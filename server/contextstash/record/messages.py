@@ -30,18 +30,22 @@ from contextstash_storage.records import (
     DeclaredVersion,
     Native,
     NewMessage,
-    Output,
     Session,
     Usage,
 )
 from contextstash_storage.store import Placement
 
-MAX_BLOCKS = 10_000
-"""Blocks of one message, including those inside its tool results. Reading and measuring them blocks the interpreter:
-100,000 blocks delayed other calls by 0.8 s, 10,000 by less than 0.1 s (measured). The longest message in the
-real sessions that were examined has 17."""
+System = str | Sequence[Mapping[str, Any]]
+"""A system prompt: text, or a list of content blocks as the provider takes them."""
 
-_LISTS = ("content", "output", "parts", "tool_calls")
+Tools = Sequence[Mapping[str, Any]]
+
+MAX_HEAD = 16
+"""How many messages at the start are searched for system messages. Programs send one or two;
+further ones are ordinary messages."""
+
+SYSTEM_BESIDE_HEAD = frozenset({"openai-responses"})
+"""Formats whose requests can have both: a system prompt in a field (`instructions`) and system messages at the head."""
 
 IN_THREAD_BYTES = 30_000
 """Values and texts above this size are read and counted in a worker thread, so that the event loop is blocked for at
@@ -75,12 +79,6 @@ def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
 def limit_problem(native: Mapping[str, Any]) -> str | None:
     """The limit that a message exceeds, or what it holds that JSON does not have, and what to do; None if it can be
     recorded. The text continues a sentence about the message."""
-    count = _blocks_of(native)
-    if count > MAX_BLOCKS:
-        return (
-            f"has {count:,} blocks; at most {MAX_BLOCKS:,} can be recorded. Join its texts, or send it as several"
-            " messages."
-        )
     try:
         size = check_json(native)
     except NotJsonError as error:
@@ -91,17 +89,6 @@ def limit_problem(native: Mapping[str, Any]) -> str | None:
             " accept. Write the data to a file, and send its path."
         )
     return None
-
-
-def _blocks_of(native: Mapping[str, Any], levels: int = 2) -> int:
-    """How many blocks a message has, including those inside its tool results; stops counting above MAX_BLOCKS."""
-    count = 0
-    for blocks in map(native.get, _LISTS):
-        if isinstance(blocks, list):
-            count += len(blocks)
-            if levels > 1 and count <= MAX_BLOCKS:
-                count += sum([_blocks_of(block, levels - 1) for block in blocks if isinstance(block, dict)])
-    return count
 
 
 async def append(
@@ -150,18 +137,25 @@ class _Reader:
                 read.append(self._message(native, extras[place] if extras else {}))
             except BadMessageError as error:
                 raise BadMessageError(f"Message {first + place} cannot be recorded: {error}") from error
-        return self._with_reported_reasoning(read)
+        return read
 
     def _message(self, native: Native, extra: Mapping[str, Any]) -> NewMessage:
         reading = self.fmt.read(native)
         texts = reading.texts or ("",)
-        measured = measure(reading, self.counter, self.settings)
-        blocks, masked = derived(self.settings, reading.role, measured, texts)
-        remember_calls(self.calls, blocks)
-        blocks = tuple(self._named(block) for block in blocks)
-        results = [place for place, block in enumerate(blocks) if block.type == "tool_result"]
+        derived_blocks, masked = derived(
+            self.settings, reading.role, measure(reading, self.counter, self.settings), texts
+        )
+        remember_calls(self.calls, derived_blocks)
+        blocks, outputs = list(derived_blocks), []
+        for place, (block, text) in enumerate(zip(blocks, texts, strict=True)):
+            if block.type == "tool_result":
+                named = self.calls.get(block.call_id or "", (block.tool or "tool", ""))
+                if not block.tool and block.call_id in self.calls:
+                    blocks[place] = block.model_copy(update={"tool": named[0]})
+                tokens = self.counter.count(text)
+                outputs.append(output_of(*named, text, tokens, block=place, is_error=block.is_error))
         fields: dict[str, Any] = {
-            "kind": "tool_result" if results else "message",
+            "kind": "tool_result" if outputs else "message",
             "usage": reading.usage,
             "model": reading.model,
             "group": reading.group,
@@ -170,42 +164,11 @@ class _Reader:
         return NewMessage(
             body=stored_body(self.settings, native),
             role=reading.role,
-            blocks=blocks,
-            outputs=tuple(self._output(place, blocks[place], texts[place]) for place in results),
+            blocks=tuple(blocks),
+            outputs=tuple(outputs),
             texts=search_texts(masked, blocks, self.calls),
             **fields,
         )
-
-    def _named(self, block: Block) -> Block:
-        """The block; a tool result gets the name of its tool."""
-        if block.type != "tool_result" or block.tool or block.call_id not in self.calls:
-            return block
-        return block.model_copy(update={"tool": self.calls[block.call_id][0]})
-
-    def _output(self, place: int, block: Block, text: str) -> Output:
-        tool, argument = self.calls.get(block.call_id or "", (block.tool or "tool", ""))
-        return output_of(tool, argument, text, self.counter.count(text), block=place, is_error=block.is_error)
-
-    def _with_reported_reasoning(self, messages: list[NewMessage]) -> list[NewMessage]:
-        """The messages; in each reply whose usage names reasoning tokens, its unreadable thinking has as many. They are
-        subtracted when the reply leaves the view: counted too low, the estimate would stay too high."""
-        start = 0
-        for end, message in enumerate(messages):
-            tokens = message.usage.reasoning_tokens if message.usage else 0
-            hidden = [
-                (place, index)
-                for place in range(start if tokens else end + 1, end + 1)
-                for index, block in enumerate(messages[place].blocks)
-                if block.type == "thinking" and not self.fmt.read(messages[place].body).texts[index]
-            ]
-            for number, (place, index) in enumerate(hidden):
-                share = tokens // len(hidden) + (number < tokens % len(hidden))
-                blocks = list(messages[place].blocks)
-                blocks[index] = blocks[index].model_copy(update={"tokens": share})
-                messages[place] = messages[place].model_copy(update={"blocks": tuple(blocks)})
-            if message.role != "assistant" or message.usage:
-                start = end + 1
-        return messages
 
 
 def search_texts(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> tuple[tuple[int, str], ...]:
@@ -216,27 +179,16 @@ def search_texts(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) ->
         for number, (block, text) in enumerate(zip(blocks, texts, strict=True))
         if block.type not in ("image", "document", "opaque")
         and (text or block.type != "text")
-        and not _is_own(block, calls)
+        and not (block.type in ("tool_call", "tool_result") and is_own_call(*_call_of(block, calls)))
     )
 
 
-def _is_own(block: Block, calls: Calls) -> bool:
-    if block.type not in ("tool_call", "tool_result"):
-        return False
-    return is_own_call(*calls.get(block.call_id or "", (block.tool or "", block.argument or "")))
+def _call_of(block: Block, calls: Calls) -> tuple[str, str]:
+    """The tool and the main argument of a call, of which this is the block or that of its result."""
+    return calls.get(block.call_id or "", (block.tool or "", block.argument or ""))
 
 
-System = str | Sequence[Mapping[str, Any]]
-"""A system prompt: text, or a list of content blocks as the provider takes them."""
-
-Tools = Sequence[Mapping[str, Any]]
-
-MAX_HEAD = 16
-"""How many messages at the start are searched for system messages. Programs send one or two;
-further ones are ordinary messages."""
-
-SYSTEM_BESIDE_HEAD = frozenset({"openai-responses"})
-"""Formats whose requests can have both: a system prompt in a field (`instructions`) and system messages at the head."""
+# What is declared beside the messages: system prompt and tools.
 
 
 def check_declared(system: System | None, tools: Tools | None) -> None:
@@ -266,7 +218,7 @@ async def declare(
 ) -> Session:
     """Make these the session's system prompt (in a field, or as messages at the head of the list) and tools. An
     argument of None changes nothing; each version stays stored."""
-    given: dict[str, Any] = {}
+    given: dict[Any, Any] = {}
     if system is not None:
         given["system"] = system if isinstance(system, str) else list(system)
     elif head is not None:
@@ -275,7 +227,12 @@ async def declare(
         given["tools"] = [dict(tool) for tool in tools]
     if not given or await _are_in_force(access, session, given):
         return session
-    parts = [_part(access, session, part, content) for part, content in given.items()]
+    settings, fmt = access.settings(session), get_format(session.format)
+    counter, parts = access.counter(settings, session.model), []
+    for part, content in given.items():
+        overhead = settings.message_overhead * (len(content) if part == "head" else part == "system")
+        tokens = sum(map(counter.count, _texts(fmt, part, content))) + overhead
+        parts.append(DeclaredVersion(part=part, content=content, tokens=tokens, seq=session.counters.messages))
     replaced = 0 if parts[0].part == "tools" else await _replaced_tokens(access, session, parts[0].part)
 
     def change(declared: Declared, versions: Sequence[int]) -> Declared:
@@ -288,15 +245,6 @@ async def declare(
         return declared.model_copy(update=changes)
 
     return await access.store.declare(session.session_id, parts, change)
-
-
-def _part(access: Access, session: Session, part: Any, content: Any) -> DeclaredVersion:
-    settings = access.settings(session)
-    counter = access.counter(settings, session.model)
-    texts = _texts(get_format(session.format), part, content)
-    overhead = settings.message_overhead * (len(content) if part == "head" else part == "system")
-    tokens = sum(counter.count(text) for text in texts) + overhead
-    return DeclaredVersion(part=part, content=content, tokens=tokens, seq=session.counters.messages)
 
 
 def _texts(fmt: Format, part: str, content: Any) -> list[str]:
@@ -364,6 +312,9 @@ def system_beside(fmt: Format, declared: DeclaredVersion | None, recorded: str) 
 def _joined(fmt: Format, declared: DeclaredVersion) -> str:
     """A declared system prompt as one text."""
     return "\n\n".join(text for text in _texts(fmt, declared.part, declared.content) if text)
+
+
+# What a provider reports of a request, booked to the reply that it belongs to, also if it is reported later.
 
 
 def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any]) -> list[dict[str, Any]]:

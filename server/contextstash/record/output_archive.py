@@ -119,7 +119,18 @@ class OutputArchive(NamedTuple):
         name = outputs_session_id(self.session_id)
         check_session_id(name)
         messages = await asyncio.to_thread(self._messages, text, tool, argument)
-        await self.store.create_session(_outputs_session(name, self.session_id))
+        now = datetime.now(UTC)
+        session = Session(
+            session_id=name,
+            agent=OUTPUTS_AGENT,
+            format=FORMAT,
+            title=f"Outputs of {self.session_id}" if self.session_id else "Outputs of no session",
+            settings={"automatic": False},
+            parent_session_id=self.session_id,
+            created_at=now,
+            updated_at=now,
+        )
+        await self.store.create_session(session)
         await self.store.append_messages(name, messages, count=_counted)
         seq = await self.store.find_key(name, messages[1].key or "")
         [output] = await self.store.read_outputs(name, first=seq or 0, last=seq)
@@ -177,15 +188,11 @@ async def limit_output(
     session = await access.find(session_id)
     if session is None and session_id is not None and await access.was_deleted(session_id):
         return LimitedOutput(text)
-    archive = _archive(access, session, session_id)
-    rules = limits_of(access, archive.settings, session, limits)
-    return await archive.limited(text, rules, tool=tool, argument=argument)
-
-
-def _archive(access: Access, session: Session | None, session_id: str | None) -> OutputArchive:
     settings = access.settings(session)
     counter = access.counter(settings, session.model if session else None)
-    return OutputArchive(access.store, settings, counter.count, session_id)
+    archive = OutputArchive(access.store, settings, counter.count, session_id)
+    rules = limits_of(access, settings, session, limits)
+    return await archive.limited(text, rules, tool=tool, argument=argument)
 
 
 def limits_of(
@@ -197,18 +204,3 @@ def limits_of(
         return OutputLimits.of(settings, settings.window).merged(given)
     budget = access.budget(settings, session.model if session else None, session)
     return OutputLimits.of(settings, budget.window - (budget.usable - budget.free)).merged(given)
-
-
-def _outputs_session(name: str, parent: str | None) -> Session:
-    now = datetime.now(UTC)
-    settings: dict[str, Any] = {"automatic": False}
-    return Session(
-        session_id=name,
-        agent=OUTPUTS_AGENT,
-        format=FORMAT,
-        title=f"Outputs of {parent}" if parent else "Outputs of no session",
-        settings=settings,
-        parent_session_id=parent,
-        created_at=now,
-        updated_at=now,
-    )

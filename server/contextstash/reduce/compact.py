@@ -17,18 +17,17 @@ from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
 from contextstash.handoff.summary import Beside, summary_of, task_of
-from contextstash.reduce.prune import archive_outputs, compaction_digest_edit, effect_of, view_change
+from contextstash.outputs.placeholders import compaction_digest
+from contextstash.reduce.prune import MAX_WRITTEN, archive_outputs, effect_of, view_change
 from contextstash.reduce.summaries import (
     HISTORY_MESSAGES,
     MAX_READ,
-    OPENING,
     Asked,
     SessionTurns,
     keep_state,
     keeps_words,
     log_calls,
     state_at,
-    words_edit,
     words_with,
     written,
 )
@@ -49,10 +48,10 @@ from contextstash.view.compaction_plan import (
     summary_limit,
     summary_room,
 )
-from contextstash.view.edits import pinned_text, summary_edit
-from contextstash.view.ladder import Candidate, oldest_outputs
+from contextstash.view.edits import digest_edit, last_anchor, pinned_text, summary_edit
+from contextstash.view.ladder import Candidate, leading_fixed, oldest_outputs
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
-from contextstash.view.view import Entry, build_view, total_tokens
+from contextstash.view.view import Entry, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import ArchiveEdit, Edit, Event, Output, Session, SummaryEdit
@@ -68,6 +67,9 @@ MODEL_SECONDS = 240.0
 """The same if a model writes the summary, which is called for at most 180 seconds."""
 
 COMPACTION = "compaction"
+
+BEFORE_ALL = -1
+"""The position of an added message that is shown before the first recorded one."""
 
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
@@ -122,10 +124,8 @@ async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
     session = await access.read_session(session_id)
     seconds = MODEL_SECONDS if access.reaches_model(session.agent, access.settings(session)) else LEASE_SECONDS
     holder = secrets.token_hex(8)
-    acquired = True
+    acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, seconds)
     try:
-        # If this is cancelled, the store may have acquired it already.
-        acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, seconds)
         yield acquired
     finally:
         # A client that closes its connection cancels the whole call: without the shield, the first await here would be
@@ -187,7 +187,7 @@ class _Compaction:
         made = await asyncio.to_thread(
             summary_edit, snapshot, text, *span, strategy=summary.strategy, pinned=pinned, files=in_use
         )
-        said = words_edit(snapshot, words, made.summary_id)
+        said = [digest_edit(snapshot, _head_end(snapshot), words, (made.summary_id,))] if words else []
         tokens = made.tokens + sum(each.tokens for each in said)
         refused = _refused(snapshot, made.tokens, tokens, plan.tokens)
         if refused:
@@ -234,11 +234,20 @@ async def _edits(
         oldest = oldest_outputs(plan.kept, snapshot.unpinned, settings.prune_at_results)
         archived = await archive_outputs(access, snapshot, oldest, even_if_larger=True)
         edits += [each.edit for each in archived]
-        entries = await entries_after(access, snapshot, edits)
-        edits += compaction_digest_edit(snapshot, entries, [(each.output, each.text) for each in archived])
+        anchor = last_anchor(await entries_after(access, snapshot, edits))
+        if archived and anchor is not None:
+            lines = [(each.output, each.digest) for each in archived]
+            names = tuple(each.output.handle for each in archived)
+            edits.append(digest_edit(snapshot, anchor, compaction_digest(lines, MAX_WRITTEN), names))
     handles = tuple(edit.handle for edit in edits if isinstance(edit, ArchiveEdit))
     edits[0] = edits[0].model_copy(update={"archived": handles})
     return edits + stripping.edits(snapshot, [summary.summary_id])
+
+
+def _head_end(snapshot: SessionSnapshot) -> int:
+    """The last system message at the head, after which the user's words are shown."""
+    head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
+    return head[-1] if head else BEFORE_ALL
 
 
 def _refused(snapshot: SessionSnapshot, summary: int, tokens: int, replaced: int) -> str:
@@ -274,21 +283,16 @@ async def _written(
     turns: SessionTurns, asked: Asked, plan: CompactPlan, state: State, shown: Sequence[Turn], in_use: str
 ) -> WrittenSummary:
     """The summary for this plan. `shown` are the turns that the view shows beside it, `in_use` are the texts of files
-    there. Only a model reads the turns that the plan covers: the newest MAX_READ, and of older ones the first OPENING,
-    in which the task is; without a model, the state has what a summary needs."""
+    there. Only a model reads the turns that the plan covers, the newest MAX_READ; without one, the state has what a
+    summary needs."""
     access, snapshot = turns.access, turns.snapshot
     model = asked.model(access, snapshot)
-    seqs = [entry.first_seq for entry in plan.covered if entry.message]
-    opening = seqs[:-MAX_READ][:OPENING]
-    if model is not None and plan.beyond is not None:
-        first, last = plan.beyond.first_seq, min(plan.beyond.last_seq, plan.beyond.first_seq + OPENING - 1)
-        recorded = await access.store.read_messages(snapshot.session_id, first=first, last=last)
-        opening = [entry.first_seq for entry in build_view(recorded, snapshot.overlay) if entry.message]
+    seqs = [entry.first_seq for entry in plan.covered if entry.message] if model is not None else []
     covered = [entry.summary for entry in plan.covered if entry.summary]
     beside = Beside.of_turns(shown, words=keeps_words(snapshot.settings))
     room, count = summary_room(snapshot, plan), snapshot.counter.count
     request = SummaryRequest(
-        turns=() if model is None else (*await turns.at(opening), *await turns.at(seqs[-MAX_READ:])),
+        turns=await turns.at(seqs[-MAX_READ:]),
         previous="\n\n".join(edit.summary for edit in covered or standing_summaries(snapshot.entries)) or None,
         replaces=bool(covered) or snapshot.settings.summaries == "one",
         instructions=asked.instructions,

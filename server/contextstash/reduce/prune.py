@@ -12,9 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from contextstash.outputs.digest import digest_output
 from contextstash.outputs.limits import OutputLimits, limit
-from contextstash.outputs.placeholders import compaction_digest, digest_message, digest_wording
+from contextstash.outputs.placeholders import digest_message, digest_wording
 from contextstash.reduce.summaries import log_calls, writer_model
 from contextstash.results import ArchivedOutput, PruneResult, RestoredOutput, RestoreResult
 from contextstash.safety.sanitize import one_line
@@ -260,16 +259,6 @@ async def digest_edits(
         digest_edit(snapshot, anchor, await _text(access, snapshot, output, text), (output.handle,))
         for output, text in archived
     ]
-
-
-def compaction_digest_edit(snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts) -> list[DigestEdit]:
-    """One digest message for all the outputs that a compaction archived among the recent messages."""
-    anchor = last_anchor(entries)
-    if not archived or anchor is None:
-        return []
-    lines = [(output, digest_output(output.tool, output.argument, text, output.is_error)) for output, text in archived]
-    text = compaction_digest(lines, MAX_WRITTEN)
-    return [digest_edit(snapshot, anchor, text, tuple(output.handle for output, _ in archived))]
 
 
 async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text: str) -> str:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from contextstash.handoff.user_block import RULE_PREFIX
+from contextstash.handoff.user_block import RULE_PREFIX, pinned_rules, read_block, rules_block
 from contextstash.record.batches import Batch, ensure_session
 from contextstash.reduce.prune import restore
-from contextstash.reduce.summaries import rules_edit
+from contextstash.reduce.summaries import keeps_words
 from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit
+from contextstash.view.edits import digest_edit, last_anchor
 from contextstash.view.outputs_in_use import HANDLE_PREFIX, outputs_of_pins
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
 from contextstash.writers import CONSENT
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import ArchiveEdit, Session
+
+PINNED = "pinned"
+"""Stands for the handle in an edit that shows pinned rules: it belongs to no output and no summary."""
 
 
 async def open_session(
@@ -113,14 +117,16 @@ def _check_destination(access: Access, agent: str | None, settings: Mapping[str,
 
 
 async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
-    """The plan to show pinned rules in the next view already. A model that binds its reasoning to what was sent gets
-    them with the next compaction if they cannot stand at the end."""
+    """The plan to show pinned rules that the view does not show yet at its end, so that what was sent before stays as
+    it was. The next compaction moves them to the user's words at the head. A model that binds its reasoning to what was
+    sent gets them with that if they cannot stand at the end."""
     snapshot = await access.snapshot(session_id)
-    rules = rules_edit(snapshot)
-    at_end = rules is not None and snapshot.entries[-1].last_seq == rules.after_seq
-    if rules is None or not (at_end or not binds(snapshot.session.model)):
+    entries, anchor = snapshot.entries, last_anchor(snapshot.entries)
+    shown = read_block(entry.digest.text for entry in entries if entry.is_user_block and entry.digest)
+    text = rules_block(pinned_rules(snapshot.settings.pin), shown.rules) if keeps_words(snapshot.settings) else ""
+    if not text or anchor is None or (entries[-1].last_seq != anchor and binds(snapshot.session.model)):
         return None
-    return Planned(snapshot, [rules], lambda *_: None)
+    return Planned(snapshot, [digest_edit(snapshot, anchor, text, (PINNED,))], lambda *_: None)
 
 
 async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> str | None:

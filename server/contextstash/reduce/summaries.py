@@ -15,12 +15,11 @@ from contextstash.events.call_lines import WAITS
 from contextstash.events.calls import is_dialog
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
-from contextstash.handoff.user_block import pinned_rules, read_block, rules_block, user_block
+from contextstash.handoff.user_block import pinned_rules, read_block, user_block
 from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text, shown_texts
 from contextstash.view.branches import rewinds_in_force
-from contextstash.view.edits import digest_edit, last_anchor
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.window.settings import ContextSettings
@@ -29,14 +28,36 @@ from contextstash.writers import (
     EXTRACTIVE,
     MIN_CHARACTERS,
     SummaryRequest,
-    WriterCall,
     WriterFailedError,
     WriterSettings,
     WrittenSummary,
     summary_by_model,
 )
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Call, DigestEdit, KeptState, Message, Usage
+from contextstash_storage.records import Call, KeptState, Message
+
+MAX_READ = 1_500
+"""How many new messages are read, the newest, and from how many a model writes a summary. A window of 200,000 tokens
+holds fewer, so only a session which was never reduced has more; each takes about a millisecond."""
+
+HISTORY_MESSAGES = 400
+"""From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
+keep nearly as much as all; the limit bounds the work in a long session."""
+
+WORDS_PARTS = 4
+"""All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
+they are written again as one, which costs the prompt cache once. A larger share would leave less room for the
+conversation."""
+
+HOST, MODEL = "host", "anthropic"
+"""Who writes, if it is not the session's state."""
+
+STRATEGIES = ("auto", HOST, MODEL, EXTRACTIVE)
+
+MAX_HOST_TOKENS = 20_000
+"""A longer text is not a summary: ten times a usual one, a tenth of a window of 200,000."""
+
+logger = logging.getLogger(__name__)
 
 
 def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:
@@ -133,18 +154,6 @@ class SessionTurns:
         self._made |= {turn.seq: turn for turn in made}
 
 
-MAX_READ = 1_500
-"""How many new messages are read, the newest, and from how many a model writes a summary. A window of 200,000 tokens
-holds fewer, so only a session which was never reduced has more; each takes about a millisecond."""
-
-OPENING = 50
-"""How many of the first messages are read in addition: they say what the task is."""
-
-HISTORY_MESSAGES = 400
-"""From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
-keep nearly as much as all; the limit bounds the work in a long session."""
-
-
 @cache
 def _adapter() -> TypeAdapter[State]:
     return TypeAdapter(State)
@@ -184,42 +193,10 @@ async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) ->
     await access.store.put_note(snapshot.session_id, KeptState(text=text, rewinds=rewinds))
 
 
-WORDS_PARTS = 4
-"""All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
-they are written again as one, which costs the prompt cache once. A larger share would leave less room for the
-conversation."""
-
-BEFORE_ALL = -1
-"""The position of an added message that is shown before the first recorded one."""
-
-PINNED = "pinned"
-"""Stands for the handle in an edit that shows pinned rules: it belongs to no output and no summary."""
-
-
 def keeps_words(settings: ContextSettings) -> bool:
     """Whether views have the user's words in messages of their own. The presets that reproduce other systems have
     them in or behind their one summary."""
     return settings.low_water is not None
-
-
-def rules_edit(snapshot: SessionSnapshot) -> DigestEdit | None:
-    """The edit that shows pinned rules which the view does not show yet, at its end, so that what was sent before stays
-    as it was; None if there are none. The next compaction moves them to the user's words at the head."""
-    if not keeps_words(snapshot.settings):
-        return None
-    shown = read_block(entry.digest.text for entry in snapshot.entries if entry.is_user_block and entry.digest)
-    text = rules_block(pinned_rules(snapshot.settings.pin), shown.rules)
-    anchor = last_anchor(snapshot.entries)
-    return digest_edit(snapshot, anchor, text, (PINNED,)) if text and anchor is not None else None
-
-
-def words_edit(snapshot: SessionSnapshot, added: str, summary_id: str) -> list[DigestEdit]:
-    """The edit that shows what a compaction adds to the user's words after the system messages, if it adds anything. It
-    is undone with its summary."""
-    if not added:
-        return []
-    head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
-    return [digest_edit(snapshot, head[-1] if head else BEFORE_ALL, added, (summary_id,))]
 
 
 async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> str:
@@ -245,19 +222,6 @@ async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> str:
         count=snapshot.counter.count,
         renew=renew,
     )
-
-
-HOST, MODEL = "host", "anthropic"
-"""Who writes, if it is not the session's state."""
-
-STRATEGIES = ("auto", HOST, MODEL, EXTRACTIVE)
-
-MAX_HOST_TOKENS = 20_000
-"""A longer text is not a summary: ten times a usual one, a tenth of a window of 200,000."""
-
-NOTHING_USED = Usage(prompt_tokens=0)
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -331,7 +295,7 @@ async def written(
 
 
 async def _by_model(request: SummaryRequest, model: WriterSettings | None) -> WrittenSummary:
-    calls, note = tuple[WriterCall, ...](), None
+    calls, note = tuple[Call, ...](), None
     if model is not None:
         try:
             return await summary_by_model(model, request)
@@ -344,7 +308,7 @@ async def _by_model(request: SummaryRequest, model: WriterSettings | None) -> Wr
 async def log_calls(
     access: Access,
     snapshot: SessionSnapshot,
-    calls: Sequence[WriterCall],
+    calls: Sequence[Call],
     span: tuple[int, int],
     purpose: Literal["summary", "digest"] = "summary",
 ) -> None:
@@ -354,13 +318,6 @@ async def log_calls(
     from contextstash.window.models import price_of
 
     for call in calls:
-        logged = Call(
-            purpose=purpose,
-            model=call.model,
-            request_seq=span[1],
-            **(call.usage or NOTHING_USED).model_dump(),
-            cost=price_of(call.model, call.usage) if call.usage else 0.0,
-            duration_ms=call.duration_ms,
-            error=call.error,
-        )
+        cost = price_of(call.model, call) if call.cost is None else call.cost
+        logged = call.model_copy(update={"purpose": purpose, "request_seq": span[1], "cost": cost})
         await access.store.append_log(snapshot.session_id, logged)

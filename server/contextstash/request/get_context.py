@@ -1,4 +1,5 @@
-"""The message list for the next request, valid for its provider and within budget."""
+"""The message list for the next request, valid for its provider and within budget; and for the one after the provider
+refused a request as too long: our estimate is corrected, and the view shrunk."""
 
 from __future__ import annotations
 
@@ -8,14 +9,26 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 
 from contextstash.messages.base import Format
 from contextstash.messages.repair import render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
-from contextstash.record.messages import declared_system, system_beside, with_system
-from contextstash.results import ContextResult, LeftOut
-from contextstash.session.access import Access
+from contextstash.record.messages import (
+    System,
+    Tools,
+    check_declared,
+    declare,
+    declared_system,
+    system_beside,
+    with_system,
+)
+from contextstash.reduce.compact import compact_session
+from contextstash.reduce.prune import prune_tool_outputs
+from contextstash.results import ContextResult, Estimate, LeftOut, RecoverResult
+from contextstash.safety.sanitize import before_and_after
+from contextstash.session.access import Access, estimate_session
 from contextstash.session.edit import (
     Planned,
     archived,
@@ -27,10 +40,11 @@ from contextstash.session.edit import (
 )
 from contextstash.session.open_session import Scope
 from contextstash.view.edits import pinned_text, truncate_edit
-from contextstash.view.ladder import Fitted, fit, leading_kept
-from contextstash.view.session_counters import request_excess
+from contextstash.view.ladder import Fitted, cut_candidates, fit, leading_kept
+from contextstash.view.session_counters import refused, request_excess
 from contextstash.view.session_snapshot import SessionSnapshot, event_of
 from contextstash.view.view import Entry, total_tokens
+from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import (
     ArchiveEdit,
@@ -56,6 +70,16 @@ NOTICE_OVERHEAD = 10
 """Tokens of the notice about left-out messages in addition to its text: its message, and digits of a larger number."""
 
 NOTHING_TO_SEND = "Nothing to send: the session has no message with content that its provider accepts."
+
+LOWER_THE_REPLY = (
+    "The tokens reserved for the reply alone fill the window: no smaller context helps. Send the same messages again"
+    " with a lower max_tokens."
+)
+
+RECOVERED_ALREADY = (
+    "Recovered once already and nothing was recorded since: the context cannot be made smaller. The breakdown says what"
+    " fills the window: use a model with a larger one, fewer tools, or a new session that starts from get_summary."
+)
 
 
 @dataclass(frozen=True)
@@ -319,27 +343,26 @@ def _natives(composed: _Composed) -> list[Native]:
         if span is not None and entry.first_seq > span.first_seq:
             natives.append(fmt.user_message(sources.notice(span)))
             span = None
-        natives += native_of(fmt, sources.bodies, entry)
+        message = entry.message
+        own = [fmt.user_message(entry.edit.text)] if message is None else None
+        natives += own or _native_of(fmt, sources.bodies[entry.first_seq], entry)
     return natives if span is None else [*natives, fmt.user_message(sources.notice(span))]
 
 
-def native_of(fmt: Format, bodies: Mapping[int, Native], entry: Entry) -> list[Native]:
-    """An entry in its provider's JSON; empty if the message held only thinking, and that is stripped."""
-    if entry.message is None:
-        return [fmt.user_message(entry.edit.text)]
-    body = bodies[entry.message.seq]
+def _native_of(fmt: Format, body: Native, entry: Entry) -> list[Native]:
+    """A message in its provider's JSON; empty if it held only thinking, and that is stripped."""
     if not entry.replaced and not entry.stripped:
         return [body]
-    return entry.sent(body, lambda: _changed(fmt, body, entry))
 
+    def made() -> list[Native]:
+        changed: Native | None = body
+        if entry.replaced:
+            changed = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
+        if entry.stripped and changed is not None:
+            changed = fmt.without_thinking(changed)
+        return [] if changed is None else [changed]
 
-def _changed(fmt: Format, body: Native, entry: Entry) -> list[Native]:
-    changed: Native | None = body
-    if entry.replaced:
-        changed = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
-    if entry.stripped and changed is not None:
-        changed = fmt.without_thinking(changed)
-    return [] if changed is None else [changed]
+    return entry.sent(body, made)
 
 
 def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget: int) -> str:
@@ -356,3 +379,157 @@ def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget:
         f" {tokens:,} tokens, over"
         f" the budget of {budget:,}.{message}{f' With the messages: {others}.' if others else ''}"
     )
+
+
+# After a refusal.
+
+
+async def recover_context(
+    access: Access,
+    session_id: str | None = None,
+    *,
+    error: str | Mapping[str, Any],
+    system: System | None = None,
+    tools: Tools | None = None,
+) -> RecoverResult:
+    """The messages to send, once, instead of a request that was refused as too long. If called again with the same
+    error and nothing recorded since, returns the breakdown of what fills the window instead.
+
+    Raises BadInputError if the error is not about the context's length.
+    """
+    check_declared(system, tools)
+    if system is not None or tools is not None:
+        await declare(access, await access.read_session(session_id), system=system, tools=tools)
+    if (overflow := recognize(error)) is None:
+        raise BadInputError(
+            "contextstash does not recognize this as an error about the context's length. Pass the provider's error"
+            " unchanged; a smaller context does not help against other errors."
+        )
+    session = await access.read_session(session_id)
+    last = await access.store.read_log(session.session_id, Event, keys=("recovery",), newest=True, limit=1)
+    is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
+    is_recovered = bool(last) and last[0].seq == session.counters.messages and is_same
+    if not overflow.reply_fills_window and not is_recovered:
+        return await _recovered(access, session, overflow)
+    estimate = await estimate_session(access, session)
+    return RecoverResult.of(
+        overflow,
+        session_id=session.session_id,
+        recovered=False,
+        tokens_before=estimate.tokens,
+        tokens_after=estimate.tokens,
+        done=[],
+        reason=LOWER_THE_REPLY if overflow.reply_fills_window else RECOVERED_ALREADY,
+        breakdown=estimate.breakdown,
+    )
+
+
+async def _recovered(access: Access, session: Session, overflow: ContextOverflow) -> RecoverResult:
+    session = await _corrected(access, session, overflow)
+    before = await estimate_session(access, session)
+    done = await _shrunk(access, session.session_id)
+    session = await access.read_session(session.session_id)
+    context = await get_context(access, session.session_id)
+    after = await estimate_session(access, session)
+    reason = _reason(context, before, after)
+    event = Event(
+        kind="recovery",
+        tokens_before=before.tokens,
+        tokens_after=after.tokens,
+        messages_before=session.counters.view_messages,
+        messages_after=session.counters.view_messages,
+        reason=reason,
+        seq=session.counters.messages,
+        parts=after.breakdown,
+    )
+    await access.store.append_log(session.session_id, event)
+    return RecoverResult.of(
+        overflow,
+        session_id=session.session_id,
+        recovered=context.fits and context.tokens < before.tokens,
+        tokens_before=before.tokens,
+        tokens_after=context.tokens,
+        done=done,
+        reason=reason,
+        breakdown=None if context.fits else after.breakdown,
+        context=context,
+    )
+
+
+def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
+    if not context.fits:
+        return context.reason or "The messages that cannot be removed are over the limit."
+    if context.tokens >= before.tokens:
+        return "The context could not be made smaller; it was within the limit already. Send it once more."
+    left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
+    return f"Context {before_and_after(before.tokens, after.tokens)} tokens; send these messages once.{left}"
+
+
+async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> Session:
+    """The session corrected by the error: the true window, and the true number of tokens in the view. If the error
+    names none, the request had just too many, until the next report."""
+    settings, budget = access.limits(session)
+    changes: dict[str, Any] = {}
+    if overflow.limit is not None and overflow.limit != budget.window:
+        changes["window"] = overflow.limit
+    completion = overflow.completion_tokens
+    if completion is not None and completion < (overflow.limit or 0):
+        changes["output_reserve"] = completion
+    elif "window" in changes and settings.output_reserve is not None and settings.output_reserve >= changes["window"]:
+        changes["output_reserve"] = changes["window"] // 8
+    if not settings.anchored:
+        changes["anchored"] = True
+    if changes:
+        layer = {**session.settings, **changes}
+        session = await access.store.update_session(session.session_id, settings=layer)
+    settings, budget = access.limits(session)
+    estimate = await estimate_session(access, session)
+    least = max(budget.usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
+    true = overflow.prompt_tokens or least
+    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true))
+
+
+async def _shrunk(access: Access, session_id: str) -> list[str]:
+    """Prune down to `recovery_keep_last`, truncate the remaining outputs, and compact; a step is skipped once the view
+    is within the target of a recovery, except truncation with `recovery_cut_always`."""
+    done: list[str] = []
+    session = await access.read_session(session_id)
+    settings = access.settings(session)
+    if await _is_over(access, session_id):
+        keep = settings.recovery_keep_last
+        pruned = await prune_tool_outputs(access, session_id, keep_last=keep, minimum_tokens=0, needed=True)
+        done += pruned.said
+    if settings.recovery_cut_always or await _is_over(access, session_id):
+        cut = await edit(access, lambda: _outputs_cut(access, session_id))
+        done += [cut] if cut else []
+    if settings.compact_automatic and await _is_over(access, session_id):
+        compacted = await compact_session(access, session_id)
+        done += [f"{compacted.with_sizes}."] if compacted.compacted else []
+    return done
+
+
+async def _is_over(access: Access, session_id: str) -> bool:
+    session = await access.read_session(session_id)
+    _, budget = access.limits(session)
+    return (await estimate_session(access, session)).tokens > budget.recovery_tokens
+
+
+async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] | str | None:
+    """The plan to truncate every visible output that is over the limit of a recovery, also one that is truncated
+    already, but no pinned one."""
+    snapshot = await access.snapshot(session_id)
+    most = snapshot.settings.recovery_output_bytes
+    rules = OutputLimits(bytes=most, cut="middle")
+    costs = {each.output: each.view_tokens for each in cut_candidates(snapshot, most // 4)}
+    cut: list[TruncateEdit] = []
+    async for batch in access.output_texts(snapshot, list(costs)):
+        shorter = [(truncate_edit(snapshot, output, text, rules), costs[output]) for output, text in batch]
+        cut += [made for made, cost in shorter if made.tokens < cost]
+    if not cut:
+        return None
+
+    def said(_: Session, entries: Sequence[Entry]) -> str | None:
+        saved = total_tokens(snapshot.entries) - total_tokens(entries)
+        return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
+
+    return Planned(snapshot, cut, said, plan_stripping(snapshot, min(each.seq for each in cut), needed=True))

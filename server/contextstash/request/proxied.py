@@ -11,6 +11,7 @@ from typing import Any
 
 from contextstash.messages.request import is_models
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
+from contextstash.results import ProxyReport
 from contextstash.session.access import Access
 from contextstash.view.branches import known_path
 from contextstash.view.view import edits_in_force
@@ -18,6 +19,7 @@ from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import (
     Native,
     ProxiedSession,
+    ProxiedTotals,
     Replacement,
     RestoreEdit,
     Session,
@@ -28,6 +30,9 @@ from contextstash_storage.records import (
 Key = tuple[str, str]
 """An output: the id of its call, and the SHA-256 of its text. Some models count their calls again from the start in
 each turn, so that the id alone is no name."""
+
+
+SUMMED = tuple(ProxiedTotals.model_fields)
 
 
 @dataclass(frozen=True)
@@ -110,3 +115,17 @@ def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str
         if last is not None:
             extras[last]["usage"] = usage
     return extras
+
+
+def report_of(*states: ProxiedSession) -> ProxyReport:
+    """The totals of sessions together."""
+    total = ProxiedTotals(**{name: sum(getattr(state, name) for state in states) for name in SUMMED})
+    return ProxyReport.of(
+        total,
+        tokens_sent=total.sent,
+        tokens_unedited=total.direct,
+        dollars_paid=round(total.dollars_paid, 4) if total.priced else None,
+        dollars_saved=round(total.dollars_direct - total.dollars_paid, 4) if total.priced else None,
+        unread=total.unread or None,
+        left_alone=next((state.left_alone for state in states if state.left_alone), None),
+    )

@@ -22,7 +22,6 @@ from contextstash.session.open_session import READ_AT_ONCE, WHOLE, OpenSession, 
 from contextstash.view import session_counters as counting
 from contextstash.view.session_counters import fixed_tokens
 from contextstash.view.session_snapshot import SessionSnapshot
-from contextstash.view.view import Entry, Overlay, build_view
 from contextstash.window import thresholds
 from contextstash.window.settings import ContextSettings, consenting, resolve_settings, session_layer
 from contextstash.window.thresholds import WindowBudget, budget_of
@@ -273,12 +272,6 @@ class Access:
             proxied=session.source is not None and not await self.sends_own_history(session),
             beyond=beyond,
         )
-
-    async def entries_of(self, session: Session, overlay: Overlay, *, bodies: bool = False) -> list[Entry]:
-        """The whole view of a session with these edits; messages that were read with bodies before, from memory."""
-        opened = self.opened(session.session_id)
-        spans = overlay.visible_ranges(session.counters.messages)
-        return build_view(await opened.messages(await opened.known(session), spans, bodies=bodies), overlay)
 
     async def shown_messages(self, session: Session, first: int, last: int) -> AsyncIterator[Message]:
         """The messages `first..last` that the model was shown, without bodies; READ_AT_ONCE are in memory at a time."""

@@ -128,7 +128,9 @@ async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
 async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[Entry]:
     """The view's entries once these edits are appended."""
     if any(isinstance(edit, RestoreEdit) for edit in edits):
-        return await access.entries_of(snapshot.session, edits_in_force([*snapshot.edits, *edits]))
+        overlay, opened = edits_in_force([*snapshot.edits, *edits]), access.opened(snapshot.session_id)
+        spans = overlay.visible_ranges(snapshot.session.counters.messages)
+        return build_view(await opened.messages(await opened.known(snapshot.session), spans, bodies=False), overlay)
     return await asyncio.to_thread(changed_entries, snapshot, edits)
 
 

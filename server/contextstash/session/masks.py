@@ -32,22 +32,15 @@ Contents = tuple[tuple[Block, ...], tuple[str, ...]]
 def derived(settings: ContextSettings, role: str, blocks: tuple[Block, ...], texts: tuple[str, ...]) -> Contents:
     """The contents from which everything is made that is stored of a message but its body. Texts keep their lengths,
     by which the index finds its blocks."""
-    if settings.secrets == "off" or not _may_hold_secrets(blocks, texts):
-        return blocks, texts
-    masks = tuple(_text(role, *part) for part in zip(blocks, texts, strict=False))
-    return tuple(map(_without_secret, blocks, texts)), masks
-
-
-def _may_hold_secrets(blocks: Sequence[Block], texts: Sequence[str]) -> bool:
-    """Whether one of the texts does, asked once for all of them: most messages are short, and hold none."""
     arguments = (block.argument for block in blocks if block.argument)
-    return may_hold_secrets("\n".join((*texts, *arguments)))
-
-
-def _text(role: str, block: Block, text: str) -> str:
-    if block.type == "opaque":
-        return text
-    return masked(text, private=role in PROMPT_ROLES and block.type == "text")
+    # Asked once for all of them: most messages are short, and hold none.
+    if settings.secrets == "off" or not may_hold_secrets("\n".join((*texts, *arguments))):
+        return blocks, texts
+    masks = tuple(
+        text if block.type == "opaque" else masked(text, private=role in PROMPT_ROLES and block.type == "text")
+        for block, text in zip(blocks, texts, strict=False)
+    )
+    return tuple(map(_without_secret, blocks, texts)), masks
 
 
 def _without_secret(block: Block, text: str) -> Block:
@@ -56,13 +49,8 @@ def _without_secret(block: Block, text: str) -> Block:
     the beginning of one."""
     if not block.argument:
         return block
-    own, hidden = masked(block.argument), masked(text)
-    whole = (main_argument(hidden) if hidden != text else None) or block.argument
-    if len(whole) == len(own):
-        each = zip(block.argument, own, whole, strict=True)
-        argument = "".join(second if first == third else third for first, second, third in each)
-    else:
-        argument = masked(whole)
+    hidden = masked(text)
+    argument = masked((main_argument(hidden) if hidden != text else None) or block.argument)
     return block if argument == block.argument else block.model_copy(update={"argument": argument})
 
 

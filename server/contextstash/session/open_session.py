@@ -111,12 +111,6 @@ class Known:
         """The part that need not be read again: all but the newest message and edit."""
         return KnownPart(max(self.messages, default=None), max(0, len(self.edits) - 1), MAX_ADVANCED)
 
-    def is_of(self, session: Session) -> bool:
-        """Whether nothing was recorded or edited between this and that state."""
-        own, other = self.session.counters, session.counters
-        counts = (own.messages, own.edits) == (other.messages, other.edits)
-        return counts and self.session.updated_at == session.updated_at
-
 
 class OpenSession:
     """A session in memory."""
@@ -163,25 +157,24 @@ class OpenSession:
         known = self._known
         advanced = None if known is None else await self._advanced(known, session, news)
         if advanced is None:
-            edits = await self._edits(session, news)
+            edits: tuple[Edit, ...] = ()
+            count = session.counters.edits
+            if news is not None and not news.known.edits:
+                edits = news.edits[:count]
+            elif count:
+                edits = tuple(await self._store.read_edits(self._id))[:count]
             advanced = Known(session, edits, edits_in_force(edits) if edits else NO_EDITS)
         self._known = advanced
         return advanced
-
-    async def _edits(self, session: Session, news: SessionNews | None) -> tuple[Edit, ...]:
-        """All edits, up to this state of the session."""
-        count = session.counters.edits
-        if news is not None and not news.known.edits:
-            return news.edits[:count]
-        return tuple(await self._store.read_edits(self._id))[:count] if count else ()
 
     async def _advanced(self, known: Known, session: Session, news: SessionNews | None) -> Known | None:
         """What is known, with the new messages and edits; None if it was of another session of this id."""
         if known.session.created_at != session.created_at:
             return None
-        if known.is_of(session):
-            return replace(known, session=session)
         before, after, part = known.session.counters, session.counters, known.part
+        is_same = (before.messages, before.edits) == (after.messages, after.edits)
+        if is_same and known.session.updated_at == session.updated_at:  # nothing was recorded or edited since
+            return replace(known, session=session)
         if after.messages < before.messages or after.edits < before.edits:
             return None
         if news is None or news.known != part:
