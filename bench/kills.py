@@ -1,5 +1,5 @@
-"""Kills processes by SIGKILL while they record, prune, compact, export, import, delete, retain, encrypt
-and decrypt, and checks the database each time.
+"""Kills processes by SIGKILL while they record, prune, compact, export, import, delete and retain, and checks the
+database each time.
 
 Run as `python bench/kills.py [KILLS [SEED]]`: by default 300 kills, about 10 minutes. After each kill the database
 is opened again: acknowledged writes must be complete, unacknowledged ones complete or absent, every view valid, the
@@ -17,12 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.support.killed_workers import Ledger, kill_conversion, kill_once
+from tests.support.killed_workers import Ledger, kill_once
 
 KILLS = 300
 KILLS_PER_DATABASE = 25
-CONVERSION_EVERY = 8
-"""Of so many kills one interrupts a conversion."""
 
 
 def main(kills: int, seed: int) -> None:
@@ -34,10 +32,7 @@ def main(kills: int, seed: int) -> None:
         ledger = Ledger()
         with tempfile.TemporaryDirectory() as folder:
             for number in range(begun, min(begun + KILLS_PER_DATABASE, kills)):
-                if number % CONVERSION_EVERY == 4 and Path(folder, "stash.db").exists():
-                    kill_conversion(Path(folder), ledger, seed + number, forking)
-                else:
-                    kill_once(Path(folder), ledger, seed + number, forking)
+                kill_once(Path(folder), ledger, seed + number, forking)
         moments.update(ledger.kills)
         print(f"{moments.total()} kills, while: {dict(moments.most_common())}; all checks passed", flush=True)
 

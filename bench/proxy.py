@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,16 @@ from tests.support.proxies import (
     CHARACTERS_PER_TOKEN,
     READ,
     RETRIEVAL,
-    AutomaticCache,
     CachingProvider,
     Clock,
     blocks_of,
     caching_provider,
     in_stash,
-    items_of,
+    prefixes,
     request_of,
     running_proxy,
+    tokens,
+    usage_of,
 )
 
 FIRST_CALLS = 10
@@ -76,6 +77,35 @@ def body_of(call: Recorded, unseen: int) -> dict[str, Any]:
     body["system"][0] = {"type": "text", "text": hidden, "cache_control": mark}
     body["messages"][-1]["content"][-1]["cache_control"] = mark
     return body
+
+
+@dataclass
+class AutomaticCache:
+    """The cache of the Responses API: it finds the longest common start of any earlier request, in whole items and in
+    steps of 128 tokens, as long as that was used within an hour."""
+
+    clock: Callable[[], float] = lambda: 0.0
+    stored: dict[str, float] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
+        """The usage of a request, whose prefixes are stored. Writing costs nothing extra, and is not reported."""
+        now, total, read = self.clock(), 0, 0
+        for chain, total in prefixes(items_of(body, hidden, self.weights)):
+            if now - self.stored.get(chain, float("-inf")) <= 3600.0:
+                read = total
+            self.stored[chain] = now
+        read = read // 128 * 128 if read >= 1024 else 0
+        return usage_of(read, total - read)
+
+
+def items_of(body: dict[str, Any], hidden: int, weights: Mapping[str, int]) -> Iterator[tuple[int, str]]:
+    """What a request of the Responses API holds, in the order of the cache: its tokens and content."""
+    around = json.dumps([body.get("tools"), body.get("instructions")])
+    yield hidden + tokens(around), around
+    for item in body["input"]:
+        text = json.dumps(item)
+        yield weights.get(text) or tokens(text), text
 
 
 class Replayed:
@@ -222,7 +252,7 @@ def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
             proxy.settle()
             through = provider.asked[-1]
             usage = provider.usage[-1]
-            losses.after(call, through.json if through.body != content else None, usage, client)
+            losses.after(call, through.body if through.data != content else None, usage, client)
             direct_paid += cost(plain, client)
             paid += cost(usage, client)
             direct_tokens += sent(plain)

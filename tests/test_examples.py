@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, environment_of
 from tests.support.provider import Asked, Said, provider
 
 pytestmark = pytest.mark.processes
@@ -20,12 +19,9 @@ COMMAND = "echo forty-two files"
 
 def run(name: str, folder: Path, **environment: str) -> str:
     """What a program prints; it must end well."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
-    home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "CONTEXTSTASH_DB": str(folder / "sessions.db")}
+    variables = environment_of(folder, CONTEXTSTASH_DB=str(folder / "sessions.db"), **environment)
     command = [sys.executable, str(EXAMPLES / name), "How many files are there?"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**clean, **home, **environment}
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=variables)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -17,7 +17,6 @@ from tests.support.strict_provider import (
     StrictProvider,
     read_part,
     strict_provider,
-    unmanaged_overflows,
 )
 
 pytest.importorskip("langchain")
@@ -33,14 +32,14 @@ from pydantic import SecretStr
 from contextstash.adapters.langchain import StashMiddleware, _form, _parts
 
 
-def agent(provider: StrictProvider, *middleware: Any, responses: bool = False) -> Any:
+def agent(provider: StrictProvider, *middleware: Any) -> Any:
     model = ChatOpenAI(
         model="gpt-5.4",
         base_url=f"{provider.url}/v1",
         api_key=SecretStr("test"),
         max_retries=0,
         max_completion_tokens=2_000,
-        use_responses_api=responses,
+        use_responses_api=False,
     )
     return create_agent(model, tools=[read_part], system_prompt=SYSTEM, middleware=list(middleware))
 
@@ -80,13 +79,6 @@ BOUND_TURNS = max(TURNS, 30)
 """Enough for a compaction."""
 
 
-async def test_without_the_middleware_the_window_overflows() -> None:
-    with strict_provider(window=WINDOW, turns=TURNS) as provider:
-        with pytest.raises(Exception, match="too long"):
-            await agent(provider).ainvoke(ASKED, MANY)
-        unmanaged_overflows(provider)
-
-
 async def test_an_agent_many_times_its_window_is_never_refused(tmp_path: Path) -> None:
     with strict_provider(window=WINDOW, turns=TURNS) as provider:
         async with open_stash(tmp_path / "s.db") as stash:
@@ -107,17 +99,6 @@ def test_a_synchronous_agent_too(tmp_path: Path) -> None:
         done = agent(provider, StashMiddleware(session)).invoke(ASKED, MANY)
     assert done["messages"][-1].content == "done"
     assert (provider.invalid, provider.over) == ([], [])
-
-
-async def test_an_agent_over_the_responses_api_too(tmp_path: Path) -> None:
-    with strict_provider(window=WINDOW, turns=12) as provider:
-        async with open_stash(tmp_path / "s.db") as stash:
-            session = stash.session("job", model="gpt-5.4", window=WINDOW)
-            done = await agent(provider, StashMiddleware(session), responses=True).ainvoke(ASKED, MANY)
-            recorded = await stash.use_cases.read_messages("job", limit=500)
-    assert done["messages"][-1].text == "done"
-    assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], 13)
-    assert recorded.total == 2 * 12 + 2
 
 
 async def test_a_refused_call_is_made_again_smaller(tmp_path: Path) -> None:

@@ -6,28 +6,84 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI, BadRequestError
 
 import contextstash
 from contextstash import open_stash, open_stash_sync
+from contextstash.library.session import LibrarySession
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Request
-from tests.support.effort import examples
-from tests.support.plain_loops import MODELS, run_loop
-from tests.support.strict_provider import part_of_a_log, strict_provider
+from tests.support.effort import THOROUGH, examples
+from tests.support.stashes import round_of
+from tests.support.strict_provider import Body, StrictProvider, part_of_a_log, strict_provider
+
+SYSTEM = "You read logs, part by part. " * 40
+PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+FUNCTION = {"name": "read_part", "description": "Read a part.", "parameters": PARAMETERS}
+TOOLS: dict[str, dict[str, Any]] = {
+    "anthropic": {"name": "read_part", "description": "Read a part.", "input_schema": PARAMETERS},
+    "openai-chat": {"type": "function", "function": FUNCTION},
+    "openai-responses": {"type": "function", **FUNCTION},
+}
+
+
+async def run_loop(fmt: str, url: str, session: LibrarySession, messages: list[Any]) -> str:
+    """An agent loop as a user writes it with the provider's SDK; returns the first reply without a tool call."""
+    openai = AsyncOpenAI(base_url=f"{url}/v1", api_key="test", max_retries=0)
+    async with AsyncAnthropic(base_url=url, api_key="test", max_retries=0) as anthropic, openai:
+        create: dict[str, Any] = {"anthropic": anthropic.messages, "openai-chat": openai.chat.completions}
+        name = "input" if fmt == "openai-responses" else "messages"
+        while True:
+            request = await session.request(messages, system=SYSTEM, tools=[TOOLS[fmt]], max_tokens=2_000)
+            assert request.fits, request.reason
+            send = create.get(fmt, openai.responses).create
+            try:
+                reply = await send(**{name: request.messages, **request.options})
+            except BadRequestError as error:
+                request = await session.recover(error)
+                reply = await send(**{name: request.messages, **request.options})
+            appended, calls, text = read_by_program(fmt, reply, await session.reply(reply))
+            messages += appended
+            if not calls:
+                return text
+            messages += [answer_of(fmt, call_id, part_of_a_log(int(number))) for call_id, number in calls]
+
+
+def read_by_program(fmt: str, reply: Any, said: list[Any]) -> tuple[list[Any], list[tuple[str, Any]], str]:
+    """What a program appends to its list, mostly the SDK's own objects; the calls of a reply, and its text."""
+    if fmt == "anthropic":
+        calls = [(block.id, block.input["n"]) for block in reply.content if block.type == "tool_use"]
+        text = "".join(block.text for block in reply.content if block.type == "text")
+        return [{"role": "assistant", "content": reply.content}], calls, text
+    if fmt == "openai-chat":
+        message = reply.choices[0].message
+        calls = [(call.id, json.loads(call.function.arguments)["n"]) for call in message.tool_calls or ()]
+        return [message], calls, message.content or ""
+    items = [item for item in reply.output if item.type == "function_call"]
+    return said, [(item.call_id, json.loads(item.arguments)["n"]) for item in items], str(reply.output_text)
+
+
+def answer_of(fmt: str, call_id: str, text: str) -> dict[str, Any]:
+    if fmt == "anthropic":
+        return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call_id, "content": text}]}
+    if fmt == "openai-chat":
+        return {"role": "tool", "tool_call_id": call_id, "content": text}
+    return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+MODELS = {"anthropic": "claude-opus-4-5", "openai-chat": "gpt-5.4", "openai-responses": "gpt-5.4"}
+"""A model for the loop of each format."""
+
 
 TURNS = examples(100)
-
-
-def looked_up(call_id: str, text: str) -> list[dict[str, Any]]:
-    call = {"id": call_id, "type": "function", "function": {"name": "read_part", "arguments": "{}"}}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": call_id, "content": text},
-    ]
 
 
 @pytest.mark.parametrize("fmt", MODELS)
@@ -46,8 +102,8 @@ async def test_a_loop_many_times_its_window_is_never_refused(tmp_path: Path, fmt
 async def test_what_left_the_window_is_read_again_by_the_model_itself(tmp_path: Path) -> None:
     async with open_stash(tmp_path / "s.db") as stash:
         session = stash.session("job", model="gpt-5.4", window=8_000)
-        messages: list[Any] = [{"role": "user", "content": "Why?"}, *looked_up("call_1", part_of_a_log(1))]
-        request = await session.request([*messages, *looked_up("call_2", part_of_a_log(2))], max_tokens=1_000)
+        messages: list[Any] = [{"role": "user", "content": "Why?"}, *round_of(1, part_of_a_log(1), tool="read_part")]
+        request = await session.request([*messages, *round_of(2, part_of_a_log(2), tool="read_part")], max_tokens=1_000)
         shown = request.messages[2]["content"]
         assert "1:77 GET" not in shown
         [handle] = set(re.findall(r"out_\w+", shown))
@@ -163,3 +219,91 @@ def test_importing_contextstash_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="open_stish"):
         contextstash.__getattr__("open_stish")
+
+
+Messages = list[dict[str, Any]]
+
+
+def asked(text: str) -> Messages:
+    return [{"role": "user", "content": text}]
+
+
+def answer(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+async def test_a_request_behind_another_agents_is_an_error_and_the_others_session_goes_on(tmp_path: Path) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        one, other = (stash.session("job", model="gpt-5.4", window=32_000) for _ in range(2))
+        mine, theirs = asked("Fix the build."), asked("Write the docs.")
+        await one.request(mine)
+        mine += await one.reply(answer("The build is fixed."))
+        await other.request(theirs)
+        with pytest.raises(BadInputError, match=r"Another agent records in session 'job' at the same time.*own"):
+            await one.request([*mine, *asked("Thanks.")])
+        theirs += await other.reply(answer("The docs are written."))
+        request = await other.request([*theirs, *asked("Again.")])
+    assert [message["content"] for message in request.messages] == [
+        "Write the docs.", "The docs are written.", "Again."
+    ]  # fmt: skip
+
+
+async def test_a_reply_is_not_recorded_in_another_agents_conversation(tmp_path: Path) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        one, other = (stash.session("job", model="gpt-5.4", window=32_000) for _ in range(2))
+        await one.request(asked("Fix the build."))
+        await other.request(asked("Write the docs."))
+        with pytest.raises(BadInputError, match="at the same time"):
+            await one.reply(answer("The build is fixed."))
+        assert "build" not in str(await other.messages())
+
+
+async def test_agents_that_hand_one_conversation_on_and_a_program_that_starts_again_are_fine(tmp_path: Path) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        planner, worker = (stash.session("job", model="gpt-5.4", window=32_000) for _ in range(2))
+        messages = asked("Fix the build.")
+        for agent in (planner, worker, planner):
+            await agent.request(messages)
+            messages += [*await agent.reply(answer(f"Step {len(messages)}.")), *asked("Go on.")]
+        again = stash.session("job", model="gpt-5.4", window=32_000)
+        assert len((await again.request(asked("Something else."))).messages) == 1
+
+
+BOUND_TURNS = 150 if THOROUGH else 40
+WINDOWS = (32_000, 128_000) if THOROUGH else (32_000,)
+BINDING = {"anthropic": "claude-opus-5-5", "openai-responses": "gpt-6.2-sol"}
+
+
+def messages_of(body: Body) -> list[Body]:
+    found: list[Body] = body["messages"] if "messages" in body else body["input"]
+    return found
+
+
+def changes(requests: list[Body]) -> int:
+    """How many requests do not begin with all of the one before them, breakpoints aside."""
+    plain = [json.dumps(messages_of(body)).replace(', "cache_control": {"type": "ephemeral"}', "") for body in requests]
+    return sum(not new.startswith(old[:-1]) for old, new in pairwise(plain))
+
+
+def check(provider: StrictProvider, events: Sequence[str]) -> None:
+    """Nothing was refused or dropped, and what was sent changed in compactions only."""
+    assert (provider.invalid, provider.over) == ([], [])
+    assert provider.mismatched == [0] * (BOUND_TURNS + 1)
+    counted = Counter(events)
+    assert counted["compaction"] > 0
+    assert counted["prune"] == 0
+    assert changes(provider.requests) == counted["compaction"]
+    for (old, new), (before, after) in zip(pairwise(provider.bare), pairwise(provider.requests), strict=True):
+        assert new <= old or changes([before, after])
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("fmt", BINDING)
+async def test_in_a_program_reasoning_stays_until_a_compaction(tmp_path: Path, fmt: str, window: int) -> None:
+    with strict_provider(window=window, turns=BOUND_TURNS, binds=True) as provider:
+        async with open_stash(tmp_path / "s.db") as stash:
+            session = stash.session("job", model=BINDING[fmt], window=window)
+            messages: list[Any] = [{"role": "user", "content": "Why do loans fail?"}]
+            assert await run_loop(fmt, provider.url, session, messages) == "done"
+            events = [event.kind for event in await stash.use_cases.read_events("job", limit=1_000)]
+    check(provider, events)

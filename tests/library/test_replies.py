@@ -13,64 +13,18 @@ from contextstash.library.replies import as_natives, read_reply
 from contextstash.messages.base import read_usage
 from contextstash.messages.detection import get_format
 from contextstash_storage.errors import BadInputError
+from tests.support.provider import REPLIES, Said
 
 INPUT = {"path": None, "lines": [1, None]}
 
-ANTHROPIC: dict[str, Any] = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "model": "claude-opus-4-5",
-    "content": [
-        {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"},
-        {"type": "text", "text": "I look.", "citations": None},
-        {"type": "tool_use", "id": "toolu_1", "name": "read", "input": INPUT},
-    ],
-    "stop_reason": "tool_use",
-    "stop_sequence": None,
-    "usage": {"input_tokens": 100, "output_tokens": 20, "cache_read_input_tokens": 7},
-}
-CALL = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path": null}'}}
-CHAT: dict[str, Any] = {
-    "id": "chatcmpl-1",
-    "object": "chat.completion",
-    "created": 1,
-    "model": "gpt-5.4",
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "tool_calls",
-            "message": {
-                "role": "assistant",
-                "content": None,
-                "refusal": None,
-                "annotations": [],
-                "tool_calls": [CALL],
-            },
-        }
-    ],
-    "usage": {"prompt_tokens": 107, "completion_tokens": 20, "total_tokens": 127},
-}
-RESPONSES: dict[str, Any] = {
-    "id": "resp_1",
-    "object": "response",
-    "created_at": 1,
-    "model": "gpt-5.4",
-    "parallel_tool_calls": True,
-    "tool_choice": "auto",
-    "tools": [],
-    "output": [
-        {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "c2ln"},
-        {"id": "fc_1", "type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
-    ],
-    "usage": {
-        "input_tokens": 107,
-        "input_tokens_details": {"cached_tokens": 7, "cache_write_tokens": 0},
-        "output_tokens": 20,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 127,
-    },
-}
+COUNTED: dict[str, Any] = {"input_tokens": 107, "output_tokens": 20}
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+REASONED = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "c2ln"}
+ANTHROPIC = REPLIES["anthropic"]("claude-opus-4-5", Said("I look.", ("read", INPUT), THOUGHT, **COUNTED))
+ANTHROPIC["content"][1]["citations"] = None
+CHAT = REPLIES["openai-chat"]("gpt-5.4", Said("", ("read", {"path": None}), **COUNTED))
+RESPONSES = REPLIES["openai-responses"]("gpt-5.4", Said("", ("read", {}), REASONED, **COUNTED))
+RESPONSES["usage"]["input_tokens_details"]["cache_write_tokens"] = 0
 GEMINI: dict[str, Any] = {
     "candidates": [{"content": {"role": "model", "parts": [{"text": "hello"}]}}],
     "usageMetadata": {"promptTokenCount": 107, "candidatesTokenCount": 20, "totalTokenCount": 127},
@@ -90,16 +44,16 @@ GEMINI: dict[str, Any] = {
     ],
 )
 def test_a_response_is_read_with_its_usage(reply: Any, fmt: str) -> None:
-    read = read_reply(reply)
-    assert all(get_format(fmt).read(native).role == "assistant" for native in read.messages)
-    usage = read_usage(read.usage or {})
+    messages, reported = read_reply(reply)
+    assert all(get_format(fmt).read(native).role == "assistant" for native in messages)
+    usage = read_usage(reported or {})
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == (107, 20)
 
 
 def test_every_form_in_which_a_program_appends_a_reply_is_the_same_message() -> None:
     message = Message.model_validate(ANTHROPIC)
-    [said] = read_reply(message).messages
+    [said], _ = read_reply(message)
     assert said["content"][2]["input"] == INPUT
     forms: list[Any] = [
         {"role": "assistant", "content": message.content},
@@ -111,7 +65,7 @@ def test_every_form_in_which_a_program_appends_a_reply_is_the_same_message() -> 
     assert {tuple(native) for native in as_natives(forms)} == {tuple(said)}
     completion = ChatCompletion.model_validate(CHAT).choices[0].message
     chat: list[Any] = [completion, completion.model_dump(), completion.to_dict(), {**CHAT["choices"][0]["message"]}]
-    assert as_natives(chat) == read_reply(CHAT).messages * len(chat)
+    assert as_natives(chat) == read_reply(CHAT)[0] * len(chat)
 
 
 def test_what_the_user_wrote_is_left_as_it_is() -> None:

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -23,14 +22,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from contextstash.mcp.tokens import IssuedTokens, check_issuer
 from contextstash_storage.errors import BadInputError
-from tests.support.provider import served
+from tests.support.provider import Asked, Sent, served
 from tests.support.servers import answer, error, http_client, http_server, new_token, record
 
 ALGORITHM = "ES256"
 
 
 class Issuer:
-    """The server's address and its key."""
+    """The server's address and its key: metadata, public keys, and tokens for whoever asks."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -45,6 +44,20 @@ class Issuer:
         described = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(self._key.public_key()))
         return {"keys": [{**described, "kid": "first", "use": "sig", "alg": ALGORITHM}]}
 
+    def answer(self, asked: Asked) -> Sent:
+        """The answer to a request."""
+        if asked.method == "POST":
+            form = {name: values[0] for name, values in parse_qs(asked.data.decode()).items()}
+            token = self.token(form["user"], form["resource"], form["scope"])
+            return Sent(200, {"access_token": token, "token_type": "Bearer", "expires_in": 60})
+        named = {"jwks_uri": f"{self.url}/keys", "token_endpoint": f"{self.url}/token"}
+        pages = {
+            "/.well-known/oauth-authorization-server": {"issuer": self.url, **named},
+            "/keys": self.keys(),
+        }
+        found = pages.get(asked.target)
+        return Sent(404, {}) if found is None else Sent(200, found)
+
     def token(self, subject: str | None, audience: str, scope: str | None, **claims: Any) -> str:
         """A signed token that is valid for a minute, with these claims too; one that is None is left out."""
         usual = {"iss": self.url, "aud": audience, "client_id": "editor", "exp": time.time() + 60}
@@ -53,46 +66,12 @@ class Issuer:
         return jwt.encode(given, self._key, ALGORITHM, headers={"kid": "first"})
 
 
-class _Handler(BaseHTTPRequestHandler):
-    issuers: list[Issuer]
-
-    def do_GET(self) -> None:
-        [issuer] = self.issuers
-        pages = {
-            "/.well-known/oauth-authorization-server": {
-                "issuer": issuer.url,
-                "jwks_uri": f"{issuer.url}/keys",
-                "token_endpoint": f"{issuer.url}/token",
-            },
-            "/keys": issuer.keys(),
-        }
-        self._send(pages.get(self.path))
-
-    def do_POST(self) -> None:
-        [issuer] = self.issuers
-        form = parse_qs(self.rfile.read(int(self.headers["content-length"])).decode())
-        given = {name: values[0] for name, values in form.items()}
-        token = issuer.token(given["user"], given["resource"], given["scope"])
-        self._send({"access_token": token, "token_type": "Bearer", "expires_in": 60})
-
-    def _send(self, value: Any) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(404 if value is None else 200)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Write nothing."""
-
-
 @contextmanager
 def authorization_server() -> Iterator[Issuer]:
     """An authorization server for the block."""
-    issuers: list[Issuer] = []
-    with served(_Handler, issuers=issuers) as url:
-        issuers.append(Issuer(url))
-        yield issuers[0]
+    issuer = Issuer("")
+    with served(issuer.answer) as issuer.url:
+        yield issuer
 
 
 pytestmark = pytest.mark.processes

@@ -66,7 +66,7 @@ def send(
 
 def placeholders(provider: CachingProvider) -> list[str]:
     """The calls whose outputs were placeholders in the last request."""
-    sent = provider.asked[-1].json["input"]
+    sent = provider.asked[-1].body["input"]
     return [each["call_id"] for each in sent if "get_archived_output" in str(each.get("output"))]
 
 
@@ -210,7 +210,7 @@ def test_tools_in_the_input_and_results_of_programs_are_known_if_the_client_has_
         send(proxy, program_items(10), tools=[], **{"thread-id": "gpt6"})
         assert proxy.state("gpt6").requests == 2
     pruned = [
-        item for item in provider.asked[-1].json["input"] if "get_archived_output" in json.dumps(item.get("output", ""))
+        item for item in provider.asked[-1].body["input"] if "get_archived_output" in json.dumps(item.get("output", ""))
     ]
     assert bool(pruned) == configured
     assert all(item["type"] == "custom_tool_call_output" for item in pruned)
@@ -244,7 +244,7 @@ def test_an_item_of_openais_compaction_goes_on_and_is_recorded_as_it_came(proxy:
     for count in range(len(window) - 4, len(window) + 1, 2):
         proxy.clock.now += COLD
         send(proxy, window[:count], model=model)
-    sent = proxy.provider.asked[-1].json["input"]
+    sent = proxy.provider.asked[-1].body["input"]
     assert (sent[2], sent[13]) == (SEALED, reasoning)
     assert ("n0" in placeholders(proxy.provider)) is (model == "gpt-5.4")
     assert sent[:14] == window[:14] or model == "gpt-5.4", "something in front of bound reasoning was changed"
@@ -260,5 +260,5 @@ async def test_the_calls_of_its_session_are_listed_with_what_the_provider_report
         send(proxy, items(turns))
     async with Stash(await open_sqlite(proxy.database)) as stash:
         listed = (await stash.list_calls("main")).calls
-    reported = [reply_events(asked.json)[-1]["response"]["usage"]["input_tokens"] for asked in proxy.provider.asked]
+    reported = [reply_events(asked.body)[-1]["response"]["usage"]["input_tokens"] for asked in proxy.provider.asked]
     assert [call.prompt_tokens for call in listed] == reported[:3]

@@ -13,7 +13,7 @@ import pytest
 from contextstash.reduce.automatic import STARTED
 from contextstash.stash import Stash
 from contextstash_storage.records import Native
-from tests.support.provider import SUMMARY, Answer, model_provider
+from tests.support.provider import SUMMARY, Said, Sent, model_provider, refused
 from tests.support.stashes import SESSION, as_bytes, before, history, reply, rounds, stash_at, user, valid_view, view
 
 KEY = "sk-ant-test"
@@ -29,7 +29,7 @@ async def kinds_of_events(stash: Stash) -> list[str]:
 
 
 async def test_200_messages_are_recorded_while_a_slow_summarizer_writes(tmp_path: Path) -> None:
-    slow = Answer(waits_for=threading.Event())
+    slow = Said(SUMMARY, waits_for=threading.Event())
     with model_provider(slow) as provider:
         settings = {"window": 16_000, "estimator": "chars", "summarizer_base_url": provider.url}
         async with stash_at(tmp_path / "b.db", api_key=KEY, automatic=True, **settings) as stash:
@@ -56,7 +56,7 @@ async def test_200_messages_are_recorded_while_a_slow_summarizer_writes(tmp_path
 
 async def test_closing_the_stash_during_a_compaction_leaves_the_view_unchanged(tmp_path: Path) -> None:
     natives = long_session()
-    with model_provider(Answer(waits_for=threading.Event())) as provider:
+    with model_provider(Said(SUMMARY, waits_for=threading.Event())) as provider:
         settings = {"window": 16_000, "summarizer_base_url": provider.url, "estimator": "chars"}
         async with stash_at(tmp_path / "c.db", api_key=KEY, automatic=True, **settings) as stash:
             await stash.record_messages(natives, whole=True, session_id=SESSION)
@@ -69,15 +69,15 @@ async def test_closing_the_stash_during_a_compaction_leaves_the_view_unchanged(t
 @pytest.mark.parametrize(
     "down",
     [
-        Answer(status=529, error="overloaded_error", headers={"x-should-retry": "false"}),
-        Answer(status=401, error="authentication_error"),
-        Answer(breaks_off=True),
-        Answer(text=""),
+        refused("anthropic", "told to fail", 529, "overloaded_error", {"x-should-retry": "false"}),
+        refused("anthropic", "told to fail", 401, "authentication_error"),
+        Said(SUMMARY, breaks_off=True),
+        Said(""),
     ],
     ids=["overloaded", "wrong key", "breaks off", "says nothing"],
 )
 async def test_every_view_is_valid_and_within_budget_if_the_summarizer_is_down_for_the_whole_session(
-    tmp_path: Path, down: Answer
+    tmp_path: Path, down: Said | Sent
 ) -> None:
     natives = [user(400), reply(40), *rounds([2_000] * 59), *long_session(30)]
     with model_provider(down) as provider:
@@ -95,7 +95,7 @@ async def test_every_view_is_valid_and_within_budget_if_the_summarizer_is_down_f
     assert any("written by extractive" in line for line in done)
     assert any("anthropic could not write the summary" in line for line in done)
     assert {call.purpose for call in calls} == {"summary"}
-    assert all(call.error or down.text == "" for call in calls)
+    assert all(call.error or down == Said("") for call in calls)
 
 
 async def test_a_compaction_that_saves_too_little_is_not_tried_at_every_message(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def others() -> set[asyncio.Task[Any]]:
 
 
 async def test_two_concurrent_recordings_start_one_background_task_and_closing_ends_it(tmp_path: Path) -> None:
-    with model_provider(Answer(waits_for=threading.Event())) as provider:
+    with model_provider(Said(SUMMARY, waits_for=threading.Event())) as provider:
         async with stash_at(tmp_path / "c.db", api_key=KEY, **slow_settings(provider.url)) as stash:
             begun_before = await others()
             recordings = (long_session(), [*long_session(), user(4_000)])

@@ -13,7 +13,7 @@ from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
-from tests.support.provider import Answer, model_provider
+from tests.support.provider import model_provider, refused
 from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
 TASK = (
@@ -179,7 +179,9 @@ async def test_if_the_model_fails_the_state_is_told_and_a_note_says_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    with model_provider(Answer(status=500, headers={"x-should-retry": "false"})) as provider:
+    with model_provider(
+        refused("anthropic", "told to fail", 500, "api_error", {"x-should-retry": "false"})
+    ) as provider:
         settings = {"window": 16_000, "summarizer_base_url": provider.url}
         async with stash_at(tmp_path / "f.db", api_key=KEY, **settings) as stash:
             await stash.record_messages(TALK, session_id=SESSION)

@@ -10,7 +10,7 @@ from anthropic import AsyncAnthropic, BadRequestError
 
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from tests.support.provider import Answer, model_provider
+from tests.support.provider import model_provider, refused
 from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, as_bytes, history, reply, results, rounds, stash_at, user
 
@@ -19,7 +19,7 @@ TOO_LONG = "prompt is too long: 27431 tokens > 20000 maximum"
 
 async def refusal(messages: list[dict[str, Any]]) -> str:
     """The SDK's error if the provider refuses these messages as too long."""
-    answer = Answer(status=400, error="invalid_request_error", message=TOO_LONG)
+    answer = refused("anthropic", TOO_LONG, 400, "invalid_request_error")
     with model_provider(answer) as provider:
         async with AsyncAnthropic(api_key="k", base_url=provider.url, max_retries=0) as client:
             with pytest.raises(BadRequestError) as raised:

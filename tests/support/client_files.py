@@ -133,10 +133,9 @@ Record = dict[str, Any]
 
 
 def record(kind: str, uuid: str, parent: str | None, content: Any, **more: Any) -> Record:
-    """A message below its parent; `more` overrides the fields of the record."""
-    message = {"role": kind, "content": content}
-    if kind == "assistant":
-        message = {"id": f"msg_{uuid}", "type": "message", "model": "claude-sonnet-4-5", **message}
+    """A message below its parent; `more` overrides the fields of the record, and those of its `message`."""
+    model = {"id": f"msg_{uuid}", "type": "message", "model": "claude-sonnet-4-5"} if kind == "assistant" else {}
+    message = {**model, "role": kind, "content": content, **more.pop("message", {})}
     return {
         "parentUuid": parent,
         "isSidechain": False,
@@ -207,18 +206,11 @@ class TranscriptFile:
             path = path.with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             fields |= {"isSidechain": True, "agentId": agent}
-        message = {"role": role, "content": content, **fields.pop("message", {})}
-        record = {
-            "type": role,
-            "uuid": f"00000000-0000-4000-8000-{self._number:012}",
-            "parentUuid": f"00000000-0000-4000-8000-{self._number - 1:012}" if self._number > 1 else None,
-            "sessionId": SESSION,
-            "timestamp": f"2026-11-20T10:{self._number // 60:02}:{self._number % 60:02}.000Z",
-            "message": message,
-            **fields,
-        }
+        uuid, parent = (f"00000000-0000-4000-8000-{number:012}" for number in (self._number, self._number - 1))
+        time = f"2026-11-20T10:{self._number // 60:02}:{self._number % 60:02}.000Z"
+        written = record(role, uuid, parent if self._number > 1 else None, content, **{"timestamp": time, **fields})
         with path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(json.dumps(written) + "\n")
 
 
 class ClientTranscript(TranscriptFile):
@@ -231,8 +223,7 @@ class ClientTranscript(TranscriptFile):
     def say(self, text: str, prompt_tokens: int | None = None) -> None:
         """A reply of the model; `prompt_tokens` is what the provider reports for it."""
         usage = {} if prompt_tokens is None else {"usage": {"input_tokens": prompt_tokens, "output_tokens": 5}}
-        reply = {"id": f"msg_{self._number}", "model": "claude-sonnet-4-5", **usage}
-        self.write("assistant", [{"type": "text", "text": text}], message=reply)
+        self.write("assistant", [{"type": "text", "text": text}], message=usage)
 
     def call(self, tool: str, given: Any, output: str) -> None:
         """A tool call and its result."""

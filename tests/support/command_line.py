@@ -17,42 +17,40 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tests.support.client_files import SESSION, record, write_lines
+
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["tests.support.preloaded"])
 
 
 def run_command(
-    arguments: Sequence[str],
+    arguments: Sequence[str | Path],
     *,
     folder: Path,
     environment: Mapping[str, str],
-    typed: bytes = b"",
+    typed: str = "",
     terminal: Path | None = None,
     seconds: float = 120.0,
-) -> subprocess.CompletedProcess[bytes]:
+) -> subprocess.CompletedProcess[str]:
     """What `contextstash` prints and returns with these arguments, once a process that it left behind has ended too;
     what it prints on a `terminal` is to be read there. Raises TimeoutExpired."""
     alive, held = _processes.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as streams:
         files = [Path(streams) / name for name in ("in", "out", "err")]
-        for file, content in zip(files, (typed, b"", b""), strict=True):
-            file.write_bytes(content)
+        for file, content in zip(files, (typed, "", ""), strict=True):
+            file.write_bytes(content.encode())
         names = files if terminal is None else [terminal] * 3
-        process = _processes.Process(target=_run, args=(list(arguments), folder, dict(environment), names, held))
+        given = list(map(str, arguments))
+        process = _processes.Process(target=_run, args=(given, folder, dict(environment), names, held))
         process.start()
         held.close()
         process.join(seconds)
         if process.exitcode is None or not alive.poll(seconds):  # readable at its end
             process.kill()
             process.join()
-            raise subprocess.TimeoutExpired(list(arguments), seconds)
-        out, err = (name.read_bytes() for name in files[1:])
-        return subprocess.CompletedProcess(list(arguments), process.exitcode, out, err)
-
-
-def decoded(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[str]:
-    """The same as text. Raises UnicodeDecodeError."""
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+            raise subprocess.TimeoutExpired(given, seconds)
+        out, err = (name.read_bytes().decode() for name in files[1:])
+        return subprocess.CompletedProcess(given, process.exitcode, out, err)
 
 
 def _run(arguments: list[str], folder: Path, environment: dict[str, str], names: list[Path], _held: Connection) -> None:
@@ -77,6 +75,13 @@ ANSI = "\x1b["
 KINDS = ("apple", "pear", "plum", "quince", "medlar", "cherry")
 
 
+def environment_of(home: Path, **more: str) -> dict[str, str]:
+    """The variables of a process whose home is this folder, without the settings of this machine's user."""
+    ours = ("CONTEXTSTASH_", "ANTHROPIC_", "CLAUDE_PROJECT_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    return {**clean, "HOME": str(home), "XDG_CONFIG_HOME": str(home), "PYTHONUTF8": "1", **more}
+
+
 @dataclass(frozen=True)
 class CommandLine:
     """Runs `contextstash` in `folder`, which is home, project and place of the database in one."""
@@ -90,21 +95,9 @@ class CommandLine:
     def run(
         self, *arguments: str | Path, environment: dict[str, str] | None = None, typed: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        return decoded(self.run_bytes(*arguments, environment=environment, typed=typed.encode()))
-
-    def run_bytes(
-        self, *arguments: str | Path, environment: dict[str, str] | None = None, typed: bytes = b""
-    ) -> subprocess.CompletedProcess[bytes]:
-        ours = ("CONTEXTSTASH_", "ANTHROPIC_")
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        home = {"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder), "PYTHONUTF8": "1"}
-        for name in ("CLAUDE_PROJECT_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME"):
-            clean.pop(name, None)
+        variables = {"CONTEXTSTASH_DB": str(self.database), **(environment or {})}
         return run_command(
-            [str(argument) for argument in arguments],
-            folder=self.folder,
-            environment={**clean, **home, "CONTEXTSTASH_DB": str(self.database), **(environment or {})},
-            typed=typed,
+            arguments, folder=self.folder, environment=environment_of(self.folder, **variables), typed=typed
         )
 
     def json(self, *arguments: str | Path, environment: dict[str, str] | None = None) -> Any:
@@ -123,60 +116,28 @@ def failure_of(done: subprocess.CompletedProcess[str]) -> str:
     return line.removeprefix("Error: ")
 
 
-def write_transcript(
-    path: Path, *, session: str = "5b1f6c1e-0000-4000-8000-000000000001", outputs: int = 12
-) -> list[str]:
+def write_transcript(path: Path, *, session: str = SESSION, outputs: int = 12) -> list[str]:
     """A Claude Code transcript in which an agent reads `outputs` files. Returns the outputs' texts."""
-    texts = [_file_text(number) for number in range(outputs)]
-    records: list[dict[str, Any]] = [{"type": "summary", "summary": "Reading the orchard", "leafUuid": "x"}]
-    records.append(_record("user", session, 0, "Read all the orchard files. You must not change any of them."))
-    for number, text in enumerate(texts):
-        call = {
-            "type": "tool_use",
-            "id": f"toolu_{number:04}",
-            "name": "Read",
-            "input": {"file_path": _file_name(number)},
-        }
-        result = {"type": "tool_result", "tool_use_id": f"toolu_{number:04}", "content": text}
-        records.append(_record("assistant", session, 2 * number + 1, [call]))
-        records.append(_record("user", session, 2 * number + 2, [result]))
-    closing = [{"type": "text", "text": "All read. The quince in row 7 is the oldest tree."}]
-    records.append(_record("assistant", session, 2 * outputs + 1, closing))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    said: list[tuple[str, Any]] = [("user", "Read all the orchard files. You must not change any of them.")]
+    texts = []
+    for row in range(outputs):
+        trees = range(row, row + 120)
+        lines = [
+            f"tree {row * 100 + place}: {KINDS[kind % len(KINDS)]}, planted {1900 + (row * 7 + place) % 120}"
+            for place, kind in enumerate(trees)
+        ]
+        texts.append("\n".join([f"# row {row}", *lines]))
+        given = {"file_path": f"orchard/row_{row:02}.txt"}
+        said.append(("assistant", [{"type": "tool_use", "id": f"toolu_{row:04}", "name": "Read", "input": given}]))
+        said.append(("user", [{"type": "tool_result", "tool_use_id": f"toolu_{row:04}", "content": texts[-1]}]))
+    said.append(("assistant", [{"type": "text", "text": "All read. The quince in row 7 is the oldest tree."}]))
+    records = [{"type": "summary", "summary": "Reading the orchard", "leafUuid": "x"}]
+    for number, (role, content) in enumerate(said):
+        parent, time = f"uuid-{number - 1:04}" if number else None, f"09:{number // 60:02}:{number % 60:02}"
+        about = {"sessionId": session, "cwd": "/srv/orchard", "timestamp": f"2026-03-03T{time}.000Z"}
+        records.append(record(role, f"uuid-{number:04}", parent, content, **about))
+    write_lines(path, records)
     return texts
-
-
-def _file_name(number: int) -> str:
-    return f"orchard/row_{number:02}.txt"
-
-
-def _file_text(number: int) -> str:
-    trees = "\n".join(_tree(number, place) for place in range(120))
-    return f"# row {number}\n{trees}"
-
-
-def _tree(row: int, place: int) -> str:
-    kind = KINDS[(row + place) % len(KINDS)]
-    return f"tree {row * 100 + place}: {kind}, planted {1900 + (row * 7 + place) % 120}"
-
-
-def _record(kind: str, session: str, number: int, content: Any) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": kind, "content": content}
-    if kind == "assistant":
-        message = {"id": f"msg_{number:04}", "type": "message", "model": "claude-sonnet-4-5", **message}
-    return {
-        "parentUuid": f"uuid-{number - 1:04}" if number else None,
-        "isSidechain": False,
-        "userType": "external",
-        "cwd": "/srv/orchard",
-        "sessionId": session,
-        "version": "2.1.80",
-        "type": kind,
-        "message": message,
-        "uuid": f"uuid-{number:04}",
-        "timestamp": f"2026-03-03T09:{number // 60:02}:{number % 60:02}.000Z",
-    }
 
 
 WINDOW = ("--set", "window=32000")
@@ -187,8 +148,7 @@ class Orchard:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.run = CommandLine(folder).run
-        self.json = CommandLine(folder).json
+        self.run, self.json = CommandLine(folder).run, CommandLine(folder).json
         self.texts = write_transcript(folder / "session.jsonl")
         [report] = self.json("import", folder / "session.jsonl")
         self.session: str = report["session_id"]
@@ -202,8 +162,7 @@ def printed_on_terminal(database: Path, *arguments: str, columns: int = 200) -> 
     found: list[bytes] = []
     reader = threading.Thread(target=_read, args=(terminal, found))
     reader.start()
-    home = {"HOME": str(database.parent), "XDG_CONFIG_HOME": str(database.parent), "COLUMNS": str(columns)}
-    environment = {**os.environ, **home, "CONTEXTSTASH_DB": str(database), "PYTHONUTF8": "1"}
+    environment = environment_of(database.parent, COLUMNS=str(columns), CONTEXTSTASH_DB=str(database))
     try:
         done = run_command(
             arguments, folder=database.parent, environment=environment, terminal=Path(os.ttyname(end)), seconds=60
@@ -278,24 +237,12 @@ class UntrustedProject:
         (self.user_folder / "contextstash.toml").write_text(text)
 
     def environment(self, **more: str) -> dict[str, str]:
-        ours = ("CONTEXTSTASH_", "ANTHROPIC_")
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        clean.pop("CLAUDE_PROJECT_DIR", None)
-        home = str(self.folder / "home")
-        named = {"HOME": home, "XDG_CONFIG_HOME": home, "CONTEXTSTASH_DB": str(self.database), "PYTHONUTF8": "1"}
-        return {**clean, **named, **more}
+        return environment_of(self.folder / "home", CONTEXTSTASH_DB=str(self.database), **more)
 
     def run(self, *arguments: str | Path, typed: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
         """A command as the user runs it in the project."""
         self.project.mkdir(parents=True, exist_ok=True)
-        return decoded(
-            run_command(
-                [str(argument) for argument in arguments],
-                folder=self.project,
-                environment=self.environment(**environment),
-                typed=typed.encode(),
-            )
-        )
+        return run_command(arguments, folder=self.project, environment=self.environment(**environment), typed=typed)
 
     def hook(self, event: str, environment: dict[str, str] | None = None, **fields: Any) -> Any:
         """What the hook of Claude Code returns for an event: its fields, a plain text, or None."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 
 from tests.support import upstream_servers
+from tests.support.command_line import environment_of
 from tests.support.servers import Mode
 
 SCRIPT = str(Path(upstream_servers.__file__))
@@ -47,13 +47,11 @@ async def gateway(
 ) -> AsyncIterator[Client]:
     """The SDK's own client, connected to a gateway in front of these servers; its database and home are in `folder`,
     and `environment` is on top of ours."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
-    home = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     arguments = ["-P", "-m", "contextstash", "gateway", "--config", str(written(folder, servers)), *options]
     parameters = StdioServerParameters(
         command=sys.executable,
         args=[*arguments, "--db", str(folder / "sessions.db")],
-        env={**clean, **home, **(environment or {})},
+        env=environment_of(folder, **(environment or {})),
         cwd=folder,
     )
     async with Client(parameters, mode=mode, read_timeout_seconds=60, cache=None) as connected:

@@ -11,11 +11,10 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from contextstash.tokenizer import count_with
-from tests.support.provider import ReplyingHandler, served
+from tests.support.provider import EVENTS, Asked, Sent, served
 from tests.support.provider_rules import violations
 
 IMAGE_TOKENS = 1_120
@@ -93,6 +92,18 @@ class GeminiProvider:
     refusals: list[str] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
+    def say(self, asked: Asked) -> Sent:
+        """The answer to a request."""
+        try:
+            answer = self.answer(asked.body)
+        except RefusedError as refusal:
+            self.refusals.append(str(refusal))
+            return Sent(400, {"error": {"code": 400, "message": str(refusal), "status": "INVALID_ARGUMENT"}})
+        if ":streamGenerateContent" not in asked.target:
+            return Sent(200, answer)
+        chunks = "".join(f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in _chunks(answer))
+        return Sent(200, chunks.encode(), kind=EVENTS)
+
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         """The response to a request. Raises RefusedError."""
         contents = checked(body, signed=self.signed)
@@ -158,27 +169,8 @@ def _part_tokens(part: dict[str, Any]) -> int:
 def gemini_provider(window: int, plan: Callable[[int], Planned], **about: Any) -> Iterator[GeminiProvider]:
     """A provider on a free port of this machine."""
     provider = GeminiProvider(window, plan, **about)
-    with served(_Handler, provider=provider) as provider.url:
+    with served(provider.say) as provider.url:
         yield provider
-
-
-class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
-    provider: GeminiProvider
-
-    def do_POST(self) -> None:
-        body = json.loads(self.asked_bytes())
-        try:
-            answer = self.provider.answer(body)
-        except RefusedError as refused:
-            self.provider.refusals.append(str(refused))
-            error = {"code": 400, "message": str(refused), "status": "INVALID_ARGUMENT"}
-            self.send_json({"error": error}, 400)
-            return
-        if ":streamGenerateContent" in self.path:
-            chunks = "".join(f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in _chunks(answer))
-            self.send_bytes(chunks.encode(), "text/event-stream")
-        else:
-            self.send_json(answer)
 
 
 def _chunks(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:

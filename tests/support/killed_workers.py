@@ -1,5 +1,5 @@
-"""A process that records, prunes, compacts, exports, imports, deletes and retains at random until it is killed, or
-encrypts and decrypts a database, and what must hold then.
+"""A process that records, prunes, compacts, exports, imports, deletes and retains at random until it is killed,
+and what must hold then; and one that only records.
 
 The worker writes to its journal what it is about to do, and that it was done once that is acknowledged. `Ledger` reads
 the journal after the kill: what is acknowledged must be there, what was begun is there whole or not at all.
@@ -15,7 +15,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from multiprocessing.context import BaseContext
@@ -27,14 +27,12 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.base.files import replacement
 from contextstash.stash import Stash
-from contextstash_storage.database_file import convert
 from contextstash_storage.records import Native, Session
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.stashes import as_bytes, history, stash_at, valid_view
+from tests.support.stashes import as_bytes, history, round_of, stash_at, valid_view
 from tests.support.stored_sessions import new_session, record, says
 
 FORMAT = "openai-chat"
-KEY = bytes(range(32))
 WORK = "work"
 OPERATIONS = ("record", "prune", "compact", "export", "import", "delete", "retain")
 MAX_SECONDS = 0.6
@@ -51,18 +49,6 @@ MAX_COPIES = 3
 
 EXPORTED = "work.jsonl"
 """The file that WORK is exported to."""
-
-
-def rounds(number: int, place: int) -> list[Native]:
-    """A batch: a question, a tool call and its long output, all different from every other batch."""
-    name = f"worker {number} batch {place}"
-    call = {"name": "bash", "arguments": json.dumps({"command": f"cat {name}"})}
-    call_id = f"call_{number}_{place}"
-    return [
-        {"role": "user", "content": f"question of {name}"},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": call_id, "type": "function", "function": call}]},
-        {"role": "tool", "tool_call_id": call_id, "content": f"output of {name}\n" + f"line of {name}\n" * 150},
-    ]
 
 
 class Journal:
@@ -104,7 +90,12 @@ async def _work(path: Path, journal: Journal, number: int) -> None:
 async def _do(stash: Stash, journal: Journal, operation: str, name: str, numbers: tuple[int, int]) -> None:
     copies = [line.session_id for line in (await stash.list_sessions()).sessions if line.session_id != WORK]
     if operation == "record":
-        batch = rounds(*numbers)
+        said = "worker {} batch {}".format(*numbers)
+        output = f"output of {said}\n" + f"line of {said}\n" * 150
+        batch = [
+            {"role": "user", "content": f"question of {said}"},
+            *round_of(100_000 * numbers[0] + numbers[1], output),
+        ]
         journal.write("begun", operation, messages=batch)
         await stash.record_messages(batch, session_id=WORK, format=FORMAT)
         journal.write("done", operation)
@@ -216,26 +207,6 @@ class Ledger:
             self._copies = {name: messages for name, messages in self._copies.items() if name in names}
 
 
-def convert_often(path: str, journal_path: str, number: int) -> None:
-    """Encrypt and decrypt a database until killed."""
-    journal = Journal(Path(journal_path))
-    while True:
-        for operation in ("encrypt", "decrypt"):
-            journal.write("begun", operation)
-            convert(Path(path), KEY, encrypt=operation == "encrypt")
-            journal.write("done", operation)
-
-
-def kill_conversion(folder: Path, ledger: Ledger, number: int, context: BaseContext | None = None) -> None:
-    """Kill a process that encrypts or decrypts the workers' database; it is plain or encrypted then, as a whole."""
-    path, journal = folder / "stash.db", folder / f"{number}.jsonl"
-    _kill(convert_often, path, journal, number, context)
-    ledger.read(journal)
-    convert(path, KEY, encrypt=False)
-    asyncio.run(ledger.check(path))
-    assert list(folder.glob("*.converting")) == []
-
-
 async def settled(path: Path) -> None:
     """Wait until nothing of a deletion or import that was cut short is left."""
     give_up = time.monotonic() + SETTLED_SECONDS
@@ -260,32 +231,21 @@ def check_files(path: Path) -> None:
 def kill_once(folder: Path, ledger: Ledger, number: int, context: BaseContext | None = None) -> None:
     """Start a worker, kill it at a random moment, and check what it leaves."""
     path, journal = folder / "stash.db", folder / f"{number}.jsonl"
-    _kill(work, path, journal, number, context)
-    ledger.read(journal)
-    asyncio.run(ledger.check(path))
-
-
-def _kill(
-    target: Callable[[str, str, int], None],
-    path: Path,
-    journal: Path,
-    number: int,
-    context: BaseContext | None,
-    most: float = MAX_SECONDS,
-) -> None:
-    started = context or multiprocessing.get_context("spawn")
-    process = started.Process(target=target, args=(str(path), str(journal), number), daemon=True)  # type: ignore[attr-defined]
+    started: Any = context or multiprocessing.get_context("spawn")
+    process = started.Process(target=work, args=(str(path), str(journal), number), daemon=True)
     process.start()
     give_up = time.monotonic() + STARTED_SECONDS
     while not (journal.exists() and journal.stat().st_size):
         assert process.is_alive()
         assert time.monotonic() < give_up
         time.sleep(0.002)
-    time.sleep(random.Random(-number).uniform(0, most))
+    time.sleep(random.Random(-number).uniform(0, MAX_SECONDS))
     assert process.is_alive()
     process.kill()
     process.join()
     assert process.exitcode == -signal.SIGKILL
+    ledger.read(journal)
+    asyncio.run(ledger.check(path))
 
 
 async def main(path: str, session_id: str, number: int) -> None:

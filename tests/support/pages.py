@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from tests.support.command_line import environment_of
+from tests.support.stashes import called
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
@@ -57,11 +60,13 @@ class Served:
 @contextmanager
 def pages_of(database: Path, *arguments: str) -> Iterator[Served]:
     """The pages of a database; on leaving, the process must end with exit code 0 by SIGTERM."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("CONTEXTSTASH_", "ANTHROPIC_"))}
     command = [sys.executable, "-m", "contextstash", *(arguments or ("ui", "--no-open", "--port", "0"))]
-    home = {"HOME": str(database.parent), "XDG_CONFIG_HOME": str(database.parent)}
     with subprocess.Popen(
-        [*command, "--db", str(database)], stderr=subprocess.PIPE, text=True, env={**clean, **home}, cwd=database.parent
+        [*command, "--db", str(database)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment_of(database.parent),
+        cwd=database.parent,
     ) as process:
         assert process.stderr
         try:
@@ -97,20 +102,12 @@ RIGHT_TO_LEFT = "\u202egnihtemos\u202c \u2067שלום\u2069"
 LONG_LINE = "x" * 1_000_000
 
 
-def call(number: int, output: str) -> list[dict[str, Any]]:
-    function = {"name": "Bash", "arguments": f'{{"command": "make part{number} {SCRIPT[:8]}"}}'}
-    called = {"id": f"call_{number}", "type": "function", "function": function}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [called]},
-        {"role": "tool", "tool_call_id": f"call_{number}", "content": output},
-    ]
-
-
 def messages() -> list[dict[str, Any]]:
     """A hundred and forty-four messages: talk, tool outputs, and what an attacker would say."""
     found: list[dict[str, Any]] = [{"role": "user", "content": f"Build everything. {SCRIPT} {RIGHT_TO_LEFT}"}]
     for number in range(46):
         text = "\n".join(f"{line}: part {number} of the build" for line in range(60))
-        found += call(number, LONG_LINE if number == 2 else f"{SCRIPT}\n{text}" if number == 45 else text)
+        output = LONG_LINE if number == 2 else f"{SCRIPT}\n{text}" if number == 45 else text
+        found += called(number, "Bash", {"command": f"make part{number} {SCRIPT[:8]}"}, output)
         found.append({"role": "assistant", "content": f"Part {number} is built."})
     return [*found, *({"role": "user", "content": f"Question {number}"} for number in range(5))]

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -66,7 +65,7 @@ class Server:
     def prepare(self) -> None:
         """Make the data folder."""
         options = ["--username=tests", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
-        self._run("initdb", ["--pgdata", str(self.folder / "data"), *options])
+        self._run("initdb", "--pgdata", str(self.folder / "data"), *options)
 
     def start(self) -> None:
         """Start the server, and wait until it takes connections."""
@@ -104,16 +103,12 @@ class Server:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _run(self, program: str, arguments: Sequence[str]) -> None:
-        done = subprocess.run(
-            [self._bin / program, *arguments],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            **self._user,
-        )
+    def _run(self, program: str, *arguments: str) -> str:
+        """What a program prints, which must end well."""
+        command = [str(self._bin / program), *arguments]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, **self._user)
         assert done.returncode == 0, done.stderr
+        return str(done.stdout).strip()
 
     def address(self, database: str) -> str:
         """The address of a database of this server."""
@@ -121,15 +116,7 @@ class Server:
 
     def sql(self, statement: str, database: str = "postgres") -> str:
         """The result of a statement, as text."""
-        done = subprocess.run(
-            [self._bin / "psql", "-h", str(self.folder), "-U", "tests", "-XAtq", "-c", statement, database],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return self._run("psql", "-h", str(self.folder), "-U", "tests", "-XAtq", "-c", statement, database)
 
 
 @functools.cache
@@ -150,15 +137,15 @@ def server() -> Server:
 @functools.cache
 def _template() -> str:
     """A database with all tables, of which others are copies: a copy takes a tenth of the time."""
-    name = new_database()
-    asyncio.run(_make_tables(server().address(name)))
-    return name
-
-
-async def _make_tables(address: str) -> None:
     from contextstash_storage.postgres import open_postgres
 
-    await (await open_postgres(parse_address(address))).close()
+    name = new_database()
+
+    async def make_tables() -> None:
+        await (await open_postgres(parse_address(server().address(name)))).close()
+
+    asyncio.run(make_tables())
+    return name
 
 
 def new_store_address() -> Address:

@@ -14,30 +14,44 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain
 from typing import Any
 
 Json = dict[str, Any]
 
 FORMATS = {"messages": "anthropic", "responses": "openai-responses", "completions": "openai-chat"}
-"""The formats by the end of their addresses; every other address gets OTHER."""
-
-OTHER: Json = {"input_tokens": 10}
+"""The formats by the end of their addresses."""
 
 STOP_SECONDS = 0.01
 """How often a server looks whether it shall stop: each test waits for that."""
 
 DELTA_CHARACTERS = 400
 
+EVENTS = "text/event-stream; charset=utf-8"
+
 
 @dataclass(frozen=True)
 class Asked:
-    """A request that the provider got."""
+    """A request as it arrived; the names of its headers in small letters."""
 
-    path: str
-    format: str
+    method: str
+    target: str
     headers: Mapping[str, str]
-    body: Json
-    size: int
+    data: bytes
+
+    @property
+    def path(self) -> str:
+        return self.target.partition("?")[0]
+
+    @property
+    def format(self) -> str:
+        """The format of a request to a model; of others nothing."""
+        return FORMATS.get(self.path.rpartition("/")[2], "") if self.method == "POST" else ""
+
+    @cached_property
+    def body(self) -> Json:
+        found: Json = json.loads(self.data or b"{}")
+        return found
 
     @cached_property
     def items(self) -> list[Json]:
@@ -69,7 +83,7 @@ class Asked:
 class Said:
     """A reply: `text`, a `call` of a tool by its name and arguments, or both, behind a `thought`. `more` are further
     fields of a Responses call, `item` is sent in place of a Responses item. If it `breaks_off`, the stream ends in its
-    middle."""
+    middle. It is held back until the event that it `waits_for` is set."""
 
     text: str = ""
     call: tuple[str, Json] | None = None
@@ -81,34 +95,40 @@ class Said:
     more: Mapping[str, Any] = field(default_factory=dict)
     item: Json | None = None
     breaks_off: bool = False
+    waits_for: threading.Event | None = None
 
 
 @dataclass(frozen=True)
 class Sent:
-    """An answer that is no reply: a status with a body, as JSON or as it is."""
+    """An answer that is no reply: a status with a body, as JSON, as it is, or in pieces."""
 
     status: int
-    body: Json | bytes
+    body: Json | bytes | Iterator[bytes]
     headers: Mapping[str, str] = field(default_factory=dict)
     kind: str = "application/json"
 
 
-def refused(asked: Asked, message: str, status: int = 400, error: str = "invalid_request_error") -> Sent:
+def refused(
+    format: str,
+    message: str = "told to fail",
+    status: int = 400,
+    error: str = "invalid_request_error",
+    headers: Mapping[str, str] | None = None,
+) -> Sent:
     """The refusal of a request, as its provider words it."""
-    if asked.format == "anthropic":
-        return Sent(status, {"type": "error", "error": {"type": error, "message": message}})
+    if format == "anthropic":
+        return Sent(status, {"type": "error", "error": {"type": error, "message": message}}, headers or {})
     code = "context_length_exceeded" if "too long" in message else None
-    return Sent(status, {"error": {"message": message, "type": error, "param": None, "code": code}})
+    return Sent(status, {"error": {"message": message, "type": error, "param": None, "code": code}}, headers or {})
 
 
 Say = Callable[[Asked], Said | Sent]
 
 
 @contextmanager
-def served(handler: type[BaseHTTPRequestHandler], **attributes: object) -> Iterator[str]:
-    """The address of a server on a free port, whose requests this handler answers; `attributes` are set on its
-    class."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (handler,), dict(attributes)))
+def served(say: Say) -> Iterator[str]:
+    """The address of a server on a free port, which answers every request so."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"say": staticmethod(say)}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(STOP_SECONDS,))
     thread.start()
@@ -122,72 +142,99 @@ def served(handler: type[BaseHTTPRequestHandler], **attributes: object) -> Itera
 
 @contextmanager
 def provider(say: Say, others: list[tuple[str, str]] | None = None) -> Iterator[str]:
-    """The address of a provider; `others` gets method and path of each request that is for no model."""
-    with served(_Handler, say=staticmethod(say), others=[] if others is None else others) as url:
+    """The address of a provider; `others` gets method and target of each request that is for no model."""
+
+    def answer(asked: Asked) -> Said | Sent:
+        if asked.format:
+            return say(asked)
+        if others is not None:
+            others.append((asked.method, asked.target))
+        return Sent(200, {"input_tokens": 10} if asked.method == "POST" else {})
+
+    with served(answer) as url:
         yield url
 
 
-class ReplyingHandler(BaseHTTPRequestHandler):
-    """Sends JSON, events or bytes, and logs nothing."""
+SUMMARY = "## Progress\n- The parser was fixed in src/parser.py; the public API was not touched."
 
+
+@dataclass
+class Writer:
+    """A running model that answers in turn, the last answer again and again, and remembers what it was asked. `asked`
+    is set with the first request."""
+
+    answers: list[Said | Sent]
+    url: str = ""
+    requests: list[Json] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    asked: threading.Event = field(default_factory=threading.Event)
+
+    def say(self, asked: Asked) -> Said | Sent:
+        """The next answer."""
+        self.requests.append(asked.body)
+        self.keys.append(asked.headers.get("authorization") or asked.headers.get("x-api-key"))
+        self.asked.set()
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+@contextmanager
+def model_provider(*answers: Said | Sent) -> Iterator[Writer]:
+    """A provider that answers in turn, by default with SUMMARY: for what has a model write."""
+    running = Writer([*answers] or [Said(SUMMARY, input_tokens=1_200, output_tokens=90)])
+    with provider(running.say) as running.url:
+        try:
+            yield running
+        finally:
+            for answer in answers:
+                if isinstance(answer, Said) and answer.waits_for:
+                    answer.waits_for.set()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    say: Say
     protocol_version = "HTTP/1.1"
 
-    def asked_bytes(self) -> bytes:
-        """The body of the request."""
-        return self.rfile.read(int(self.headers.get("content-length") or 0))
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except ConnectionError:  # the client has gone, or an answer in pieces breaks off
+            self.close_connection = True
 
-    def send_json(self, value: Json, status: int = 200) -> None:
-        self.send_bytes(json.dumps(value).encode(), "application/json", status)
-
-    def send_bytes(self, body: bytes, kind: str, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        self.send_response(status)
-        for name, value in {"content-type": kind, "content-length": str(len(body)), **(headers or {})}.items():
+    def do_POST(self) -> None:
+        data = self.rfile.read(int(self.headers.get("content-length") or 0))
+        asked = Asked(self.command, self.path, {name.lower(): value for name, value in self.headers.items()}, data)
+        answer = self.say(asked)
+        if isinstance(answer, Said):
+            answer = self._reply(asked, answer)
+        body = json.dumps(answer.body).encode() if isinstance(answer.body, dict) else answer.body
+        size = {"content-length": str(len(body))} if isinstance(body, bytes) else {"transfer-encoding": "chunked"}
+        self.send_response(answer.status)
+        for name, value in {"content-type": answer.kind, **size, **answer.headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if isinstance(body, bytes):
+            self.wfile.write(b"" if self.command == "HEAD" else body)
+            return
+        for piece in chain(body, [b""]):
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            self.wfile.flush()
+
+    do_GET = do_HEAD = do_DELETE = do_POST  # noqa: N815
+
+    def _reply(self, asked: Asked, said: Said) -> Sent:
+        if said.waits_for:
+            said.waits_for.wait(60)
+        reply = REPLIES[asked.format](asked.body["model"], said)
+        if not asked.body.get("stream"):
+            return Sent(200, reply)
+        events = [event_bytes(event) for event in _EVENTS[asked.format](reply)]
+        body = b"".join(events) + (b"data: [DONE]\n\n" if asked.format == "openai-chat" else b"")
+        kept = b"".join(events[:3]) if said.breaks_off else body
+        self.close_connection = said.breaks_off
+        return Sent(200, kept, {"content-length": str(len(body))}, EVENTS)
 
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
-
-
-class _Handler(ReplyingHandler):
-    say: Say
-    others: list[tuple[str, str]]
-
-    def do_GET(self) -> None:
-        self.others.append(("GET", self.path))
-        self.send_json({})
-
-    def do_POST(self) -> None:
-        data = self.asked_bytes() or b"{}"
-        fmt = FORMATS.get(self.path.partition("?")[0].rpartition("/")[2])
-        if fmt is None:
-            self.others.append(("POST", self.path))
-            self.send_json(OTHER)
-            return
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        asked = Asked(self.path, fmt, headers, json.loads(data), len(data))
-        answer = self.say(asked)
-        try:
-            self._answer(asked, answer)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
-
-    def _answer(self, asked: Asked, answer: Said | Sent) -> None:
-        if isinstance(answer, Sent):
-            body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-            self.send_bytes(body, answer.kind, answer.status, answer.headers)
-            return
-        reply = _REPLIES[asked.format](asked.body["model"], answer)
-        if not asked.body.get("stream"):
-            self.send_json(reply)
-            return
-        events = [event_bytes(event) for event in _EVENTS[asked.format](reply)]
-        body = b"".join(events) + (b"data: [DONE]\n\n" if asked.format == "openai-chat" else b"")
-        length = {"content-length": str(len(body))}
-        kept = b"".join(events[:3]) if answer.breaks_off else body
-        self.close_connection = answer.breaks_off
-        self.send_bytes(kept, "text/event-stream", headers=length)
 
 
 def event_bytes(event: Json) -> bytes:
@@ -295,76 +342,9 @@ def _chat_events(reply: Json) -> Iterator[Json]:
     yield {**base, "choices": []}
 
 
-_REPLIES = {"anthropic": _anthropic, "openai-responses": _responses, "openai-chat": _chat}
+REPLIES = {"anthropic": _anthropic, "openai-responses": _responses, "openai-chat": _chat}
 _EVENTS: dict[str, Callable[[Json], Iterator[Json]]] = {
     "anthropic": anthropic_events,
     "openai-responses": _response_events,
     "openai-chat": _chat_events,
 }
-
-
-SUMMARY = "## Progress\n- The parser was fixed in src/parser.py; the public API was not touched."
-
-
-@dataclass
-class Answer:
-    """What the provider does with one request: streams `text`, or answers `status` with an error of type `error`.
-
-    `breaks_off` closes the connection in mid-stream; `waits_for` holds the answer back until it is set; `raw` is sent
-    as it is, as `raw_type`.
-    """
-
-    text: str = SUMMARY
-    stop_reason: str = "end_turn"
-    status: int = 200
-    error: str = "api_error"
-    message: str = "told to fail"
-    headers: dict[str, str] = field(default_factory=dict)
-    breaks_off: bool = False
-    waits_for: threading.Event | None = None
-    raw: bytes | None = None
-    raw_type: str = "application/json"
-
-    def to(self, asked: Asked) -> Said | Sent:
-        """The answer to a request."""
-        if self.raw is not None:
-            return Sent(self.status, self.raw, kind=self.raw_type)
-        if self.status != 200:
-            return Sent(self.status, refused(asked, self.message, error=self.error).body, self.headers)
-        given, written = 1_200, 90
-        return Said(self.text, None, None, 1, given, written, self.stop_reason, breaks_off=self.breaks_off)
-
-
-@dataclass
-class Provider:
-    """The running provider: answers in turn, the last one again and again, and remembers what it was asked. `asked` is
-    set with the first request."""
-
-    answers: list[Answer]
-    url: str = ""
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    keys: list[str | None] = field(default_factory=list)
-    asked: threading.Event = field(default_factory=threading.Event)
-
-    def say(self, asked: Asked) -> Said | Sent:
-        """The next answer."""
-        self.requests.append(asked.body)
-        self.keys.append(asked.headers.get("authorization") or asked.headers.get("x-api-key"))
-        self.asked.set()
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if answer.waits_for:
-            answer.waits_for.wait(60)
-        return answer.to(asked)
-
-
-@contextmanager
-def model_provider(*answers: Answer) -> Iterator[Provider]:
-    """A provider on a free port of this machine."""
-    running = Provider(list(answers) or [Answer()])
-    with provider(running.say) as running.url:
-        try:
-            yield running
-        finally:
-            for answer in answers:
-                if answer.waits_for:
-                    answer.waits_for.set()

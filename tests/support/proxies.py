@@ -13,7 +13,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -28,28 +27,12 @@ from contextstash.view.branches import path_to
 from contextstash.web import serving
 from contextstash_storage.records import ProxiedSession, RewindEdit
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.provider import ReplyingHandler, anthropic_events, event_bytes, served
+from tests.support.provider import EVENTS, REPLIES, Asked, Said, Sent, anthropic_events, event_bytes, refused, served
 
 LOOK_BACK = 20
 """Blocks before a breakpoint in which an earlier request's end is searched (Anthropic's page on prompt caching)."""
 
 CHARACTERS_PER_TOKEN = 3.4
-
-MAX_TEXTS = 5_000
-
-
-@dataclass
-class Asked:
-    """One request as it arrived."""
-
-    method: str
-    target: str
-    headers: list[tuple[str, str]]
-    body: bytes
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.body)
 
 
 @dataclass
@@ -88,7 +71,50 @@ class CachingProvider:
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        return [each.json for each in self.asked if each.target.startswith("/v1/messages?") or each.target == MESSAGES]
+        return [each.body for each in self.asked if each.path == MESSAGES]
+
+    def say(self, asked: Asked) -> Sent:
+        """The answer to a request."""
+        self.asked.append(asked)
+        if asked.method != "POST":
+            return self._sent(asked, {"data": ["model"]})
+        if asked.path.endswith("/responses") and self.responses_events is not None:
+            return Sent(200, map(event_bytes, self.responses_events(asked.body)), kind=EVENTS)
+        if asked.path != MESSAGES:
+            return self._sent(asked, {"input_tokens": 12, "echo": len(asked.data)})
+        if self.raw_answer is not None:
+            status, kind, body = self.raw_answer
+            return self._sent(asked, body, status, kind)
+        refusal = next((each for each in self.refusals if each.times > 0 and each.when(asked.body)), None)
+        if refusal is not None:
+            refusal.times -= 1
+            error = "rate_limit_error" if refusal.status == 429 else "invalid_request_error"
+            return self._sent(asked, refused("anthropic", refusal.message, error=error).body, refusal.status)
+        usage = self.count(asked.body, int(asked.headers.get("x-hidden-tokens") or 0))
+        prompt = sum(usage.values()) - usage["output_tokens"]
+        if self.window is not None and prompt > self.window:
+            message = f"prompt is too long: {prompt} tokens > {self.window} maximum"
+            return self._sent(asked, refused("anthropic", message).body, 400)
+        self.usage.append(usage)
+        reply = {**REPLIES["anthropic"]("model", Said(self.reply)), "usage": self.split(asked.body, usage)}
+        return Sent(200, self._stream(reply), kind=EVENTS) if asked.body.get("stream") else self._sent(asked, reply)
+
+    def _sent(self, asked: Asked, body: Any, status: int = 200, kind: str = "application/json") -> Sent:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"set-cookie": "secret=cookie", "request-id": "req_1"}
+        if self.encoder is not None:
+            headers["content-encoding"], encode = self.encoder(asked.headers.get("accept-encoding") or "")
+            data = encode(data)
+        return Sent(status, data, headers, kind)
+
+    def _stream(self, reply: dict[str, Any]) -> Iterator[bytes]:
+        for event in anthropic_events(reply):
+            yield event_bytes(event)
+            if event["type"] == "content_block_delta":
+                if len(self.asked) == self.pause_at:
+                    self.resumed.wait(30)
+                if self.broken_stream:
+                    raise ConnectionAbortedError
 
     def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
         """The usage of a request, whose prefixes are stored."""
@@ -112,13 +138,6 @@ class CachingProvider:
         last = at[marks[-1][0]][1] if marks else 0
         return usage_of(read, max(0, last - read), total - max(last, read))
 
-    def refusal_of(self, body: dict[str, Any]) -> Refusal | None:
-        """The refusal that this request gets, which counts; None if it gets a reply."""
-        found = next((each for each in self.refusals if each.times > 0 and each.when(body)), None)
-        if found is not None:
-            found.times -= 1
-        return found
-
     def split(self, body: dict[str, Any], usage: dict[str, int]) -> dict[str, Any]:
         """The usage as Anthropic reports it: with how much of what was written is kept for an hour."""
         long = usage["cache_creation_input_tokens"] if '"1h"' in json.dumps(body) else 0
@@ -127,26 +146,6 @@ class CachingProvider:
             **usage,
             "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long},
         }
-
-
-@dataclass
-class AutomaticCache:
-    """The cache of the Responses API: it finds the longest common start of any earlier request, in whole items and in
-    steps of 128 tokens, as long as that was used within an hour."""
-
-    clock: Callable[[], float] = lambda: 0.0
-    stored: dict[str, float] = field(default_factory=dict)
-    weights: Mapping[str, int] = field(default_factory=dict)
-
-    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
-        """The usage of a request, whose prefixes are stored. Writing costs nothing extra, and is not reported."""
-        now, total, read = self.clock(), 0, 0
-        for chain, total in prefixes(items_of(body, hidden, self.weights)):
-            if now - self.stored.get(chain, float("-inf")) <= 3600.0:
-                read = total
-            self.stored[chain] = now
-        read = read // 128 * 128 if read >= 1024 else 0
-        return usage_of(read, total - read)
 
 
 MESSAGES = "/v1/messages"
@@ -183,35 +182,8 @@ def blocks_of(
     for message in body["messages"]:
         content = message["content"]
         for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-            text = text_of(message["role"], part)
+            text = json.dumps([message["role"], {key: value for key, value in part.items() if key != "cache_control"}])
             yield (weights.get(text) or tokens(text), text), part.get("cache_control")
-
-
-def items_of(
-    body: dict[str, Any], hidden: int, weights: Mapping[str, int] = MappingProxyType({})
-) -> Iterator[tuple[int, str]]:
-    """What a request of the Responses API holds, in the order of the cache: its tokens and content."""
-    around = json.dumps([body.get("tools"), body.get("instructions")])
-    yield hidden + tokens(around), around
-    for item in body["input"]:
-        text = text_of("", item)
-        yield weights.get(text) or tokens(text), text
-
-
-_TEXTS: dict[int, tuple[object, str]] = {}
-"""Texts of parts by their identity: a replay sends the same objects in many requests."""
-
-
-def text_of(role: str, part: dict[str, Any]) -> str:
-    """A part without its breakpoint, as text."""
-    known = _TEXTS.get(id(part))
-    if known is None or known[0] is not part:
-        plain = {key: value for key, value in part.items() if key != "cache_control"}
-        known = (part, json.dumps([role, plain]))
-        if len(_TEXTS) > MAX_TEXTS:
-            _TEXTS.clear()
-        _TEXTS[id(part)] = known
-    return known[1]
 
 
 def tokens(text: str) -> int:
@@ -222,101 +194,11 @@ def tokens(text: str) -> int:
 def caching_provider(clock: Callable[[], float] = lambda: 0.0) -> Iterator[CachingProvider]:
     """A provider on a free port of this machine."""
     provider = CachingProvider(clock=clock)
-    with served(_Handler, provider=provider) as provider.url:
+    with served(provider.say) as provider.url:
         try:
             yield provider
         finally:
             provider.resumed.set()
-
-
-class _Handler(ReplyingHandler, BaseHTTPRequestHandler):
-    provider: CachingProvider
-
-    def handle_one_request(self) -> None:
-        try:
-            super().handle_one_request()
-        except ConnectionError:
-            self.close_connection = True
-
-    def _take(self) -> Asked:
-        asked = Asked(self.command, self.path, list(self.headers.items()), self.asked_bytes())
-        self.provider.asked.append(asked)
-        return asked
-
-    def do_POST(self) -> None:
-        asked, provider = self._take(), self.provider
-        if self.path.endswith("/responses") and provider.responses_events is not None:
-            self._events(provider.responses_events(asked.json))
-        elif self.path.split("?")[0] != MESSAGES:
-            self._send({"input_tokens": 12, "echo": len(asked.body)})
-        elif provider.raw_answer is not None:
-            status, kind, body = provider.raw_answer
-            self._send_raw(body, kind, status)
-        elif (refusal := provider.refusal_of(asked.json)) is not None:
-            kind = "rate_limit_error" if refusal.status == 429 else "invalid_request_error"
-            self._send({"type": "error", "error": {"type": kind, "message": refusal.message}}, refusal.status)
-        else:
-            self._reply(asked.json)
-
-    def _reply(self, body: dict[str, Any]) -> None:
-        usage = self.provider.count(body, int(self.headers.get("x-hidden-tokens") or 0))
-        prompt = sum(usage.values()) - usage["output_tokens"]
-        if self.provider.window is not None and prompt > self.provider.window:
-            message = f"prompt is too long: {prompt} tokens > {self.provider.window} maximum"
-            self._send({"type": "error", "error": {"type": "invalid_request_error", "message": message}}, 400)
-            return
-        self.provider.usage.append(usage)
-        reply = reply_of(self.provider.reply, self.provider.split(body, usage))
-        if body.get("stream"):
-            self._events(anthropic_events(reply))
-        else:
-            self._send(reply)
-
-    def do_GET(self) -> None:
-        self._take()
-        self._send({"data": ["model"]})
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_DELETE(self) -> None:
-        self.do_GET()
-
-    def _send(self, answer: dict[str, Any], status: int = 200) -> None:
-        self._send_raw(json.dumps(answer).encode(), "application/json", status)
-
-    def _send_raw(self, data: bytes, kind: str, status: int) -> None:
-        headers = {"set-cookie": "secret=cookie", "request-id": "req_1"}
-        if self.provider.encoder is not None:
-            headers["content-encoding"], encode = self.provider.encoder(self.headers.get("accept-encoding") or "")
-            data = encode(data)
-        headers["content-length"] = str(len(data))
-        self.send_bytes(b"" if self.command == "HEAD" else data, kind, status, headers)
-
-    def _events(self, events: Iterable[dict[str, Any]]) -> None:
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream; charset=utf-8")
-        self.send_header("transfer-encoding", "chunked")
-        self.end_headers()
-        for event in events:
-            self._chunk(event_bytes(event))
-            if event["type"] == "content_block_delta" and len(self.provider.asked) == self.provider.pause_at:
-                self.provider.resumed.wait(30)
-            if self.provider.broken_stream and event["type"] == "content_block_delta":
-                self.close_connection = True
-                return
-        self._chunk(b"")
-
-    def _chunk(self, data: bytes) -> None:
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-        self.wfile.flush()
-
-
-def reply_of(text: str, usage: dict[str, Any]) -> dict[str, Any]:
-    """A whole reply of one text."""
-    content = [{"type": "text", "text": text}]
-    ended = {"stop_reason": "end_turn", "stop_sequence": None}
-    return {"type": "message", "role": "assistant", "content": content, **ended, "usage": usage}
 
 
 START = 1_800_000_000.0
@@ -361,10 +243,8 @@ class RunningProxy:
 
     def state(self, session_id: str) -> ProxiedSession:
         """What is stored of a session's requests."""
-        return asyncio.run_coroutine_threadsafe(self._state(session_id), self.loop).result(30)
-
-    async def _state(self, session_id: str) -> ProxiedSession:
-        found = await self.engine._access.store.get_note(session_id, ProxiedSession)
+        reading = self.engine._access.store.get_note(session_id, ProxiedSession)
+        found = asyncio.run_coroutine_threadsafe(reading, self.loop).result(30)
         assert found is not None
         return found
 
@@ -388,18 +268,15 @@ def in_stash(path: Path, work: Callable[[Stash], Awaitable[Any]]) -> Any:
     return asyncio.run(run())
 
 
-async def messages_in(database: Path) -> dict[str, list[Any]]:
-    """All messages of each session, of left branches too."""
-    async with Stash(await open_sqlite(database)) as stash:
-        return {
-            each.session_id: [message.body for message in await stash.store.read_messages(each.session_id)]
-            for each in await stash.store.list_sessions(limit=1_000)
-        }
-
-
 def recorded(database: Path) -> dict[str, list[Any]]:
-    """The same outside of an event loop."""
-    return asyncio.run(messages_in(database))
+    """All messages of each session, of left branches too."""
+
+    async def read(stash: Stash) -> dict[str, list[Any]]:
+        names = [each.session_id for each in await stash.store.list_sessions(limit=1_000)]
+        return {name: [message.body for message in await stash.store.read_messages(name)] for name in names}
+
+    found: dict[str, list[Any]] = in_stash(database, read)
+    return found
 
 
 def rewinds(database: Path, session_id: str) -> int:

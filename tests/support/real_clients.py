@@ -166,11 +166,11 @@ class CodingProvider:
     def say(self, got: AnyRequest) -> Said | Sent:
         """The model's next reply."""
         compacts = _asks_for_summary((got.items or [{}])[-1])
-        tokens = int(got.size / self.bytes_per_token)
-        asked = Asked(got.path, got.format, got.headers, got.body, got.size, tokens, compacts)
+        tokens = int(len(got.data) / self.bytes_per_token)
+        asked = Asked(got.method, got.target, got.headers, got.data, tokens, compacts)
         if compacts and self.fails_to_compact:
             self.refused += 1
-            return refused(got, "No.")
+            return refused(got.format, "No.")
         call, body = self._next_call(asked), asked.body
         self.usages.append((body["model"], tokens))
         if body.get("tools") or compacts or "additional_tools" in asked.text:  # an item of the input for GPT-6

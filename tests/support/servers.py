@@ -24,6 +24,7 @@ from contextstash.mcp.tokens import create_token, now
 from contextstash.operations import SCOPES
 from contextstash_storage.databases import location_of, open_store
 from tests.support.effort import THOROUGH
+from tests.support.stashes import called
 
 
 def missing_from(text: str, structured: Any) -> list[str]:
@@ -147,23 +148,6 @@ async def http_client(address: str, token: str, mode: Mode = "auto") -> AsyncIte
             yield client
 
 
-def tool_call(index: int) -> list[dict[str, Any]]:
-    """A call of `read_file` and what it answered, some 2,500 tokens."""
-    lines = [f"{number}: value_{index}_{number} = compute({number * index})" for number in range(150)]
-    lines[70] = f"70: raise ParseError('unexpected token in module {index}')"
-    path = f"src/module_{index}.py"
-    call_id = f"call_{index}"
-    function = {"name": "read_file", "arguments": f'{{"path": "{path}"}}'}
-    return [
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": call_id, "type": "function", "function": function}],
-        },
-        {"role": "tool", "tool_call_id": call_id, "content": "\n".join(lines)},
-    ]
-
-
 def small_session(calls: int = 8) -> list[dict[str, Any]]:
     """A task, some files read, and an answer."""
     messages: list[dict[str, Any]] = [
@@ -171,7 +155,9 @@ def small_session(calls: int = 8) -> list[dict[str, Any]]:
         {"role": "user", "content": "Fix the parser. Never touch the public API."},
     ]
     for index in range(calls):
-        messages += tool_call(index)
+        lines = [f"{number}: value_{index}_{number} = compute({number * index})" for number in range(150)]
+        lines[70] = f"70: raise ParseError('unexpected token in module {index}')"
+        messages += called(index, "read_file", {"path": f"src/module_{index}.py"}, "\n".join(lines))
     return [*messages, {"role": "assistant", "content": "The bug is in module 3, line 70."}]
 
 

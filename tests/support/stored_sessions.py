@@ -5,12 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
-
-from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.records import (
     Appended,
@@ -103,15 +101,21 @@ def summarizing(first: int, last: int, **fields: Any) -> SummaryEdit:
     return SummaryEdit(first_seq=first, last_seq=last, **{**usual, **fields})
 
 
-Holding = Literal["idle", "reading"]
+HOLDER = """
+import sys; from sqlcipher3 import dbapi2 as sqlite3
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+if sys.argv[2] == "reading":
+    db.execute("BEGIN")
+db.execute("SELECT count(*) FROM segments").fetchone()
+print("open", flush=True); sys.stdin.read()
+"""
 
 
 @contextmanager
-def held(path: Path, how: Holding) -> Iterator[subprocess.Popen[str]]:
-    """Another process that keeps this database open."""
-    with subprocess.Popen(
-        [sys.executable, __file__, str(path), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+def held(path: Path, how: Literal["idle", "reading"]) -> Iterator[subprocess.Popen[str]]:
+    """Another process that keeps this database open, with or without a read transaction."""
+    command = [sys.executable, "-c", HOLDER, str(path), how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout
         try:
@@ -119,17 +123,3 @@ def held(path: Path, how: Holding) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.stdin.close()
-
-
-def main(path: str, how: str) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("SELECT count(*) FROM segments").fetchone()
-        if how == "reading":
-            db.execute("BEGIN")
-            db.execute("SELECT count(*) FROM segments").fetchone()
-        print("open", flush=True)
-        sys.stdin.read()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -130,11 +130,11 @@ class StrictProvider:
         tokens = tokens_of(body)
         if wrong := violations(fmt, asked.items):
             self.invalid.append(wrong[0])
-            return refused(asked, wrong[0])
+            return refused(fmt, wrong[0])
         limits = ("max_tokens", "max_completion_tokens", "max_output_tokens")
         if tokens + next((body[name] for name in limits if body.get(name)), 0) > self.window:
             self.over.append(tokens)
-            return refused(asked, f"prompt is too long: {tokens} tokens > {self.window} maximum")
+            return refused(fmt, f"prompt is too long: {tokens} tokens > {self.window} maximum")
         self.accepted.append(tokens)
         turn, thought = len(self.accepted), None
         if self.binds:
@@ -184,10 +184,3 @@ QUESTION = "Why do loans fail?"
 def read_part(n: int) -> str:
     """Read part n of the log."""
     return part_of_a_log(n)
-
-
-def unmanaged_overflows(provider: StrictProvider) -> None:
-    """Asserts that the run ended because its window was full."""
-    assert provider.over
-    assert provider.invalid == []
-    assert len(provider.accepted) < TURNS

@@ -28,7 +28,7 @@ from contextstash.writers import (
     turn_text,
     user_text,
 )
-from tests.support.provider import SUMMARY, Answer, Provider, model_provider
+from tests.support.provider import SUMMARY, Said, Sent, Writer, model_provider, refused
 from tests.support.turns import Script, laws, quarter
 
 KEY = "sk-ant-a-very-secret-key"
@@ -54,12 +54,12 @@ def request(turns: tuple[Turn, ...] = SESSION, max_tokens: int = 400, **more: ob
     return SummaryRequest(turns, max_tokens, quarter, made, **more)  # type: ignore[arg-type]
 
 
-def settings(provider: Provider, **more: object) -> WriterSettings:
+def settings(provider: Writer, **more: object) -> WriterSettings:
     usual = {"api_key": KEY, "base_url": provider.url, "timeout": 5.0, "retries": 1}
     return WriterSettings(model="claude-haiku-4-5", **{**usual, **more})  # type: ignore[arg-type]
 
 
-async def write(provider: Provider, asked: SummaryRequest | None = None, **more: object) -> WrittenSummary:
+async def write(provider: Writer, asked: SummaryRequest | None = None, **more: object) -> WrittenSummary:
     return await summary_by_model(settings(provider, **more), asked or request())
 
 
@@ -82,33 +82,33 @@ async def test_the_model_gets_the_session_as_material_and_its_summary_comes_back
 @pytest.mark.parametrize(
     ("failure", "says"),
     [
-        (Answer(status=429, error="rate_limit_error", headers={"retry-after": "0.01"}), "429"),
-        (Answer(status=529, error="overloaded_error", headers={"retry-after-ms": "5"}), "529"),
-        (Answer(status=401, error="authentication_error", message="invalid x-api-key"), "ANTHROPIC_API_KEY"),
-        (Answer(breaks_off=True), "failed"),
-        (Answer(text="I will not.", stop_reason="refusal"), "refused"),
-        (Answer(text=""), "empty"),
-        (Answer(text="Done."), "too short"),
-        (Answer(status=400, error="invalid_request_error", message="prompt is too long"), "status 400"),
+        (refused("anthropic", "told to fail", 429, "rate_limit_error", {"retry-after": "0.01"}), "429"),
+        (refused("anthropic", "told to fail", 529, "overloaded_error", {"retry-after-ms": "5"}), "529"),
+        (refused("anthropic", "invalid x-api-key", 401, "authentication_error"), "ANTHROPIC_API_KEY"),
+        (Said(SUMMARY, breaks_off=True), "failed"),
+        (Said(text="I will not.", stop_reason="refusal"), "refused"),
+        (Said(text=""), "empty"),
+        (Said(text="Done."), "too short"),
+        (refused("anthropic", "prompt is too long", 400, "invalid_request_error"), "status 400"),
     ],
     ids=["429", "529", "401", "truncated", "refusal", "empty", "too short", "too long"],
 )
 async def test_the_error_of_a_failed_summarizer_says_why_without_key_and_session(
-    failure: Answer, says: str, caplog: pytest.LogCaptureFixture
+    failure: Said | Sent, says: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     secret = tuple(Script().user("the launch code is 0000-tango").turns)
     with model_provider(failure) as provider, pytest.raises(WriterFailedError, match=says) as raised:
         await write(provider, request(secret))
     assert raised.value.calls
-    assert raised.value.calls[-1].error is not None or failure.status == 200
+    assert raised.value.calls[-1].error is not None or not isinstance(failure, Sent)
     for text in (caplog.text, str(raised.value), *(call.error or "" for call in raised.value.calls)):
         assert KEY not in text
         assert "tango" not in text
 
 
 async def test_a_reply_that_is_not_streamed_is_accepted_too() -> None:
-    with model_provider(Answer(raw=json.dumps(WHOLE).encode())) as provider:
+    with model_provider(Sent(200, json.dumps(WHOLE).encode())) as provider:
         written = await write(provider)
     assert written.text == SUMMARY
     assert written.calls[0].prompt_tokens == 12_234
@@ -118,7 +118,7 @@ async def test_a_reply_that_is_not_streamed_is_accepted_too() -> None:
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"ok": true}', b"event: message_start\ndata: {bad\n\n", UNBEGUN])
 async def test_a_reply_that_is_not_a_message_is_a_failure(kind: str, body: bytes) -> None:
     with (
-        model_provider(Answer(raw=body, raw_type=kind)) as provider,
+        model_provider(Sent(200, body, kind=kind)) as provider,
         pytest.raises(WriterFailedError, match="could not be read") as raised,
     ):
         await write(provider)
@@ -127,7 +127,7 @@ async def test_a_reply_that_is_not_a_message_is_a_failure(kind: str, body: bytes
 
 async def test_no_answer_in_time_is_a_failure() -> None:
     with (
-        model_provider(Answer(waits_for=threading.Event())) as provider,
+        model_provider(Said(SUMMARY, waits_for=threading.Event())) as provider,
         pytest.raises(WriterFailedError, match="in time"),
     ):
         await write(provider, timeout=0.2, retries=0)
@@ -135,7 +135,9 @@ async def test_no_answer_in_time_is_a_failure() -> None:
 
 @pytest.mark.parametrize("status", [429, 529, 500])
 async def test_a_request_with_a_temporary_failure_is_repeated(status: int) -> None:
-    with model_provider(Answer(status=status, headers={"retry-after": "0.01"}), Answer()) as provider:
+    with model_provider(
+        refused("anthropic", "told to fail", status, "api_error", {"retry-after": "0.01"}), Said(SUMMARY)
+    ) as provider:
         assert (await write(provider)).text == SUMMARY
     assert len(provider.requests) == 2
 
@@ -143,7 +145,7 @@ async def test_a_request_with_a_temporary_failure_is_repeated(status: int) -> No
 @pytest.mark.parametrize("stopped", ["end_turn", "max_tokens"])
 async def test_a_summary_that_is_too_long_is_cut(stopped: str) -> None:
     long = "\n".join(f"- point {number} of the session" for number in range(200))
-    with model_provider(Answer(text=long, stop_reason=stopped)) as provider:
+    with model_provider(Said(text=long, stop_reason=stopped)) as provider:
         written = await write(provider, request(max_tokens=200))
     assert quarter(written.text) <= 200
     assert long.startswith(written.text)
@@ -164,7 +166,7 @@ async def test_of_a_long_history_the_newest_turns_are_sent_behind_what_the_state
 
 
 async def test_one_output_is_digested() -> None:
-    with model_provider(Answer(text="x" * 3_000)) as provider:
+    with model_provider(Said(text="x" * 3_000)) as provider:
         said_of_it, calls = await digest_by_model(settings(provider), "bash", "make", "output " * 50, 1_200)
     assert len(said_of_it) == 1_200
     assert [call.error for call in calls] == [None]

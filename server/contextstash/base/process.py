@@ -6,34 +6,20 @@ from __future__ import annotations
 import gc
 import logging
 import sys
-import traceback
-from pathlib import Path
+from traceback import walk_tb
 from typing import TextIO
 
-SERVER = Path(__file__).parent.parent
+OURS = ("contextstash.", "contextstash_storage.")
 MAX_FRAMES = 6
 """How many of our frames are named, the innermost first: enough to see which use case ran the line."""
 
 
 def error_trace(error: BaseException) -> str:
     """The error's type and the innermost frames of contextstash, such as
-    `KeyError at reduce/prune.py:114 in _carry_out <- stash.py:139 in prune_tool_outputs`."""
-    places = [
-        f"{place}:{frame.lineno} in {frame.name}"
-        for frame in reversed(traceback.extract_tb(error.__traceback__))
-        if (place := _own_file(frame.filename))
-    ]
-    return f"{type(error).__name__} at {' <- '.join(places[:MAX_FRAMES]) or 'no line of contextstash'}"
-
-
-def _own_file(filename: str) -> str | None:
-    """The file's name inside our packages; None if it belongs to another package. The name of a folder is not
-    enough: a checkout may be in a folder named `contextstash` that holds other packages too."""
-    path = Path(filename)
-    if path.is_relative_to(SERVER):
-        return path.relative_to(SERVER).as_posix()
-    parts = path.parts
-    return "/".join(parts[parts.index("contextstash_storage") :]) if "contextstash_storage" in parts else None
+    `KeyError at contextstash.reduce.prune:114 in _carry_out <- contextstash.stash:139 in prune_tool_outputs`."""
+    frames = [(frame.f_globals.get("__name__", ""), line, frame) for frame, line in walk_tb(error.__traceback__)]
+    places = [f"{name}:{line} in {frame.f_code.co_name}" for name, line, frame in frames if name.startswith(OURS)]
+    return f"{type(error).__name__} at {' <- '.join(places[: -MAX_FRAMES - 1 : -1]) or 'no line of contextstash'}"
 
 
 FORMAT = "contextstash: %(levelname)s: %(message)s"

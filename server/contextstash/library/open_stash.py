@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
 
-URL_MARK = "://"
-
 
 def open_stash(
     path: str | os.PathLike[str] | None = None,
@@ -48,20 +46,13 @@ def open_stash(
     `CONTEXTSTASH_DB`, else `sessions.db` in the user's data folder. The settings are those of the user's and the
     project's files and of the environment, then `preset` and `settings`, then each session's own.
     """
-    return LibraryStash(database_of(path), preset, settings or {})
-
-
-def database_of(path: str | os.PathLike[str] | None) -> Location | None:
-    """The database that is named. Raises BadInputError if the name is the URL of something else."""
-    if path is None:
-        return None
-    location = location_of(os.fspath(path))
-    if isinstance(location, Path) and URL_MARK in str(path):
+    location = None if path is None else location_of(os.fspath(path))
+    if isinstance(location, Path) and "://" in str(path):
         raise BadInputError(
-            f"'{str(path).split(URL_MARK)[0]}{URL_MARK}…' is neither a file nor a PostgreSQL database: pass the path of"
+            f"'{str(path).split('://')[0]}://…' is neither a file nor a PostgreSQL database: pass the path of"
             " a database file, a postgresql:// address, or nothing for the server's own."
         )
-    return location
+    return LibraryStash(location, preset, settings or {})
 
 
 class LibraryStash:
@@ -74,7 +65,15 @@ class LibraryStash:
         self._opened: Stash | None = None
 
     async def __aenter__(self) -> LibraryStash:
-        self._opened = await self._open()
+        from contextstash.clients.client import project_folder
+        from contextstash.configuration.setting_layers import Layer, configuration
+        from contextstash.stash_opener import StashOpener
+        from contextstash.window.settings import resolve_settings
+
+        found = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)
+        found = found.over(Layer("open_stash", self._settings))
+        resolve_settings(found.settings_layer())
+        self._opened = await StashOpener(self._database, found)()
         return self
 
     async def __aexit__(
@@ -117,17 +116,6 @@ class LibraryStash:
             parent_session_id=parent_session_id,
             settings={**settings, **({} if window is None else {"window": window})},
         )
-
-    async def _open(self) -> Stash:
-        from contextstash.clients.client import project_folder
-        from contextstash.configuration.setting_layers import Layer, configuration
-        from contextstash.stash_opener import StashOpener
-        from contextstash.window.settings import resolve_settings
-
-        found = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)
-        found = found.over(Layer("open_stash", self._settings))
-        resolve_settings(found.settings_layer())
-        return await StashOpener(self._database, found)()
 
 
 P = ParamSpec("P")

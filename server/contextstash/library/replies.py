@@ -9,7 +9,6 @@ A reply is recorded as a list of messages: with Responses and Gemini it can be s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from contextstash.base.json_values import MAX_LEVELS, NotJsonError, check_json
@@ -31,92 +30,57 @@ _EXPECTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A model's reply as messages to record, with the usage that the provider reported."""
-
-    messages: list[Native]
-    usage: Mapping[str, Any] | None = None
-
-
-def read_reply(reply: object) -> Reply:
-    """The messages and the usage of a response. Raises BadInputError if it is none that is known."""
+def read_reply(reply: object) -> tuple[list[Native], Mapping[str, Any] | None]:
+    """The messages of a response, to be recorded, and the usage that the provider reported with it. Raises
+    BadInputError if it is none that is known."""
     data = as_json(reply)
     _check(data, "The reply")
-    if isinstance(data, list) and not any(_is_block(item) for item in data):
-        return Reply([as_said(item) for item in data])
-    if not isinstance(data, dict):
+    if isinstance(data, dict):
+        usages = (data.get(key) for key in ("usage", "usageMetadata", "usage_metadata"))
+        usage = next((each for each in usages if isinstance(each, dict)), None)
+        return [as_said(native) for native in _messages(data)], usage
+    if not isinstance(data, list) or any(
+        not isinstance(item, dict) or ("role" not in item and item.get("type") in CONTENT_BLOCKS) for item in data
+    ):
         raise BadInputError(_EXPECTED)
-    return Reply([as_said(native) for native in _messages(data)], _usage(data))
-
-
-def _is_block(item: object) -> bool:
-    return not isinstance(item, dict) or ("role" not in item and item.get("type") in CONTENT_BLOCKS)
+    return [as_said(item) for item in data], None
 
 
 def _messages(data: Native) -> list[Native]:
-    if isinstance(data.get("choices"), list):
-        return [_first(data["choices"], "message")]
-    if isinstance(data.get("candidates"), list):
-        return [_first(data["candidates"], "content")]
+    for choices, key in (("choices", "message"), ("candidates", "content")):
+        if isinstance(found := data.get(choices), list):
+            message = found[0].get(key) if found and isinstance(found[0], dict) else None
+            if not isinstance(message, dict):
+                raise BadInputError(f"This reply has no {key}: there is nothing to record.")
+            return [message]
     if isinstance(data.get("output"), list):
         return [item for item in data["output"] if isinstance(item, dict)]
-    if data.get("role") in ("assistant", "model"):
-        return [{key: data[key] for key in data if key not in _ENVELOPE} if data.get("type") == "message" else data]
-    raise BadInputError(_EXPECTED)
-
-
-_ENVELOPE = frozenset(
-    {
-        "id",
-        "type",
-        "model",
-        "stop_reason",
-        "stop_sequence",
-        "usage",
-        "container",
-        "stop_details",
-        "input_transformations",
-    }
-)
-"""Keys of an Anthropic Message around its role and content. An item of Responses has `type: message` too, but comes in
-a list."""
-
-
-def _first(choices: Sequence[Any], key: str) -> Native:
-    found = choices[0].get(key) if choices and isinstance(choices[0], dict) else None
-    if not isinstance(found, dict):
-        raise BadInputError(f"This reply has no {key}: there is nothing to record.")
-    return found
-
-
-def _usage(data: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    for key in ("usage", "usageMetadata", "usage_metadata"):
-        if isinstance(data.get(key), dict):
-            usage: Mapping[str, Any] = data[key]
-            return usage
-    return None
+    if data.get("role") not in ("assistant", "model"):
+        raise BadInputError(_EXPECTED)
+    # An item of Responses has `type: message` too, but comes in a list.
+    return [{key: data[key] for key in data if data.get("type") != "message" or key in ("role", "content")}]
 
 
 def as_natives(messages: Iterable[object]) -> list[Native]:
-    """A program's message list in plain JSON. Raises BadInputError if it is something else than a list."""
+    """A program's message list in plain JSON; a message that is that already stays itself. The model's replies are
+    brought into one form: the list holds them as the program appended them, the session as they came, and both must be
+    equal. Raises BadInputError if it is something else than a list of messages."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
         expected = "messages is the list of all messages of the conversation: [{'role': 'user', 'content': 'Hello'}]"
         raise BadInputError(f"{expected}, not a {type(messages).__name__}.")
-    return [as_native(message, place) for place, message in enumerate(messages)]
-
-
-def as_native(message: object, place: int) -> Native:
-    """A message of a program's list in plain JSON; itself if it is that already. The model's reply is brought into
-    one form: the list holds it as the program appended it, the session as the reply came, and both must be equal."""
-    native = as_json(message)
-    if not isinstance(native, dict):
-        raise BadInputError(
-            f"Message {place} is a {type(message).__name__}: expected a dictionary or an object of an SDK."
-            f"{LIST_HINT if isinstance(message, list) else ''}"
-        )
-    _check(native, f"Message {place}")
-    return as_said(native) if _is_said(native) else native
+    natives = []
+    for place, message in enumerate(messages):
+        native = as_json(message)
+        if not isinstance(native, dict):
+            hint = LIST_HINT if isinstance(message, list) else ""
+            expected = "expected a dictionary or an object of an SDK."
+            raise BadInputError(f"Message {place} is a {type(message).__name__}: {expected}{hint}")
+        _check(native, f"Message {place}")
+        role = native.get("role")
+        if role is None:  # an item of Responses
+            role = "user" if str(native.get("type", "")).endswith("_output") else "assistant"
+        natives.append(as_said(native) if role in ("assistant", "model") else native)
+    return natives
 
 
 def _check(value: object, name: str) -> None:
@@ -124,14 +88,6 @@ def _check(value: object, name: str) -> None:
         check_json(value)
     except NotJsonError as error:
         raise BadMessageError(f"{name} {error}") from error
-
-
-def _is_said(native: Native) -> bool:
-    """Whether the model wrote it: a message of the assistant, or an item of Responses that is not an input."""
-    role = native.get("role")
-    if role is not None:
-        return role in ("assistant", "model")
-    return not str(native.get("type", "")).endswith("_output")
 
 
 def as_said(native: Native) -> Native:

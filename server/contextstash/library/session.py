@@ -16,8 +16,9 @@ After a restart go on with `messages = await session.messages()`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contextstash.library.replies import as_json, as_natives, read_reply
@@ -33,6 +34,19 @@ from contextstash_storage.records import Native
 if TYPE_CHECKING:
     from contextstash.stash import Stash
 
+OPTION_NAMES = {
+    "anthropic": ("system", "max_tokens"),
+    "openai-chat": (None, "max_completion_tokens"),
+    "openai-responses": ("instructions", "max_output_tokens"),
+    "gemini": ("system_instruction", "max_output_tokens"),
+}
+"""By format, what the provider's SDK calls the system prompt, if it takes it beside the messages, and the most tokens
+of a reply. Gemini's takes both, and the tools, in `config`."""
+
+MAX_DEFAULT_REPLY = 16_000
+"""Most tokens of a reply if a program names no `max_tokens` and the provider demands one. Anthropic's SDK refuses more
+than 21,333 in a request that is not streamed (it expects that to take over ten minutes)."""
+
 OFFERED = {
     "get_archived_output": ("handle", "offset", "limit", "pattern"),
     "search_history": ("query", "limit"),
@@ -40,48 +54,6 @@ OFFERED = {
 """The operations that are tools, and their arguments that a model is offered; the first is required."""
 
 _TYPES = {str: "string", str | None: "string", int | None: "integer"}
-
-
-def tool_definitions(format_name: str) -> list[dict[str, Any]]:
-    """The definitions to put among the tools of a request."""
-    schemas = []
-    for name, offered in OFFERED.items():
-        operation = OPERATIONS[name]
-        given = {each: operation.arguments[each] for each in offered}
-        properties = {each: {"type": _TYPES[of.type], "description": of.text} for each, of in given.items()}
-        arguments = {"type": "object", "properties": properties, "required": [offered[0]]}
-        schemas.append(ToolSchema(name, operation.description, arguments))
-    return get_format(format_name).tool_definitions(schemas)
-
-
-async def carried_out(stash: Stash, session_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> str:
-    """The result of a call, whose arguments are a dictionary or the provider's JSON text, as the model reads it. Raises
-    BadInputError if an argument is unknown, missing or of the wrong type."""
-    operation, offered = OPERATIONS[name], OFFERED[name]
-    try:
-        given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BadInputError(f"The arguments of {name} are not JSON: {error}.") from error
-    if not isinstance(given, dict) or given.keys() - set(offered):
-        raise BadInputError(f"The arguments of {name} are an object with {', '.join(offered)}.")
-    result = await operation.run(stash, **operation.checked({**given, "session_id": session_id}))
-    return _hits(result) if isinstance(result, SearchResult) else str(result.in_words())
-
-
-def _hits(result: SearchResult) -> str:
-    """The hits as the model reads them: where each was found, and its snippet."""
-    if not result.hits:
-        return result.note or "Nothing was found. Try fewer or other words."
-    shown = [
-        f"{f'{hit.handle} (message {hit.seq})' if hit.handle else f'message {hit.seq}'}, {hit.role}:\n{hit.snippet}"
-        for hit in result.hits
-    ]
-    return "\n\n".join([*shown, *([f"[{result.note}]"] if result.note else [])])
-
-
-MAX_DEFAULT_REPLY = 16_000
-"""Most tokens of a reply if a program names no `max_tokens` and the provider demands one. Anthropic's SDK refuses more
-than 21,333 in a request that is not streamed (it expects that to take over ten minutes)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +85,6 @@ class ContextRequest:
 class CallArguments:
     """A program's further arguments of a call, in its provider's own form."""
 
-    model: str | None = None
     system: Any = None
     tools: Sequence[Any] | None = None
     max_tokens: int | None = None
@@ -131,104 +102,6 @@ class CallArguments:
                     f"With {name} the provider adds the conversation that it holds, and request.messages is the whole"
                     f" of it already. Leave {name} out."
                 )
-
-
-def request_of(
-    result: ContextResult, arguments: CallArguments, reserve: int, done: Sequence[str] = ()
-) -> ContextRequest:
-    """The result of `get_context` as a request. `reserve` is how many tokens of the window are left for the reply."""
-    return ContextRequest(
-        messages=[_own_copy(native) for native in result.messages],
-        options=_options(arguments, result, reserve),
-        fits=result.fits,
-        tokens=result.tokens,
-        budget=result.budget,
-        format=result.format,
-        request_id=result.request_id,
-        left_out=result.left_out,
-        reason=result.reason,
-        done=tuple(done),
-    )
-
-
-def _own_copy(native: Native) -> Native:
-    """A message that the program may mark for the cache, while the session keeps what was recorded: the message and its
-    content blocks are copied, not what is inside those."""
-    return {
-        key: [dict(part) if isinstance(part, dict) else part for part in child] if isinstance(child, list) else child
-        for key, child in native.items()
-    }
-
-
-def plain_system(system: object) -> str | list[dict[str, Any]] | None:
-    """A system prompt as the service takes it: text, or a list of content blocks."""
-    plain = as_json(list(system) if isinstance(system, tuple) else system)
-    if plain is None or isinstance(plain, str):
-        return plain
-    if isinstance(plain, list) and all(isinstance(part, dict) for part in plain):
-        return plain
-    if not isinstance(plain, list | dict):
-        raise BadInputError(f"system is a text or a list of content blocks, not a {type(plain).__name__}.")
-    return _text_of(plain)
-
-
-def plain_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
-    """Tool definitions as the service takes them. Python functions, of which an SDK makes definitions, are left out."""
-    if tools is None:
-        return None
-    return [plain for tool in tools if isinstance(plain := as_json(tool), dict)]
-
-
-def _text_of(value: object) -> str:
-    if isinstance(value, Mapping):
-        return _text_of(value.get("text") or value.get("parts") or value.get("content") or "")
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "\n\n".join(filter(None, map(_text_of, value)))
-    return str(value)
-
-
-def _with_fields(options: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with the fields that a shortened request needs. `betas` becomes a header, which all methods take."""
-    for name, value in fields.items():
-        if name == "betas":
-            headers = options.get("extra_headers") or {}
-            betas = [headers.get("anthropic-beta"), *value]
-            options["extra_headers"] = {**headers, "anthropic-beta": ",".join(filter(None, betas))}
-        elif isinstance(value, Mapping):
-            options[name] = {**value, **(options.get(name) or {})}
-        else:
-            options.setdefault(name, value)
-    return options
-
-
-OPTION_NAMES = {
-    "anthropic": ("system", "max_tokens"),
-    "openai-chat": (None, "max_completion_tokens"),
-    "openai-responses": ("instructions", "max_output_tokens"),
-    "gemini": ("system_instruction", "max_output_tokens"),
-}
-"""By format, what the provider's SDK calls the system prompt, if it takes it beside the messages, and the most tokens
-of a reply. Gemini's takes both, and the tools, in `config`."""
-
-
-def _options(given: CallArguments, result: ContextResult, reserve: int) -> dict[str, Any]:
-    system, limit = OPTION_NAMES[result.format]
-    named: dict[str, Any] = {"tools": given.tools, limit: given.max_tokens}
-    if result.format == "anthropic" and not given.max_tokens:
-        named[limit] = min(reserve, MAX_DEFAULT_REPLY)
-    if system is not None:
-        named[system] = given.system if result.format == "gemini" else result.system
-    named = {name: value for name, value in named.items() if value is not None}
-    model = {} if given.model is None else {"model": given.model}
-    more = dict(given.more or {})
-    if result.format == "gemini":
-        return {**model, **more, "config": {**named, **(more.get("config") or {})}}
-    return _with_fields({**model, **named, **more}, result.request or {})
-
-
-if TYPE_CHECKING:
-    from contextstash.results import ContextResult
-    from contextstash.stash import Stash
 
 
 class LibrarySession:
@@ -281,9 +154,10 @@ class LibrarySession:
         natives = as_natives(messages)
         if not natives:
             raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
-        given = CallArguments(self._model, system, tools, max_tokens, more)
-        await self._make_ready(natives, system, tools)
-        self._last = replace(given, model=self._model)
+        given = CallArguments(system, tools, max_tokens, more)
+        if not self._is_ready:
+            await self._make_ready(lambda: shown_format(natives, tools=tools, system=system, model=self._model))
+        self._last = given
         result = await self._stash.get_context(
             self.session_id,
             messages=natives,
@@ -300,17 +174,16 @@ class LibrarySession:
     async def reply(self, reply: Any, *, usage: Any = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` likewise, if that does not hold it."""
-        read = read_reply(reply)
-        reported = as_json(usage) if usage is not None else read.usage
-        if read.messages:
+        messages, reported = read_reply(reply)
+        if messages:
             result = await self._stash.record_messages(
-                read.messages,
+                messages,
                 session_id=self.session_id,
-                usage=reported,
+                usage=as_json(usage) if usage is not None else reported,
                 seen=self._seen,
             )
             self._seen = result.next_seq
-        return read.messages
+        return messages
 
     async def recover(self, error: Exception) -> ContextRequest:
         """The request to send, once, after the provider refused the last one as too long for the window.
@@ -361,7 +234,7 @@ class LibrarySession:
 
     async def _as_request(self, result: ContextResult, done: Sequence[str] | None = None) -> ContextRequest:
         window, usable = await self._room()
-        return request_of(result, self._last, window - usable, done or result.done or ())
+        return request_of(result, self._model, self._last, window - usable, done or result.done or ())
 
     async def _budget(self, max_tokens: int) -> int:
         """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable. Raises
@@ -382,13 +255,11 @@ class LibrarySession:
             self._known_room = found.window, found.usable
         return self._known_room
 
-    async def _make_ready(self, natives: Sequence[Native], system: Any, tools: Sequence[Any] | None) -> None:
-        """At the first request create the session, or give the one that exists its model and settings."""
-        if self._is_ready:
-            return
+    async def _make_ready(self, default_format: Callable[[], str]) -> None:
+        """Create the session, or give the one that exists its model and settings."""
         session = await self._stash.open_session(
             self.session_id,
-            default_format=lambda: shown_format(natives, tools=tools, system=system, model=self._model),
+            default_format=default_format,
             settings=self._settings,
             format=self._format,
             model=self._model,
@@ -396,3 +267,119 @@ class LibrarySession:
         )
         self._format, self._model = session.format, session.model
         self._is_ready = True
+
+
+def request_of(
+    result: ContextResult, model: str | None, given: CallArguments, reserve: int, done: Sequence[str] = ()
+) -> ContextRequest:
+    """The result of `get_context` as a request. `reserve` is how many tokens of the window are left for the reply.
+
+    The program may mark its messages for the cache, while the session keeps what was recorded: the messages and their
+    content blocks are copied, not what is inside those."""
+    return ContextRequest(
+        messages=[
+            {key: [*map(copy, each)] if isinstance(each, list) else each for key, each in native.items()}
+            for native in result.messages
+        ],
+        options=_options(result, model, given, reserve),
+        fits=result.fits,
+        tokens=result.tokens,
+        budget=result.budget,
+        format=result.format,
+        request_id=result.request_id,
+        left_out=result.left_out,
+        reason=result.reason,
+        done=tuple(done),
+    )
+
+
+def _options(result: ContextResult, model: str | None, given: CallArguments, reserve: int) -> dict[str, Any]:
+    system, limit = OPTION_NAMES[result.format]
+    named: dict[str, Any] = {"tools": given.tools, limit: given.max_tokens}
+    if result.format == "anthropic" and not given.max_tokens:
+        named[limit] = min(reserve, MAX_DEFAULT_REPLY)
+    if system is not None:
+        named[system] = given.system if result.format == "gemini" else result.system
+    named = {name: value for name, value in named.items() if value is not None}
+    more = {**({} if model is None else {"model": model}), **(given.more or {})}
+    if result.format == "gemini":
+        return {**more, "config": {**named, **(more.get("config") or {})}}
+    return _with_fields({**named, **more}, result.request or {})
+
+
+def _with_fields(options: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The options with the fields that a shortened request needs. `betas` becomes a header, which all methods take."""
+    for name, value in fields.items():
+        if name == "betas":
+            headers = options.get("extra_headers") or {}
+            betas = [headers.get("anthropic-beta"), *value]
+            options["extra_headers"] = {**headers, "anthropic-beta": ",".join(filter(None, betas))}
+        elif isinstance(value, Mapping):
+            options[name] = {**value, **(options.get(name) or {})}
+        else:
+            options.setdefault(name, value)
+    return options
+
+
+def plain_system(system: object) -> str | list[dict[str, Any]] | None:
+    """A system prompt as the service takes it: text, or a list of content blocks."""
+    plain = as_json(list(system) if isinstance(system, tuple) else system)
+    if plain is None or isinstance(plain, str):
+        return plain
+    if isinstance(plain, list) and all(isinstance(part, dict) for part in plain):
+        return plain
+    if not isinstance(plain, list | dict):
+        raise BadInputError(f"system is a text or a list of content blocks, not a {type(plain).__name__}.")
+    return _text_of(plain)
+
+
+def plain_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:
+    """Tool definitions as the service takes them. Python functions, of which an SDK makes definitions, are left out."""
+    if tools is None:
+        return None
+    return [plain for tool in tools if isinstance(plain := as_json(tool), dict)]
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, Mapping):
+        return _text_of(value.get("text") or value.get("parts") or value.get("content") or "")
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "\n\n".join(filter(None, map(_text_of, value)))
+    return str(value)
+
+
+def tool_definitions(format_name: str) -> list[dict[str, Any]]:
+    """The definitions to put among the tools of a request."""
+    schemas = []
+    for name, offered in OFFERED.items():
+        operation = OPERATIONS[name]
+        given = {each: operation.arguments[each] for each in offered}
+        properties = {each: {"type": _TYPES[of.type], "description": of.text} for each, of in given.items()}
+        arguments = {"type": "object", "properties": properties, "required": [offered[0]]}
+        schemas.append(ToolSchema(name, operation.description, arguments))
+    return get_format(format_name).tool_definitions(schemas)
+
+
+async def carried_out(stash: Stash, session_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> str:
+    """The result of a call, whose arguments are a dictionary or the provider's JSON text, as the model reads it. Raises
+    BadInputError if an argument is unknown, missing or of the wrong type."""
+    operation, offered = OPERATIONS[name], OFFERED[name]
+    try:
+        given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadInputError(f"The arguments of {name} are not JSON: {error}.") from error
+    if not isinstance(given, dict) or given.keys() - set(offered):
+        raise BadInputError(f"The arguments of {name} are an object with {', '.join(offered)}.")
+    result = await operation.run(stash, **operation.checked({**given, "session_id": session_id}))
+    return _hits(result) if isinstance(result, SearchResult) else str(result.in_words())
+
+
+def _hits(result: SearchResult) -> str:
+    """The hits as the model reads them: where each was found, and its snippet."""
+    if not result.hits:
+        return result.note or "Nothing was found. Try fewer or other words."
+    shown = [
+        f"{f'{hit.handle} (message {hit.seq})' if hit.handle else f'message {hit.seq}'}, {hit.role}:\n{hit.snippet}"
+        for hit in result.hits
+    ]
+    return "\n\n".join([*shown, *([f"[{result.note}]"] if result.note else [])])

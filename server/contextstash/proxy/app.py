@@ -23,28 +23,19 @@ from urllib.parse import urlsplit
 from starlette.types import Receive, Scope, Send
 
 from contextstash.base.process import configure_logs
-from contextstash.proxy.edits import Prepared, writes_long
+from contextstash.clients.follow import ingest
+from contextstash.proxy.edits import Prepared, ProxyOptions, writes_long
 from contextstash.proxy.engine import Engine, RawHeaders
 from contextstash.proxy.replies import Reply
-from contextstash.web import LOOPBACK
+from contextstash.web import LOOPBACK, serve, serving
+from contextstash.window.models import price_of
 from contextstash_storage.errors import BadInputError, ContextstashError
-
-ZSTANDARD = ("compression.zstd", "backports.zstd")
-"""The modules with this interface, the first one that is installed is taken."""
-
-
-def zstandard() -> ModuleType:
-    """The module. Raises ImportError if there is none."""
-    for name in ZSTANDARD:
-        try:
-            return import_module(name)
-        except ImportError:
-            continue
-    raise ImportError(f"none of {', '.join(ZSTANDARD)} is installed")
-
+from contextstash_storage.records import Usage
 
 if TYPE_CHECKING:
     import httpx2
+
+    from contextstash.stash import Stash
 
 logger = logging.getLogger(__name__)
 
@@ -78,38 +69,111 @@ just being closed would fail."""
 ZSTD_LEVEL = 1
 """How hard an edited body is compressed: 2 MB take about 5 ms at level 1, and the client waits for it."""
 
+RECORD_SECONDS = 0.6
+"""How long the last requests may take to be recorded, after a signal and the second that replies have then. Most take
+milliseconds."""
 
-class Upstream:
-    """One model API. It has no time-outs, follows no redirects, and keeps no cookies: all that is the client's."""
+LAST_SECONDS = 10.0
+"""The same of a proxy whose client has ended, under `contextstash run`: nothing waits for it then but the prompt. With
+eight busy processes on two cores the first request of a session took 3 s."""
 
-    def __init__(self, url: str) -> None:
-        """`url` has been checked by `check_upstream`."""
-        import httpx2
+END_SECONDS = 2.0
+"""How much longer than these seconds the end may take, with what is written then."""
 
-        self._httpx = httpx2
-        self._base = httpx2.URL(url)
-        self._path = self._base.raw_path.rstrip(b"/")
-        self._client = httpx2.AsyncClient(
-            timeout=None,
-            follow_redirects=False,
-            limits=httpx2.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS),
-            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
-        )
+UVICORN: dict[str, Any] = {
+    "server_header": False,
+    "date_header": False,
+    "ws": "none",
+    "proxy_headers": False,
+    "lifespan": "on",
+    "timeout_keep_alive": 600,
+    "timeout_graceful_shutdown": 1,
+}
+"""uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
+to the client when an idle connection ends (longer than clients keep theirs). After a signal a reply has one second
+left: it may take minutes, and who ends the proxy waits for it."""
 
-    async def send(self, method: str, target: bytes, headers: RawHeaders, body: bytes | None) -> httpx2.Response:
-        """Send a request with this target, byte for byte, and return its response as soon as the headers are there.
-        Raises httpx2.TransportError if there is no response."""
-        sent = [pair for pair in passed_on(headers) if pair[0].lower() not in (b"host", b"expect", b"content-length")]
-        if body is not None:
-            sent.append((b"content-length", str(len(body)).encode()))
-        request = self._httpx.Request(
-            method, self._base, headers=sent, content=body, extensions={"target": self._path + target}
-        )
-        return await self._client.send(request, stream=True)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._client.aclose()
+@dataclass(frozen=True)
+class ServedProxy:
+    """What is served: `upstream` is the model API's address. With a `secret`, only requests whose path begins with it
+    are served: those of the one client that was told it. `unrecorded` gets the session of each request that could not
+    be recorded."""
+
+    upstream: str
+    options: ProxyOptions
+    open_stash: Callable[[], Awaitable[Stash]]
+    host: str = "127.0.0.1"
+    port: int = 0
+    secret: str | None = None
+    clock: Callable[[], float] = field(default=time.time)
+    unrecorded: list[str] = field(default_factory=list)
+
+
+def serve_proxy(served: ServedProxy) -> None:
+    """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
+    upstream = check_upstream(served.upstream)
+    configure_logs()
+    serve(
+        partial(proxy_app, served),
+        served.host,
+        served.port,
+        lambda address: f"contextstash proxy: {address} -> {upstream}",
+        settings=UVICORN,
+    )
+
+
+@contextmanager
+def proxy_beside(served: ServedProxy, log: TextIO) -> Iterator[str]:
+    """Serve in a thread of this process while a client runs; yields the address for it. Other users of this machine can
+    reach the port, but not guess the path. The proxy's lines go to the `log`: the terminal belongs to the client."""
+    configure_logs(log)
+    logging.captureWarnings(True)
+    with serving(partial(proxy_app, served), UVICORN, LAST_SECONDS + END_SECONDS) as port:
+        yield f"http://127.0.0.1:{port}/{served.secret}"
+
+
+def check_upstream(url: str) -> str:
+    """The address without a slash at its end. Raises BadInputError if requests, which hold credentials, would leave
+    this machine unencrypted."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInputError(f"--upstream takes an address such as https://api.anthropic.com, not '{url}'.")
+    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
+        raise BadInputError("--upstream must be https, unless it is on this machine: requests hold credentials.")
+    if parts.username or parts.query or parts.fragment:
+        raise BadInputError("--upstream takes no user name, query or fragment.")
+    return url.rstrip("/")
+
+
+async def proxy_app(served: ServedProxy) -> ProxyApp:
+    """The application, with the stash and the connection to the model API open."""
+    # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
+    upstream = Upstream(check_upstream(served.upstream))
+    # The price table is read before the first request needs it: that takes half a second.
+    threading.Thread(target=price_of, args=("claude-opus-4-5", Usage(prompt_tokens=1)), daemon=True).start()
+    engine: Engine | None = None
+    try:
+        stash = await served.open_stash()
+    except ContextstashError as error:
+        logger.warning("Nothing is recorded or pruned: %s", error)
+    else:
+        options = replace(served.options, one_user=served.secret is not None)
+        engine = Engine(stash, options, served.clock, ingest=partial(ingest, stash), unrecorded=served.unrecorded)
+
+    async def at_end() -> None:
+        if engine is not None:
+            with suppress(TimeoutError):  # only under `run` it is known that no further request comes
+                if served.secret is None:
+                    await asyncio.wait_for(engine.idle(), RECORD_SECONDS)
+                else:
+                    await asyncio.wait_for(engine.end(), LAST_SECONDS)
+            await stash.close()
+        await upstream.close()
+
+    gc.collect()
+    return ProxyApp(upstream, engine, at_end, served.secret)
 
 
 class ProxyApp:
@@ -205,57 +269,48 @@ class Exchange:
         """Pass the request on, and its response back."""
         import httpx2
 
-        engine = self._engine
-        prepared = None if engine is None else await self._prepared(engine)
+        prepared = await self._prepared()
         try:
-            if engine is None or prepared is None:
-                await self._relay(await self._reply(self._body))
-            else:
-                await self._pass_prepared(prepared, engine)
+            reply = await self._reply(prepared)
+            if reply.refusal is not None and prepared is not None and self._engine is not None:
+                again = await self._engine.after_refusal(prepared, *reply.refusal)
+                if again is not None:
+                    await reply.response.aclose()
+                    prepared, reply = again, await self._reply(again)
+            await self._relay(reply, prepared)
         except httpx2.TransportError as error:
             if self._started:
                 raise
             logger.warning("no response from upstream: %s", type(error).__name__)
             await send_error(self._send, 502, "api_error", "the model API could not be reached.")  # clients try again
 
-    async def _prepared(self, engine: Engine) -> Prepared | None:
+    async def _prepared(self) -> Prepared | None:
         """The request as the engine has prepared it; None if it goes on as it is."""
         path = self._path.decode("latin-1")
         format_name = next((name for end, name in READ_ROUTES.items() if path.endswith(end)), None)
-        if format_name is None or self._method != "POST":
+        if self._engine is None or format_name is None or self._method != "POST":
             return None
         body = self._body or b""
         plain = body if self._encoding is None else unpacked(body, self._encoding)
-        return await engine.prepare(format_name, self._headers, plain)
+        return await self._engine.prepare(format_name, self._headers, plain)
 
-    async def _pass_prepared(self, prepared: Prepared, engine: Engine) -> None:
-        self._headers = [pair for pair in self._headers if pair[0].lower() != b"accept-encoding"]
-        self._headers.append((b"accept-encoding", b"identity"))  # so that the usage can be read
-        reply = await self._asked(prepared)
-        if reply.refusal is not None:
-            again = await engine.after_refusal(prepared, *reply.refusal)
-            if again is not None:
-                await reply.response.aclose()
-                prepared, reply = again, await self._asked(again)
-        await self._relay(reply, prepared)
-
-    async def _asked(self, prepared: Prepared) -> Reply:
-        """The reply to a request in the encoding of the client's; it is known whether that is refused."""
-        body = self._body
+    async def _reply(self, prepared: Prepared | None) -> Reply:
+        """The reply to the request. That to a prepared one is not compressed, so that it can be read; it is known
+        whether it refuses the request."""
+        target = self._path + (b"?" + self._query if self._query else b"")
+        body, headers = self._body, self._headers
+        if prepared is None:
+            return Reply(await self._upstream.send(self._method, target, headers, body))
+        headers = [pair for pair in headers if pair[0].lower() != b"accept-encoding"]
+        headers.append((b"accept-encoding", b"identity"))
         if prepared.edited:
             body = prepared.body if self._encoding is None else zstandard().compress(prepared.body, ZSTD_LEVEL)
-        reply = await self._reply(body, prepared)
+        response = await self._upstream.send(self._method, target, headers, body)
+        reply = Reply(response, prepared.request.format, long_writes=writes_long(prepared.request))
         await reply.begin()
         return reply
 
-    async def _reply(self, body: bytes | None, prepared: Prepared | None = None) -> Reply:
-        target = self._path + (b"?" + self._query if self._query else b"")
-        response = await self._upstream.send(self._method, target, self._headers, body)
-        if prepared is None:
-            return Reply(response)
-        return Reply(response, prepared.request.format, long_writes=writes_long(prepared.request))
-
-    async def _relay(self, reply: Reply, prepared: Prepared | None = None) -> None:
+    async def _relay(self, reply: Reply, prepared: Prepared | None) -> None:
         """The response, chunk by chunk as it comes."""
         response, headers = reply.response, passed_on(reply.response.headers.raw)
         if prepared is not None:
@@ -273,17 +328,34 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": b""})
 
 
-def check_upstream(url: str) -> str:
-    """The address without a slash at its end. Raises BadInputError if requests, which hold credentials, would leave
-    this machine unencrypted."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadInputError(f"--upstream takes an address such as https://api.anthropic.com, not '{url}'.")
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise BadInputError("--upstream must be https, unless it is on this machine: requests hold credentials.")
-    if parts.username or parts.query or parts.fragment:
-        raise BadInputError("--upstream takes no user name, query or fragment.")
-    return url.rstrip("/")
+class Upstream:
+    """One model API. It has no time-outs, follows no redirects, and keeps no cookies: all that is the client's."""
+
+    def __init__(self, url: str) -> None:
+        """`url` has been checked by `check_upstream`."""
+        import httpx2
+
+        self._httpx = httpx2
+        self._base = httpx2.URL(url)
+        self._path = self._base.raw_path.rstrip(b"/")
+        self._client = httpx2.AsyncClient(
+            timeout=None,
+            follow_redirects=False,
+            limits=httpx2.Limits(max_connections=None, keepalive_expiry=IDLE_SECONDS),
+            cookies=CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),
+        )
+        self.close = self._client.aclose
+
+    async def send(self, method: str, target: bytes, headers: RawHeaders, body: bytes | None) -> httpx2.Response:
+        """Send a request with this target, byte for byte, and return its response as soon as the headers are there.
+        Raises httpx2.TransportError if there is no response."""
+        sent = [pair for pair in passed_on(headers) if pair[0].lower() not in (b"host", b"expect", b"content-length")]
+        if body is not None:
+            sent.append((b"content-length", str(len(body)).encode()))
+        request = self._httpx.Request(
+            method, self._base, headers=sent, content=body, extensions={"target": self._path + target}
+        )
+        return await self._client.send(request, stream=True)
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
@@ -312,6 +384,14 @@ def unpacked(data: bytes, encoding: str) -> bytes:
     return found if decompressor.eof and not decompressor.unused_data else b""
 
 
+def zstandard() -> ModuleType:
+    """Python has it from 3.14 on, a package with the same interface before. Raises ImportError if there is none."""
+    try:
+        return import_module("compression.zstd")
+    except ImportError:
+        return import_module("backports.zstd")
+
+
 async def send_error(send: Send, status: int, kind: str, text: str) -> None:
     """Send an error of ours in the form of the providers' errors."""
     error = {"type": kind, "message": f"contextstash proxy: {text}"}
@@ -319,123 +399,3 @@ async def send_error(send: Send, status: int, kind: str, text: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
-
-
-if TYPE_CHECKING:
-    from contextstash.proxy.edits import ProxyOptions
-    from contextstash.stash import Stash
-
-
-RECORD_SECONDS = 0.6
-"""How long the last requests may take to be recorded, after a signal and the second that replies have then. Most take
-milliseconds."""
-
-LAST_SECONDS = 10.0
-"""The same of a proxy whose client has ended, under `contextstash run`: nothing waits for it then but the prompt. With
-eight busy processes on two cores the first request of a session took 3 s."""
-
-END_SECONDS = 2.0
-"""How much longer than these seconds the end may take, with what is written then."""
-
-UVICORN: dict[str, Any] = {
-    "server_header": False,
-    "date_header": False,
-    "ws": "none",
-    "proxy_headers": False,
-    "lifespan": "on",
-    "timeout_keep_alive": 600,
-    "timeout_graceful_shutdown": 1,
-}
-"""uvicorn's settings for an application that passes on others' responses: it adds no headers of its own, and leaves it
-to the client when an idle connection ends (longer than clients keep theirs). After a signal a reply has one second
-left: it may take minutes, and who ends the proxy waits for it."""
-
-
-@dataclass(frozen=True)
-class ServedProxy:
-    """What is served: `upstream` is the model API's address. With a `secret`, only requests whose path begins with it
-    are served: those of the one client that was told it. `unrecorded` gets the session of each request that could not
-    be recorded."""
-
-    upstream: str
-    options: ProxyOptions
-    open_stash: Callable[[], Awaitable[Stash]]
-    host: str = "127.0.0.1"
-    port: int = 0
-    secret: str | None = None
-    clock: Callable[[], float] = field(default=time.time)
-    unrecorded: list[str] = field(default_factory=list)
-
-
-def serve_proxy(served: ServedProxy) -> None:
-    """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
-    from contextstash.web import serve
-
-    upstream = check_upstream(served.upstream)
-    configure_logs()
-    _quiet_libraries()
-    serve(
-        partial(proxy_app, served),
-        served.host,
-        served.port,
-        lambda address: f"contextstash proxy: {address} -> {upstream}",
-        settings=UVICORN,
-    )
-
-
-@contextmanager
-def proxy_beside(served: ServedProxy, log: TextIO) -> Iterator[str]:
-    """Serve in a thread of this process while a client runs; yields the address for it. Other users of this machine can
-    reach the port, but not guess the path. The proxy's lines go to the `log`: the terminal belongs to the client."""
-    from contextstash.web import serving
-
-    configure_logs(log)
-    logging.captureWarnings(True)
-    _quiet_libraries()
-    with serving(partial(proxy_app, served), UVICORN, LAST_SECONDS + END_SECONDS) as port:
-        yield f"http://127.0.0.1:{port}/{served.secret}"
-
-
-def _quiet_libraries() -> None:
-    """uvicorn and httpx2 would log addresses and tracebacks, which can quote a request."""
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
-
-
-async def proxy_app(served: ServedProxy) -> ProxyApp:
-    """The application, with the stash and the connection to the model API open."""
-    from contextstash.clients.follow import ingest
-    from contextstash.proxy.engine import Engine
-
-    upstream = Upstream(check_upstream(served.upstream))
-    threading.Thread(target=_read_prices, daemon=True).start()
-    stash: Stash | None = None
-    engine: Engine | None = None
-    try:
-        stash = await served.open_stash()
-    except ContextstashError as error:
-        logger.warning("Nothing is recorded or pruned: %s", error)
-    else:
-        options = replace(served.options, one_user=served.secret is not None)
-        record = partial(ingest, stash)
-        engine = Engine(stash, options, served.clock, ingest=record, unrecorded=served.unrecorded)
-
-    async def at_end() -> None:
-        if stash is not None and engine is not None:
-            with suppress(TimeoutError):  # only under `run` it is known that no further request comes
-                if served.secret is None:
-                    await asyncio.wait_for(engine.idle(), RECORD_SECONDS)
-                else:
-                    await asyncio.wait_for(engine.end(), LAST_SECONDS)
-            await stash.close()
-        await upstream.close()
-
-    gc.collect()
-    return ProxyApp(upstream, engine, at_end, served.secret)
-
-
-def _read_prices() -> None:
-    """Read the price table before the first request needs it: that takes half a second."""
-    from contextstash.window.models import price_of
-    from contextstash_storage.records import Usage
-
-    price_of("claude-opus-4-5", Usage(prompt_tokens=1))

@@ -84,12 +84,12 @@ class AskedRequest:
 
     @cached_property
     def marks(self) -> list[str]:
-        """The hashes of its beginnings, by which stored lines are recognized."""
-        return prefix_marks(self.request.format, self.request.messages)
-
-    def continues(self, state: ProxiedSession) -> bool:
-        """Whether it begins with all messages of the last request of a stored session."""
-        return bool(state.mark) and 0 < state.length <= len(self.marks) and self.marks[state.length - 1] == state.mark
+        """A hash of each of its beginnings, the shortest first, by which it is known after a restart."""
+        chain, marks = hashlib.sha256(self.request.format.encode()), []
+        for message in self.request.messages:
+            chain.update(message.noted(_digest))
+            marks.append(chain.hexdigest()[:32])
+        return marks
 
 
 def lists_tools(message: TextMessage) -> bool:
@@ -171,14 +171,17 @@ class Conversation:
         self.state = self.state.model_copy(update=fields)
 
     def kinship(self, asked: AskedRequest) -> Kinship | None:
-        """How a request belongs to this conversation; None if it does not."""
+        """How a request belongs to this conversation; None if it does not, or if another sender's or client's does."""
+        known = (self.format, self.state.client_session, self.state.sender)
+        if known != (asked.request.format, asked.client_id, asked.sender):
+            return None
         common, is_main = common_start(self.line, asked.request.messages), self.session_id == asked.client_id
         alike = self.state.surroundings == asked.surroundings
         if self.line:
             continues = common == len(self.line) and (alike or has_reply(self.line))
         else:  # read from the store, which knows the hash of the line alone
-            common = self.state.length
-            continues = asked.continues(self.state)
+            common, mark = self.state.length, self.state.mark
+            continues = bool(mark) and 0 < common <= len(asked.marks) and asked.marks[common - 1] == mark
         if continues:
             return CONTINUES, common, is_main
         if asked.client is None:
@@ -231,17 +234,13 @@ class Conversations:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
+        self.known: BoundedCache[str, Conversation] = BoundedCache(MAX_CONVERSATIONS)
+        """The newest ones by the id of their session, in the order in which they went on."""
         self._looking_up = asyncio.Lock()
-
-    @property
-    def in_memory(self) -> list[Conversation]:
-        """The newest ones, in the order in which they went on."""
-        return list(self._known.values())
 
     def likely(self, body: bytes) -> RequestText | None:
         """The earlier request that this body most likely continues, to read less of it."""
-        for conversation in reversed(self._known.values()):
+        for conversation in reversed(self.known.values()):
             request = conversation.answered
             if request is not None and body[slice(*request.spans[0])] == request.messages[0].raw:
                 return request
@@ -252,41 +251,24 @@ class Conversations:
         and belongs to none, unless it asks for the summary of a known one."""
         if not asked.tools and not asked.summarizes:
             return None
-        found = _nearest(self._group(asked), asked)
-        if found is None and asked.tools:
+        found = _nearest(self.known.values(), asked)
+        if found is None and not asked.tools:
+            return None
+        if found is None:
             async with self._looking_up:  # another request of the same conversation may have been first
-                group = [*self._group(asked), *await self._stored(asked)]
+                group = [*await self._stored(asked), *self.known.values()]
                 found = _nearest(group, asked) or await self._new(asked)
-                return self._taken(found, asked)
-        return None if found is None else self._taken(found, asked)
-
-    def _taken(self, found: Conversation, asked: AskedRequest) -> Conversation:
-        found.take(asked)
-        return self._known.set(found.session_id, found)
-
-    def _group(self, asked: AskedRequest) -> list[Conversation]:
-        """The known conversations that this sender could continue, the newest first."""
-        return [
-            each
-            for each in reversed(self._known.values())
-            if each.format == asked.request.format
-            and each.state.client_session == asked.client_id
-            and each.state.sender == asked.sender
-        ]
+        found.take(asked)  # nothing is awaited before this, so that the next one to look finds it
+        return self.known.set(found.session_id, found)
 
     async def _stored(self, asked: AskedRequest) -> list[Conversation]:
-        """The stored conversations that this sender could continue, and that are not in memory."""
+        """The stored conversations that are not in memory, the newest last: recent ones, and the client's own."""
         found = dict(await self._access.store.recent_proxied(asked.at - RECENT_SECONDS, RECENT_SESSIONS))
         if asked.client_id is not None and asked.client_id not in found:
             state = await self._access.proxied(asked.client_id)
             found |= {asked.client_id: state} if state is not None else {}
-        return [
-            Conversation(session_id, asked.request.format, state)
-            for session_id, state in found.items()
-            if state.client_session == asked.client_id
-            and session_id not in self._known
-            and state.sender == asked.sender
-        ]
+        stored = ((name, state) for name, state in reversed(found.items()) if name not in self.known)
+        return [Conversation(name, asked.request.format, state) for name, state in stored]
 
     async def _new(self, asked: AskedRequest) -> Conversation:
         """A new conversation: the client's main one, or one beside it, as of a sub-agent. If its session was deleted,
@@ -308,12 +290,12 @@ class Conversations:
 
     async def _is_taken(self, session_id: str) -> bool:
         """Whether a session of this id belongs to another conversation."""
-        return session_id in self._known or await self._access.proxied(session_id) is not None
+        return session_id in self.known or await self._access.proxied(session_id) is not None
 
 
-def _nearest(group: Sequence[Conversation], asked: AskedRequest) -> Conversation | None:
-    """The conversation of these that a request belongs to."""
-    kin = [(kinship, each) for each in group if (kinship := each.kinship(asked)) is not None]
+def _nearest(group: Iterable[Conversation], asked: AskedRequest) -> Conversation | None:
+    """The conversation of these, the oldest first, that a request belongs to: only its sender could continue it."""
+    kin = [(kinship, each) for each in reversed([*group]) if (kinship := each.kinship(asked)) is not None]
     return max(kin, key=lambda found: found[0])[1] if kin else None
 
 
@@ -356,15 +338,6 @@ def behind_reply(messages: Line) -> Line:
     """The messages behind the last reply of the model: results of its calls, and perhaps a reminder by the client."""
     last = max((place for place, message in enumerate(messages) if message.is_models), default=-1)
     return messages[last + 1 :]
-
-
-def prefix_marks(format_name: str, messages: Line) -> list[str]:
-    """A hash of each beginning of a list of messages, the shortest first, by which it is known after a restart."""
-    chain, marks = hashlib.sha256(format_name.encode()), []
-    for message in messages:
-        chain.update(message.noted(_digest))
-        marks.append(chain.hexdigest()[:32])
-    return marks
 
 
 def _digest(message: TextMessage) -> bytes:

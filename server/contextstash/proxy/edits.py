@@ -13,18 +13,62 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from contextstash.clients.request_identity import announces
 from contextstash.messages.base import Path
-from contextstash.messages.request import RequestText, SummaryOf, TextMessage, ToolResult, edited
-from contextstash.proxy.conversations import AskedRequest, Conversation, Line, lists_tools
+from contextstash.messages.request import RequestText, SummaryOf, TextMessage, edited
+from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.view.ladder import PrunePlan, Step, plan_prune
 from contextstash.view.outputs_in_use import outputs_in_use
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.window.models import reasoning_binding
+
+DEFAULT_KEEP_TOKENS = 8_000
+"""Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
+recorded sessions, 12,000 cost 2 % more (bench/proxy). Less would save more, but the model works with what it has just
+read."""
+
+STEP_SECONDS = 1.0
+"""By default, how long a request waits for the database before it goes out as it is. Clients wait longer for
+the first byte anyway; another process's transaction takes some 10 ms."""
+
+RETRIEVAL_TOOL = "get_archived_output"
+
+CACHE_SECONDS = 300
+LONG_CACHE_SECONDS = 3600
+"""How long a provider keeps a cache after its last use: Anthropic by the request's breakpoints, OpenAI 5 to 10 minutes
+and at most an hour, so that only then it is surely gone. Sources:
+https://docs.claude.com/en/docs/build-with-claude/prompt-caching, OpenAI's guide to prompt caching."""
+
+_LONG = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*"1h"')
+"""A breakpoint that keeps the cache for an hour. Within a string of JSON no quotation mark stands without a backslash:
+no text can hold one."""
+
+SLACK_SECONDS = 15
+"""Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere."""
+
+MIN_TOKENS = 3_000
+"""Tokens that a prune at a cold cache must free: less is not worth an output that may be fetched again."""
+
+COLD_KEEP_SHARE = 0.5
+"""The share of these tokens that stays if the cache is cold: after a pause the model is done with what it had read
+these outputs for, and what leaves now costs nothing. Too small a share, and outputs in use are fetched again."""
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """How the proxy edits. `step_seconds` is how long a request waits for the database. `configured` says that the
+    client is known to have our server, `project` is the folder in which it was started; `one_user` that no other
+    program can reach this proxy, whatever credentials its requests hold."""
+
+    keep_tokens: int = DEFAULT_KEEP_TOKENS
+    prune: bool = True
+    step_seconds: float = STEP_SECONDS
+    configured: bool = False
+    project: str | None = None
+    one_user: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,20 +92,6 @@ class Prepared:
         """Whether it is sent in another way."""
         return self.body is not self.request.body
 
-    def as_original(self) -> Prepared:
-        """The same request without any edit."""
-        return replace(self, body=self.request.body)
-
-
-def outputs_of(messages: Line) -> Iterator[tuple[int, ToolResult]]:
-    """The results that hold nothing but text, each with the place of its message; of equal ones the first."""
-    seen = set[tuple[str, str]]()
-    for place, message in enumerate(messages):
-        for result in message.results:
-            if result.text is not None and result.key not in seen:
-                seen.add(result.key)
-                yield place, result
-
 
 @dataclass(frozen=True)
 class Shown:
@@ -81,10 +111,12 @@ class Shown:
 def shown(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> Shown:
     """What these edits change in a request."""
     texts: dict[int, dict[Path, str]] = {}
-    for place, result in outputs_of(request.messages) if edits.pins else ():
-        pin = edits.pins.get(result.key)
-        if pin is not None:
-            texts.setdefault(place, {})[result.path] = pin
+    seen = set[tuple[str, str]]()
+    for place, message in enumerate(request.messages) if edits.pins else ():
+        for result in message.results:
+            if result.text is not None and result.key in edits.pins and result.key not in seen:
+                seen.add(result.key)
+                texts.setdefault(place, {})[result.path] = edits.pins[result.key]
     return Shown(texts, _summaries(conversation, request, edits))
 
 
@@ -128,63 +160,6 @@ def laid_over(original: Prepared) -> Prepared:
     return replace(original, body=body, changed=first is not None)
 
 
-DEFAULT_KEEP_TOKENS = 8_000
-"""Tokens of the newest tool results that stay: about ten outputs, as many as the preset `rolling` keeps. Replayed on
-recorded sessions, 12,000 cost 2 % more (bench/proxy). Less would save more, but the model works with what it has just
-read."""
-
-STEP_SECONDS = 1.0
-"""By default, how long a request waits for the database before it goes out as it is. Clients wait longer for
-the first byte anyway; another process's transaction takes some 10 ms."""
-
-RETRIEVAL_TOOL = "get_archived_output"
-
-CACHE_SECONDS = 300
-LONG_CACHE_SECONDS = 3600
-"""How long a provider keeps a cache after its last use: Anthropic by the request's breakpoints, OpenAI 5 to 10 minutes
-and at most an hour, so that only then it is surely gone. Sources:
-https://docs.claude.com/en/docs/build-with-claude/prompt-caching, OpenAI's guide to prompt caching."""
-
-_LONG = re.compile(rb'"cache_control"\s*:\s*\{[^{}]*"1h"')
-"""A breakpoint that keeps the cache for an hour. Within a string of JSON no quotation mark stands without a backslash:
-no text can hold one."""
-
-SLACK_SECONDS = 15
-"""Seconds after the end of a cache's time until it counts as cold: the provider's clock started elsewhere."""
-
-MIN_TOKENS = 3_000
-"""Tokens that a prune at a cold cache must free: less is not worth an output that may be fetched again."""
-
-COLD_KEEP_SHARE = 0.5
-"""The share of these tokens that stays if the cache is cold: after a pause the model is done with what it had read
-these outputs for, and what leaves now costs nothing. Too small a share, and outputs in use are fetched again."""
-
-KNOWN_BLOCKS = frozenset(
-    {
-        "text", "image", "document", "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use",
-        "web_search_tool_result", "web_fetch_tool_result", "code_execution_tool_result", "tool_reference",
-        "bash_code_execution_tool_result", "text_editor_code_execution_tool_result", "tool_search_tool_result",
-        "mcp_tool_use", "mcp_tool_result", "search_result", "container_upload", "compaction",
-    }
-)  # fmt: skip
-"""Blocks of Anthropic requests whose place in a request is known (its API reference). A request with another block goes
-out unedited: an edit might break a rule that is not known here."""
-
-
-@dataclass(frozen=True)
-class ProxyOptions:
-    """How the proxy edits. `step_seconds` is how long a request waits for the database. `configured` says that the
-    client is known to have our server, `project` is the folder in which it was started; `one_user` that no other
-    program can reach this proxy, whatever credentials its requests hold."""
-
-    keep_tokens: int = DEFAULT_KEEP_TOKENS
-    prune: bool = True
-    step_seconds: float = STEP_SECONDS
-    configured: bool = False
-    project: str | None = None
-    one_user: bool = False
-
-
 def writes_long(request: RequestText) -> bool:
     """Whether the cache keeps what the request writes for an hour, at a higher price; of two kinds of breakpoints the
     longer one counts."""
@@ -219,19 +194,6 @@ def offers_retrieval(asked: AskedRequest, *, configured: bool = False) -> bool:
 
 def _announces(message: TextMessage) -> bool:
     return announces(message.native, RETRIEVAL_TOOL)
-
-
-def is_understood(request: RequestText) -> bool:
-    """Whether all blocks of the messages are of known types."""
-    return request.format != "anthropic" or not any(each.noted(_is_strange) for each in request.messages)
-
-
-def _is_strange(message: TextMessage) -> bool:
-    content = message.native.get("content")
-    if isinstance(content, str):
-        return False
-    kinds = [block.get("type") for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    return not isinstance(content, list) or len(kinds) < len(content) or not KNOWN_BLOCKS.issuperset(kinds)
 
 
 def old_outputs(keep_tokens: int, minimum_tokens: int = 0, *, unread: bool = False) -> Step:

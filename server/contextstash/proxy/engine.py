@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +33,6 @@ from contextstash.proxy.edits import (
     ProxyOptions,
     cold_now,
     is_bound,
-    is_understood,
     laid_over,
     offers_retrieval,
     old_outputs,
@@ -44,33 +44,6 @@ from contextstash.view.ladder import Step
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Native, Session, Usage
-
-
-class BackgroundTasks:
-    """The running tasks. asyncio itself keeps only weak references, so that a task could end before its work does."""
-
-    def __init__(self, name: str) -> None:
-        """`name` says in the log what failed."""
-        self._name = name
-        self._running: set[asyncio.Task[Any]] = set()
-
-    def start(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
-        """Start the work and return its task."""
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    async def idle(self) -> None:
-        """Wait until no task is running."""
-        while self._running:
-            await asyncio.wait(set(self._running))
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.warning("%s failed: %s", self._name, type(error).__name__)
-
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +79,8 @@ class Engine:
         self._clock = clock
         self._ingest = ingest
         self._conversations = Conversations(access)
-        self._tasks = BackgroundTasks("a step of the proxy")
+        # asyncio itself keeps only weak references, so that a task could end before its work does.
+        self._running: set[asyncio.Task[Any]] = set()
         self._unrecorded = [] if unrecorded is None else unrecorded
         self._unread: dict[str | None, int] = {}
         self.faults = 0
@@ -155,7 +129,7 @@ class Engine:
         if not self._options.prune:
             return original
         await self._catch_up(conversation, asked.request)
-        if conversation.state.left_alone or not is_understood(asked.request):
+        if conversation.state.left_alone:
             return original
         if not asked.summarizes and not offers_retrieval(asked, configured=self._options.configured):
             # What was shown stays: the client's servers may still be starting, and later reasoning is bound to it.
@@ -179,28 +153,28 @@ class Engine:
         return bool(done.archived)
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
-        """Take over what other processes did to the session. If the database is slow, what is known of it holds: other
-        edits than those of the last request would cost the cache. Raises TimeoutError if nothing is known yet."""
+        """Take over what other processes did to the session: our tools, the pages, another proxy. If the database is
+        slow, what is known of it holds: other edits than those of the last request would cost the cache. Raises
+        TimeoutError if nothing is known yet."""
+
+        async def refresh() -> None:
+            name, session, first = conversation.session_id, await self._present(conversation), not conversation.loaded
+            if session is not None:
+                if first or session.counters.edits != conversation.edits.edits:
+                    conversation.edits = await edits_to_show(self._access, name)
+                if conversation.edits.summaries:
+                    natives = [message.plain for message in request.messages]
+                    conversation.places = await positions_of(self._access, name, natives)
+                if first:
+                    conversation.followed, conversation.shown = session.source, conversation.edits
+            conversation.loaded = True
+
         try:
-            factor = 1 if conversation.loaded else LOAD_FACTOR
-            await self._within(factor, self._refresh(conversation, request))
+            await self._within(1 if conversation.loaded else LOAD_FACTOR, refresh())
         except (TimeoutError, ContextstashError) as error:
             if not conversation.loaded:
                 raise
             logger.warning("%s: the database is slow: %s", conversation.session_id, type(error).__name__)
-
-    async def _refresh(self, conversation: Conversation, request: RequestText) -> None:
-        """Take over what other processes did to the session: our tools, the pages, another proxy."""
-        name, session, first = conversation.session_id, await self._present(conversation), not conversation.loaded
-        if session is not None:
-            if first or session.counters.edits != conversation.edits.edits:
-                conversation.edits = await edits_to_show(self._access, name)
-            if conversation.edits.summaries:
-                natives = [message.plain for message in request.messages]
-                conversation.places = await positions_of(self._access, name, natives)
-            if first:
-                conversation.followed, conversation.shown = session.source, conversation.edits
-        conversation.loaded = True
 
     async def _present(self, conversation: Conversation) -> Session | None:
         """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
@@ -227,7 +201,8 @@ class Engine:
     async def after_refusal(self, prepared: Prepared, status: int, error: bytes | None) -> Prepared | None:
         """The request to send once more after the provider refused it; None if the client gets the refusal. What
         cannot be read (`error` is None) is no verdict on our edits: the session goes on. Never raises."""
-        conversation, again = prepared.conversation, prepared.as_original() if prepared.edited else None
+        conversation = prepared.conversation
+        again = replace(prepared, body=prepared.request.body) if prepared.edited else None
         try:
             if error is not None and recognize(error.decode("utf-8", "replace")) is not None:
                 return await self._within(HEAL_SECONDS / self._options.step_seconds, self._healed(prepared))
@@ -243,7 +218,7 @@ class Engine:
         conversation, asked, keep = prepared.conversation, prepared.asked, self._options.keep_tokens
         if not self._options.prune or conversation.state.left_alone:
             return None
-        if not is_understood(asked.request) or not offers_retrieval(asked, configured=self._options.configured):
+        if not offers_retrieval(asked, configured=self._options.configured):
             return None
         for tokens in (keep, keep // 4):
             if await self._archive(prepared, old_outputs(tokens, unread=True)):
@@ -264,7 +239,7 @@ class Engine:
             former = conversation.usage_before(asked)
             if not is_past:
                 conversation.answered, conversation.usage, conversation.last_words = asked.request, usage, last_words
-            self._tasks.start(self._keep(prepared, former, is_past))
+            self._start(self._keep(prepared, former, is_past))
         except Exception as error:
             self._fault(conversation, error)
 
@@ -327,22 +302,35 @@ class Engine:
     async def _within(self, factor: float, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of `work`. Raises TimeoutError after so many times the usual seconds; the work continues in
         the background, since a transaction must not be cut."""
-        task = self._tasks.start(work)
+        task = self._start(work)
         await asyncio.wait({task}, timeout=factor * self._options.step_seconds)
         if not task.done():
             raise TimeoutError
         return task.result()
 
+    def _start(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Have the work done in the background. If it fails, the kind of its error is logged."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.warning("a step of the proxy failed: %s", type(error).__name__)
+
     # At the end.
 
     async def idle(self) -> None:
         """Wait until everything is recorded."""
-        await self._tasks.idle()
+        while self._running:
+            await asyncio.wait(set(self._running))
 
     async def end(self) -> None:
         """Wait until everything is recorded, and record the last replies, which no request holds."""
         await self.idle()
-        for conversation in self._conversations.in_memory:
+        for conversation in [*self._conversations.known.values()]:
             try:
                 await self._record_last_words(conversation)
             except Exception as error:

@@ -85,7 +85,7 @@ def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exi
     assert json.loads(done.stdout) == {"database": str(database), "argument": "--resume"}
     [listed] = json.loads(listed_in(database).stdout)["sessions"]
     assert listed["project"] == str(Path.cwd())
-    assert [asked.body for asked in provider.asked] == [(tmp_path / "body.json").read_bytes()] * 4
+    assert [asked.data for asked in provider.asked] == [(tmp_path / "body.json").read_bytes()] * 4
 
 
 def test_the_last_request_is_recorded_before_run_ends_however_busy_the_machine_is(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from contextstash.stash import Stash
 from contextstash.view.view import parts_of
 from contextstash_storage.records import Native
-from tests.support.provider import Answer, model_provider
+from tests.support.provider import Said, model_provider, refused
 from tests.support.stashes import SESSION, reply, results, rounds, stash_at, user, valid_view, view
 
 MODEL = "claude-haiku-4-5"
@@ -60,7 +60,7 @@ async def test_an_archived_result_is_hidden_from_the_agent_and_not_from_the_user
 
 async def test_with_a_model_each_digest_is_written_by_it_in_the_background(tmp_path: Path) -> None:
     natives = [user(40), *rounds([30_000] * 12)]
-    with model_provider(Answer(text="The build of part one passed. " * 100)) as provider:
+    with model_provider(Said(text="The build of part one passed. " * 100)) as provider:
         settings: dict[str, Any] = {"summarizer_base_url": provider.url, "window": 400_000}
         async with stash_at(tmp_path / "l.db", preset="rolling", automatic=True, api_key="k", **settings) as stash:
             await stash.record_messages(natives, whole=True, session_id=SESSION)
@@ -78,7 +78,7 @@ async def test_with_a_model_each_digest_is_written_by_it_in_the_background(tmp_p
 
 async def test_the_digest_is_made_without_the_model_if_it_is_down(tmp_path: Path) -> None:
     natives = [user(40), *rounds([3_000] * 11)]
-    with model_provider(Answer(status=401, error="authentication_error")) as provider:
+    with model_provider(refused("anthropic", "told to fail", 401, "authentication_error")) as provider:
         settings: dict[str, Any] = {"summarizer_base_url": provider.url, "window": 400_000}
         async with stash_at(tmp_path / "w.db", preset="rolling", automatic=True, api_key="k", **settings) as stash:
             await stash.record_messages(natives, whole=True, session_id=SESSION)

@@ -9,8 +9,7 @@ from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 from tests.support.provider_rules.anthropic import anthropic_violations
 from tests.support.provider_rules.gemini import gemini_violations
-from tests.support.provider_rules.openai_chat import openai_chat_violations
-from tests.support.provider_rules.openai_responses import openai_responses_violations
+from tests.support.provider_rules.openai import openai_chat_violations, openai_responses_violations
 
 RULES: dict[str, Callable[[Sequence[Native]], list[str]]] = {
     "openai-chat": openai_chat_violations,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
+import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from contextstash.clients.request_identity import MAX_ID, ClientSession, client_session
 from contextstash.messages.request import read_request
@@ -17,15 +21,19 @@ from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.edits import Prepared, ProxyOptions
 from contextstash.proxy.engine import Engine
 from contextstash.stash import Stash
+from contextstash_storage.records import Usage
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.effort import examples
 from tests.support.proxies import (
     ID,
+    OLD,
+    READ,
     CachingProvider,
     Clock,
     RunningProxy,
-    messages_in,
+    in_stash,
     placeholders,
+    prune_cold,
     recorded,
     request_of,
     rewinds,
@@ -259,7 +267,7 @@ async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of
         bobs = await next_asked("chat-2-of-bob")
         assert bobs.conversation is not anns.conversation
         await ended(bobs)
-    found = [marks(messages) for messages in (await messages_in(tmp_path / "stash.db")).values()]
+    found = [marks(messages) for messages in (await asyncio.to_thread(recorded, tmp_path / "stash.db")).values()]
     assert sorted(map(sorted, found)) == [["chat-1-of-ann"], ["chat-2-of-bob"]]
 
 
@@ -279,26 +287,6 @@ def test_parallel_agents_with_one_id_stay_apart_if_a_reminder_stands_behind_the_
     for agent, name in found.items():
         assert sessions[name] == agents[agent][:-3]
         assert rewinds(proxy.database, name) == 0
-
-
-@pytest.mark.parametrize("replied", [True, False])
-def test_another_user_with_the_same_id_after_a_restart_gets_a_session_of_their_own(
-    provider: CachingProvider, clock: Clock, tmp_path: Path, replied: bool
-) -> None:
-    """Who the stored one belongs to is told by its messages alone."""
-    begun = [GREETING, REPLY] if replied else []
-    chats = {
-        name: [*begun, {"role": "user", "content": f"{name} begins."}] for name in ("chat-1-of-ann", "chat-2-of-bob")
-    }
-    found: dict[str, set[str]] = {name: set() for name in chats}
-    for _ in range(2):
-        for name, messages in chats.items():
-            with running_proxy(provider, tmp_path / "stash.db", clock) as proxy:
-                found[name].add(say(proxy, messages, name[-3:], **NAMED))
-            messages += [REPLY, {"role": "user", "content": "Go on."}]
-    assert found["chat-1-of-ann"] == {ID}
-    assert found["chat-1-of-ann"].isdisjoint(found["chat-2-of-bob"])
-    assert all(len(marks(messages)) == 1 for messages in recorded(tmp_path / "stash.db").values())
 
 
 @pytest.mark.parametrize(("key", "stays"), [("a", True), ("b", False)])
@@ -326,3 +314,153 @@ def test_names_of_conversations_that_differ_only_in_what_an_id_may_not_hold_stay
     assert len(set(ids)) == len(names)
     assert all(len(each) <= MAX_ID and not each.endswith("outputs") and "/" not in each for each in ids)
     assert client_session([(b"session-id", b"0a1b-2.c:d_e")]) == ClientSession("0a1b-2.c:d_e")
+
+
+Step = tuple[str, int]
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["turn", "turn", "turn", "pause", "rewind", "fork", "edit", "mark", "restart", "again"]),
+        st.integers(0, 7),
+    ),
+    min_size=6,
+    max_size=11,
+)
+
+
+def messages_after(messages: list[dict[str, Any]], step: Step, number: int) -> list[dict[str, Any]]:
+    """The client's messages after a step: one turn more, on the same branch, an older one or another, or with another
+    text somewhere."""
+    kind, at = step
+    place = 2 * (at % (len(messages) // 2)) if len(messages) > 1 else 0
+    if kind in ("rewind", "fork"):
+        messages = messages[: place + 1]
+    if kind == "edit" and place:
+        old = messages[place]["content"][0]
+        messages = [*messages[:place], {**messages[place], "content": [{**old, "content": old["content"] + "!"}]}]
+    if kind == "mark" and place:
+        old = messages[place]["content"][0]
+        marked = {**old, "cache_control": {"type": "ephemeral"}}
+        messages = [*messages[:place], {**messages[place], "content": [marked]}, *messages[place + 1 :]]
+    if kind in ("again", "restart", "pause", "mark"):
+        return messages
+    text = "".join(f'line {number if kind == "fork" else len(messages)}-{k}: a "quoted" text\n' for k in range(400))
+    return [*messages, *turn(len(messages), text)]
+
+
+async def sent(folder: Path, steps: list[Step]) -> list[bytes]:
+    """The bodies that the proxy sends for these steps."""
+    clock, messages, bodies, before = Clock(), [{"role": "user", "content": "Fix the bug."}], [], 0
+    stash = Stash(await open_sqlite(folder / "stash.db"))
+    options = ProxyOptions(keep_tokens=3_000, step_seconds=30.0)
+    engine = Engine(stash, options, clock)
+    for number, step in enumerate(steps):
+        clock.now += 400 if step[0] == "pause" else 10
+        if step[0] == "restart":
+            await stash.close()
+            stash = Stash(await open_sqlite(folder / "stash.db"))
+            engine = Engine(stash, options, clock)
+        messages = messages_after(messages, step, number)
+        body = json.dumps(request_of(messages), ensure_ascii=False).encode()
+        prepared = await engine.prepare("anthropic", [(b"x-claude-code-session-id", ID.encode())], body)
+        assert isinstance(prepared, Prepared)
+        assert engine.faults == 0
+        bodies.append(prepared.body)
+        size, before = len(prepared.body), min(before, len(prepared.body))
+        engine.finish(prepared, Usage(prompt_tokens=size // 3, cached_tokens=before // 3, completion_tokens=1))
+        before = size
+        await engine.idle()
+    await stash.close()
+    return bodies
+
+
+def sent_with_new_database(steps: list[Step]) -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(sent(Path(folder), steps))
+
+
+@settings(max_examples=examples(50))
+@given(STEPS)
+def test_requests_are_edited_the_same_if_each_is_read_from_its_beginning(steps: list[Step]) -> None:
+    with_known = sent_with_new_database(steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Conversations, "likely", lambda self, body: None)
+        assert sent_with_new_database(steps) == with_known
+
+
+def test_these_requests_are_edited() -> None:
+    steps = [("turn", 0)] * 6 + [("pause", 0), ("turn", 0), ("fork", 3), ("turn", 0), ("pause", 0)]
+    bodies = sent_with_new_database(steps)
+    assert b"get_archived_output" in bodies[6].split(b'"system"')[0]
+    assert b"get_archived_output" in bodies[-1].split(b'"system"')[0]
+
+
+def delete(database: Path, session_id: str = ID) -> None:
+    in_stash(database, lambda stash: stash.delete_session(session_id))
+
+
+def test_the_edits_of_a_deleted_session_end_with_it_and_it_is_not_recorded_again(proxy: RunningProxy) -> None:
+    messages = session(8)
+    prune_cold(proxy, messages)
+    assert placeholders(proxy.provider.bodies[-1]) == OLD
+    delete(proxy.database)
+    for number in range(3):
+        messages += turn(20 + number, "x" * 9_000)
+        proxy.clock.now += 400
+        proxy.send(request_of(messages))
+        assert proxy.provider.asked[-1].data == json.dumps(request_of(messages)).encode()
+    assert recorded(proxy.database) == {}
+
+
+def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again(
+    proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = session(3)
+    proxy.send(request_of(messages[:5]))
+    kept = proxy.engine._keep
+
+    async def late(*given: Any) -> None:
+        await asyncio.to_thread(delete, proxy.database)
+        await kept(*given)
+
+    monkeypatch.setattr(proxy.engine, "_keep", late)
+    proxy.send(request_of(messages))
+    assert recorded(proxy.database) == {}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_session_that_is_deleted_while_no_proxy_runs_is_not_recorded_again(
+    provider: CachingProvider, clock: Clock, tmp_path: Path, named: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = session(4)
+    fields: dict[str, Any] = {} if named else {"metadata": {}}
+    database = tmp_path / "stash.db"
+    for count in (5, 7, 9):
+        with running_proxy(provider, database, clock) as proxy:
+            body = request_of(messages[:count], **fields)
+            proxy.send(body)
+            assert provider.asked[-1].data == json.dumps(body).encode()
+        if count == 5:
+            [found] = recorded(database)
+            delete(database, found)
+    assert recorded(database) == {}
+    assert "what its client goes on with is not recorded" in caplog.text
+    with running_proxy(provider, database, clock) as proxy:
+        proxy.send(request_of([{"role": "user", "content": "Another task."}], metadata={}))
+    assert len(recorded(database)) == 1
+
+
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
+def test_what_continues_a_conversation_that_the_provider_keeps_goes_on_unchanged_and_is_counted(
+    proxy: RunningProxy, field: str
+) -> None:
+    tools = [{"type": "function", "name": READ["name"], "parameters": {"type": "object"}}]
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Go on."}]}
+    for kept in ({field: "kept_1"}, {}):
+        body = json.dumps({"model": "gpt-5.4", "input": [said], "tools": tools, **kept}).encode()
+        response = proxy.http.post(f"{proxy.url}/v1/responses", content=body, headers={"session-id": ID})
+        proxy.settle()
+        assert proxy.provider.asked[-1].data == body
+        assert ("x-contextstash-session" in response.headers) is not bool(kept)
+    assert recorded(proxy.database) == {ID: [said]}
+    assert (proxy.state(ID).requests, proxy.state(ID).unread) == (1, 1)
