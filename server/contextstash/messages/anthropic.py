@@ -13,7 +13,6 @@ from contextstash.messages.base import (
     Path,
     Piece,
     Reading,
-    ToolSchema,
     as_json,
     call_piece,
     name_of,
@@ -60,6 +59,7 @@ class AnthropicFormat(Format):
     """
 
     name = "anthropic"
+    schema_key = "input_schema"
 
     def read(self, native: Native) -> Reading:
         need_object(native, "the message")
@@ -95,9 +95,6 @@ class AnthropicFormat(Format):
             if counts[place] and most < 0:
                 left[place] = without_breakpoints(left[place])
         return left
-
-    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-        return [{"name": each.name, "description": each.description, "input_schema": each.arguments} for each in tools]
 
     def sent_parts(self, native: Native) -> list[Part]:
         """Without system messages: the API takes `system` in a field of its own."""

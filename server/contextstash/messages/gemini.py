@@ -105,6 +105,7 @@ class GeminiFormat(Format):
     """
 
     name = "gemini"
+    schema_key = "parameters_json_schema"
 
     def read(self, native: Native) -> Reading:
         need_object(native, "the content")
@@ -147,11 +148,7 @@ class GeminiFormat(Format):
         return {"role": "user", "parts": [{"text": text}]}
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-        declared = [
-            {"name": each.name, "description": each.description, "parameters_json_schema": each.arguments}
-            for each in tools
-        ]
-        return [{"function_declarations": declared}]
+        return [{"function_declarations": super().tool_definitions(tools)}]
 
     def sent_parts(self, native: Native) -> list[Part]:
         """Without system instructions: the API takes them in a field of its own. A content of the model with nothing

@@ -108,10 +108,7 @@ class OpenAIChatFormat(Format):
         return {"role": "system", "content": text}
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-        functions = [
-            {"name": each.name, "description": each.description, "parameters": each.arguments} for each in tools
-        ]
-        return [{"type": "function", "function": function} for function in functions]
+        return [{"type": "function", "function": each} for each in super().tool_definitions(tools)]
 
     def sent_parts(self, native: Native) -> tuple[Part, ...]:
         message = _request_shaped(native)

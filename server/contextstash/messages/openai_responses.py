@@ -137,10 +137,7 @@ class OpenAIResponsesFormat(Format):
         return {**self.user_message(text), "role": "developer"}
 
     def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-        return [
-            {"type": "function", "name": each.name, "description": each.description, "parameters": each.arguments}
-            for each in tools
-        ]
+        return [{"type": "function", **each} for each in super().tool_definitions(tools)]
 
     def sent_parts(self, native: Native) -> tuple[Part, ...]:
         item = _request_shaped(native)
