@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.messages.cuts import safe_cuts
 from contextstash.messages.detection import detect_format, get_format
-from contextstash.messages.repair import render
+from contextstash.messages.rules import render, safe_cuts
 from tests.support.conversations import as_messages, trace_files, trace_natives
 from tests.support.provider_rules import violations
 

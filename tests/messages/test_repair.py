@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from contextstash.messages.detection import detect_format, get_format
-from contextstash.messages.repair import MISSING_RESULT, render
+from contextstash.messages.rules import MISSING_RESULT, render
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
 from tests.messages.natives import (

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages.cuts import safe_cuts
 from contextstash.messages.detection import get_format
-from contextstash.messages.repair import render
+from contextstash.messages.rules import render, safe_cuts
 from contextstash_storage.records import Message, Native
 from tests.messages.natives import (
     REASONING,

@@ -7,9 +7,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages.cuts import safe_cuts
 from contextstash.messages.detection import get_format
-from contextstash.messages.repair import render
+from contextstash.messages.rules import render, safe_cuts
 from contextstash.session.edit import stripping_of
 from contextstash_storage.records import Native
 from tests.support.conversations import as_messages, conversations

@@ -23,7 +23,7 @@ from contextstash.proxy.app import UVICORN, ProxyApp, ServedProxy, proxy_app
 from contextstash.proxy.edits import ProxyOptions
 from contextstash.proxy.engine import Engine
 from contextstash.stash import Stash
-from contextstash.view.branches import path_to
+from contextstash.view.view import path_to
 from contextstash.web import serving
 from contextstash_storage.records import ProxiedSession, RewindEdit
 from contextstash_storage.sqlite import open_sqlite

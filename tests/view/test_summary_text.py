@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextstash.view.edits import summary_text
+from contextstash.view.session_snapshot import summary_text
 from contextstash.writers import compaction_prompt
 
 CONTENTS = "progress, decisions, constraints, next steps, critical data, files changed, errors met"

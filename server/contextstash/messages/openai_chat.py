@@ -23,7 +23,7 @@ from contextstash.messages.base import (
     reading,
     result_pieces,
 )
-from contextstash.messages.repair import MISSING_RESULT
+from contextstash.messages.rules import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 

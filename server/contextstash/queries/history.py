@@ -32,9 +32,8 @@ from contextstash.safety.sanitize import defused, one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, shown_value
 from contextstash.session.open_session import READ_AT_ONCE
-from contextstash.view.branches import path_to
 from contextstash.view.session_snapshot import Place
-from contextstash.view.view import Entry, Overlay, build_view, edits_in_force
+from contextstash.view.view import Entry, Overlay, build_view, edits_in_force, path_to
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
 from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit

@@ -35,9 +35,8 @@ from contextstash.session.edit import Planned, edit, entries_after, plan_strippi
 from contextstash.session.ids import check_conversation_id
 from contextstash.session.masks import stored_body
 from contextstash.session.open_session import WITHIN_REACH
-from contextstash.view.branches import known_path, path_to, rewinding
-from contextstash.view.edits import truncate_edit
-from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.view.session_snapshot import SessionSnapshot, truncate_edit
+from contextstash.view.view import known_path, path_to, rewinding
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import (
     Appended,

@@ -16,9 +16,9 @@ from contextstash.record.messages import append, limit_problem, report_late
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key
 from contextstash.session.access import Access, tokens_by_part
 from contextstash.session.edit import Planned, archived, edit, entries_after, retrying
-from contextstash.view.branches import HOST, restored, rewinding
-from contextstash.view.edits import summary_id
 from contextstash.view.ladder import cuts_of
+from contextstash.view.session_snapshot import summary_id
+from contextstash.view.view import HOST, restored, rewinding
 from contextstash_storage.errors import BadMessageError, EditConflictError, SessionDeletedError
 from contextstash_storage.records import (
     Appended,

@@ -48,9 +48,8 @@ from contextstash.view.compaction_plan import (
     summary_limit,
     summary_room,
 )
-from contextstash.view.edits import digest_edit, last_anchor, pinned_text, summary_edit
-from contextstash.view.ladder import Candidate, leading_fixed, oldest_outputs
-from contextstash.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.view.ladder import Candidate, last_anchor, leading_fixed, oldest_outputs
+from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, event_of, pinned_text, summary_edit
 from contextstash.view.view import Entry, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import ContextstashError

@@ -30,9 +30,8 @@ from contextstash.session.edit import (
     strips_of,
 )
 from contextstash.session.open_session import WHOLE, WITH_ALL_OUTPUTS, WITHIN_REACH
-from contextstash.view.edits import digest_edit, last_anchor
-from contextstash.view.ladder import Candidate, Step, count_step, plan_prune
-from contextstash.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.view.ladder import Candidate, Step, count_step, last_anchor, plan_prune
+from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, event_of
 from contextstash.view.view import Entry, edits_in_force, total_tokens
 from contextstash.window.models import reasoning_binding
 from contextstash.writers import WriterFailedError, digest_by_model

@@ -12,8 +12,9 @@ from contextstash.reduce.summaries import keeps_words
 from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit
-from contextstash.view.edits import digest_edit, last_anchor
+from contextstash.view.ladder import last_anchor
 from contextstash.view.outputs_in_use import HANDLE_PREFIX, outputs_of_pins
+from contextstash.view.session_snapshot import digest_edit
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
 from contextstash.writers import CONSENT
 from contextstash_storage.errors import BadInputError, HandleNotFoundError

@@ -19,9 +19,9 @@ from contextstash.handoff.user_block import pinned_rules, read_block, user_block
 from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text, shown_texts
-from contextstash.view.branches import rewinds_in_force
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import Place, SessionSnapshot
+from contextstash.view.view import rewinds_in_force
 from contextstash.window.settings import ContextSettings
 from contextstash.writers import (
     CONSENT,

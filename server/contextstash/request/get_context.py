@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from contextstash.messages.base import Format
-from contextstash.messages.repair import render
+from contextstash.messages.rules import render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
 from contextstash.record.messages import (
@@ -39,10 +39,9 @@ from contextstash.session.edit import (
     strip_after,
 )
 from contextstash.session.open_session import Scope
-from contextstash.view.edits import pinned_text, truncate_edit
 from contextstash.view.ladder import Fitted, cut_candidates, fit, leading_kept
 from contextstash.view.session_counters import refused, request_excess
-from contextstash.view.session_snapshot import SessionSnapshot, event_of
+from contextstash.view.session_snapshot import SessionSnapshot, event_of, pinned_text, truncate_edit
 from contextstash.view.view import Entry, total_tokens
 from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError

@@ -13,8 +13,7 @@ from contextstash.messages.request import is_models
 from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
 from contextstash.results import ProxyReport
 from contextstash.session.access import Access
-from contextstash.view.branches import known_path
-from contextstash.view.view import edits_in_force
+from contextstash.view.view import edits_in_force, known_path
 from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import (
     Native,

@@ -17,12 +17,11 @@ from typing import Any, Generic, Literal, TypeVar
 import anyio
 import anyio.lowlevel
 
-from contextstash.messages.cuts import answers_calls
+from contextstash.messages.rules import answers_calls
 from contextstash.outputs.digest import digest_output
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
-from contextstash.view.edits import archive_edit, placeholder_of
-from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.view.session_snapshot import SessionSnapshot, archive_edit, placeholder_of
 from contextstash.view.view import Entry, build_view, edits_in_force, is_user_block, thinking_tokens, untouched
 from contextstash.window.models import CLAUDE, reasoning_binding
 from contextstash.window.thresholds import level_of

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
-from contextstash.view.edits import pinned_tokens
 from contextstash.view.ladder import (
     PLACEHOLDER_TOKENS,
     Candidate,
@@ -17,7 +16,7 @@ from contextstash.view.ladder import (
     leading_kept,
     visible_outputs,
 )
-from contextstash.view.session_snapshot import Beyond, Place, SessionSnapshot
+from contextstash.view.session_snapshot import Beyond, Place, SessionSnapshot, pinned_tokens
 from contextstash.view.view import Entry, total_tokens
 from contextstash_storage.records import Output, SummaryEdit
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from contextstash.messages.cuts import safe_cuts
+from contextstash.messages.rules import safe_cuts
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.view import Entry, output_tokens, smallest_placeholder, smallest_tokens, total_tokens
 from contextstash_storage.records import ArchiveEdit, Output, Replacement
@@ -189,6 +189,13 @@ def cuts_of(entries: Sequence[Entry]) -> list[int]:
             cuts.append(position)
         seen += entry.message is not None
     return [*cuts, len(entries)] if seen in allowed else cuts
+
+
+def last_anchor(entries: Sequence[Entry]) -> int | None:
+    """The last position after which a digest message keeps the view valid. Not directly after a summary: there the
+    digest would be among the covered messages, and be hidden with them."""
+    places = [cut for cut in cuts_of(entries) if cut > 0 and entries[cut - 1].summary is None]
+    return entries[places[-1] - 1].last_seq if places else None
 
 
 # One request.
