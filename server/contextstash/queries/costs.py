@@ -261,11 +261,10 @@ def _written_again(before: Call, call: Call, removed: int) -> int:
 
 
 class WindowCost(NamedTuple):
-    """What requests would have cost, in the unit of the price, summaries and repeated reads included; how many tokens
-    they would have sent, and how often the client would have compacted more than it did."""
+    """What requests would have cost, in the unit of the price, summaries and repeated reads included; and how often the
+    client would have compacted more than it did."""
 
     cost: float
-    tokens: int
     compactions: int
 
 
@@ -273,7 +272,7 @@ def replayed(calls: Sequence[Usage], compaction_point: int | None, price: Price)
     """What the requests of one conversation would have cost if the client had compacted whenever a request would have
     exceeded `compaction_point` tokens; None is as they were recorded."""
     if compaction_point is None:
-        return WindowCost(sum(map(price, calls)), sum(call.prompt_tokens for call in calls), 0)
+        return WindowCost(sum(map(price, calls)), 0)
     prefix = hidden_prefix(calls)
     restarted = prefix + SUMMARY_TOKENS + HANDOFF_TOKENS + REREAD_TOKENS
     sent, compactions = [calls[0]], 0
@@ -298,7 +297,7 @@ def replayed(calls: Sequence[Usage], compaction_point: int | None, price: Price)
             fresh = min(size, max(grown, fresh))
             written = round(fresh * call.cache_write_tokens / unread) if unread else 0
             sent.append(_resized(call, size, size - fresh, min(fresh, written)))
-    return WindowCost(sum(map(price, sent)), sum(each.prompt_tokens for each in sent), compactions)
+    return WindowCost(sum(map(price, sent)), compactions)
 
 
 def _resized(call: Usage, size: int, cached: int, written: int) -> Usage:
@@ -341,7 +340,7 @@ def _conversation(calls: Sequence[Call]) -> tuple[list[Usage], Price] | None:
 def _advice(conversations: Sequence[tuple[list[Usage], Price]], left_out: int) -> WindowAdvice:
     def together(point: int | None) -> WindowCost:
         found = [replayed(calls, point, price) for calls, price in conversations]
-        return WindowCost(*map(sum, zip(*found, strict=True))) if found else WindowCost(0.0, 0, 0)
+        return WindowCost(*map(sum, zip(*found, strict=True))) if found else WindowCost(0.0, 0)
 
     def window(point: int) -> AdvisedWindow:
         found = together(point)

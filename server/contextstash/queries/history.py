@@ -174,8 +174,7 @@ def _shown(page: _Page, message: Message) -> ShownMessage:
 async def read_conversation(access: Access, session_id: str) -> list[Native]:
     """Every message that no rewind hides, oldest first, as it was recorded: what a program continues from after a
     restart."""
-    session = await access.read_session(session_id)
-    edits = await access.store.read_edits(session_id)
+    session, edits = await access.read_session(session_id), await access.store.read_edits(session_id)
     shown = edits_in_force(edits).visible_ranges(session.counters.messages)
     path = sorted(path_to(edits, shown[-1][1] if shown else session.counters.messages - 1))
     natives: list[Native] = []

@@ -15,7 +15,7 @@ from contextstash.record.batches import Batch, ensure_session, store_batch
 from contextstash.record.messages import append, limit_problem, report_late
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key
 from contextstash.session.access import Access, tokens_by_part
-from contextstash.session.edit import Planned, archived, edit, entries_after, retrying
+from contextstash.session.edit import Planned, archived, edit, entries_after, log_event, retrying
 from contextstash.view.ladder import cuts_of
 from contextstash.view.session_snapshot import summary_id
 from contextstash.view.view import HOST, restored, rewinding
@@ -27,7 +27,6 @@ from contextstash_storage.records import (
     Edit,
     Edited,
     EditsAfter,
-    Event,
     Message,
     Part,
     Session,
@@ -124,24 +123,21 @@ async def _append_runs(
     access: Access, session: Session, runs: Sequence[Sequence[TranscriptMessage]], cursor: Cursor
 ) -> Appended:
     """Append the messages run by run, each after what the client did to its window before it."""
-    total = Appended(messages=(), duplicates=0, session=session)
+    messages: tuple[Message, ...] = ()
+    duplicates = 0
     for left, run in zip(reversed(range(len(runs))), runs, strict=True):
         if run:
-            await mirror_before(access, total.session, run[0])
-        part = await retrying(partial(_append_run, access, total.session, run, None if left else cursor))
+            await mirror_before(access, session, run[0])
+        part = await retrying(partial(_append_run, access, session, run, None if left else cursor))
         if run and part.messages and part.messages[-1].kind == "summary":
             # A reader that ends before this has stored the compaction without its event.
-            summary, states = part.messages[-1], (total.session, part.session)
-            before, after = [sum((await tokens_by_part(access, each)).values()) for each in states]
-            facts = {"messages_before": total.session.counters.view_messages, "created_at": summary.created_at}
+            summary = part.messages[-1]
+            before, after = [sum((await tokens_by_part(access, each)).values()) for each in (session, part.session)]
+            facts = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
             ours = is_window_key(summary.key)
             await log_compaction(access, part.session, before, after, ours=ours, **facts)
-        total = Appended(
-            messages=total.messages + part.messages,
-            duplicates=total.duplicates + part.duplicates,
-            session=part.session,
-        )
-    return total
+        messages, duplicates, session = messages + part.messages, duplicates + part.duplicates, part.session
+    return Appended(messages=messages, duplicates=duplicates, session=session)
 
 
 async def _is_proxied(
@@ -245,7 +241,7 @@ def whole_compaction(text: str) -> EditsAfter:
         last = stored[-1]
         if last.kind != "summary":
             return (), counters
-        edit = _summary(text, 0, last.seq, last.tokens, at=last.seq).model_copy(update={"created_at": last.created_at})
+        edit = _summary(text, last.seq, last.tokens, at=last.seq, created_at=last.created_at)
         alone = {"parts": {Part.SUMMARIES: last.tokens}, "view_messages": 1, "view_results": 0, "own": {}}
         return [edit], counters.model_copy(update={**alone, "summary_seq": last.seq})
 
@@ -275,8 +271,7 @@ async def partial_compaction(
     if last < 0:
         return None
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
-    summary = _summary(text, 0, last, tokens, at=own).model_copy(update={"created_at": message.created_at})
-    edits: list[Edit] = [*restored(undone), summary]
+    edits: list[Edit] = [*restored(undone), _summary(text, last, tokens, at=own, created_at=message.created_at)]
     change = snapshot.counters_after(await entries_after(access, snapshot, edits), own=False)
 
     def unchanged(counters: Counters, stored: tuple[Message, ...]) -> Edited:
@@ -293,31 +288,22 @@ async def log_compaction(
     """Log a compaction of the client's window from so many tokens to so many, by the client or by us, as an event with
     these further fields."""
     strategy, reason = (CLIENT_WINDOW, BY_US) if ours else (CLIENT, BY_CLIENT)
-    event = Event(
-        kind="compaction",
-        strategy=strategy,
-        tokens_before=before,
-        tokens_after=after,
-        messages_after=session.counters.view_messages,
-        reason=reason,
-        seq=session.counters.messages,
-        parts=await tokens_by_part(access, session),
-        **facts,
-    )
-    await access.store.append_log(session.session_id, event)
+    facts |= {"messages_after": session.counters.view_messages, "parts": await tokens_by_part(access, session)}
+    await log_event(access, session, "compaction", before, after, reason, strategy=strategy, **facts)
 
 
-def _summary(text: str, first: int, last: int, tokens: int, *, at: int) -> SummaryEdit:
+def _summary(text: str, last: int, tokens: int, *, at: int, created_at: datetime | None) -> SummaryEdit:
     """`at` is the position of the client's message that holds the summary."""
     return SummaryEdit(
         seq=at,
-        first_seq=first,
+        first_seq=0,
         last_seq=last,
-        summary_id=summary_id(first, last, text),
+        summary_id=summary_id(0, last, text),
         strategy=HOST,
         text=text,
         summary=text,
         tokens=tokens,
+        created_at=created_at,
     )
 
 

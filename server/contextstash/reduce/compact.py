@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -49,11 +48,11 @@ from contextstash.view.compaction_plan import (
     summary_room,
 )
 from contextstash.view.ladder import Candidate, last_anchor, leading_fixed, oldest_outputs
-from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, event_of, pinned_text, summary_edit
+from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, pinned_text, summary_edit
 from contextstash.view.view import Entry, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import ArchiveEdit, Edit, Event, Output, Session, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Output, Session, SummaryEdit
 
 logger = logging.getLogger(__name__)
 
@@ -170,7 +169,7 @@ class _Compaction:
         self, snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits
     ) -> Planned[CompactResult] | CompactResult:
         """Replace what the plan covers with a summary, unless that would hardly be smaller."""
-        access, started = self.access, time.perf_counter()
+        access = self.access
         span = (plan.first_seq, plan.last_seq)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
         archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, snapshot.unpinned)
@@ -195,26 +194,23 @@ class _Compaction:
         done = "Would summarize" if self.dry_run else "Summarized"
         reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
 
-        def event(entries: Sequence[Entry]) -> Event:
-            found = event_of(snapshot, entries, "compaction", reason, seconds=time.perf_counter() - started)
-            return found.model_copy(update={"strategy": summary.strategy})
-
         def result(_: Session, entries: Sequence[Entry]) -> CompactResult:
             change = view_change(snapshot, total_tokens(entries), effect)
             notes = " ".join(filter(None, (change.pop("note"), summary.note)))
-            found = CompactResult.of(
-                made,
-                **change,
-                compacted=not self.dry_run,
-                model=summary.model,
-                reason=reason,
-                dry_run=self.dry_run or None,
-                note=notes or None,
-            )
+            about = {"compacted": not self.dry_run, "dry_run": self.dry_run or None, "reason": reason}
+            found = CompactResult.of(made, **change, **about, model=summary.model, note=notes or None)
             return found.model_copy(update={"messages_summarized": plan.messages})
 
         edits = [*await _edits(access, snapshot, plan, made, archived, stripping), *said]
-        return Planned(snapshot, edits, result, event=event, dry_run=self.dry_run)
+        return Planned(
+            snapshot,
+            edits,
+            result,
+            kind="compaction",
+            reason=reason,
+            strategy=summary.strategy,
+            dry_run=self.dry_run,
+        )
 
 
 async def _edits(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,14 +30,13 @@ from contextstash.session.edit import (
 )
 from contextstash.session.open_session import WHOLE, WITH_ALL_OUTPUTS, WITHIN_REACH
 from contextstash.view.ladder import Candidate, Step, count_step, last_anchor, plan_prune
-from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, event_of
+from contextstash.view.session_snapshot import SessionSnapshot, digest_edit
 from contextstash.view.view import Entry, edits_in_force, total_tokens
 from contextstash.window.models import reasoning_binding
 from contextstash.writers import WriterFailedError, digest_by_model
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import (
     ArchiveEdit,
-    DigestEdit,
     Edit,
     Output,
     Replacement,
@@ -71,9 +69,6 @@ MAX_WRITTEN = 1_200
 """The length of a digest that a model writes, and of the one message for all that a compaction archives."""
 MAX_EXCERPT = 800
 """The length of a digest without a model."""
-
-Texts = Sequence[tuple[Output, str]]
-"""Archived outputs, each with its text."""
 
 MAX_NAMED = 20
 """Handles that the logged event names, so that it stays one readable line."""
@@ -172,7 +167,6 @@ async def take(
     it."""
 
     async def planned() -> Planned[PruneResult] | PruneResult:
-        started = time.perf_counter()
         snapshot = await access.snapshot(session_id, WITHIN_REACH if within_reach else WHOLE)
         nothing = PruneResult(**view_change(snapshot), archived=[], reason="", dry_run=dry_run or None)
         plan = await asyncio.to_thread(step, snapshot)
@@ -185,10 +179,14 @@ async def take(
         if stripping.choice == "wait":
             return nothing.model_copy(update={"reason": WAITS.format(stripping.messages)})
         edits: list[Edit] = [each.edit for each in made]
-        after: list[Entry] | None = await entries_after(access, snapshot, edits)
-        if digested and not dry_run and after is not None:
-            edits += await digest_edits(access, snapshot, after, [(each.output, each.text) for each in made])
-            after = after if len(edits) == len(made) else None
+        after = await entries_after(access, snapshot, edits)
+        anchor = last_anchor(after)
+        if digested and not dry_run and anchor is not None and snapshot.settings.tool_digest != "placeholder":
+            texts = [await _digest_text(access, snapshot, each) for each in made]
+            edits += [
+                digest_edit(snapshot, anchor, text, (each.output.handle,))
+                for each, text in zip(made, texts, strict=True)
+            ]
         done = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
         reason = f"{done}{stripping.said}"
         note = None if dry_run else await effect_of(access, snapshot)
@@ -197,8 +195,9 @@ async def take(
             edits,
             lambda _, entries: _done(snapshot, made, entries, reason, note, dry_run),
             stripping,
-            event=lambda entries: event_of(snapshot, entries, "prune", reason, seconds=time.perf_counter() - started),
-            after=after,
+            kind="prune",
+            reason=reason,
+            after=after if len(edits) == len(made) else None,
             dry_run=dry_run,
         )
 
@@ -246,21 +245,9 @@ async def archive_outputs(
     return made
 
 
-async def digest_edits(
-    access: Access, snapshot: SessionSnapshot, entries: Sequence[Entry], archived: Texts
-) -> list[DigestEdit]:
-    """Edits that add a digest message for each archived output at the last valid place in the view `entries`. None are
-    added if the settings want placeholders only, or if no place is valid."""
-    anchor = last_anchor(entries)
-    if snapshot.settings.tool_digest == "placeholder" or anchor is None:
-        return []
-    return [
-        digest_edit(snapshot, anchor, await _text(access, snapshot, output, text), (output.handle,))
-        for output, text in archived
-    ]
-
-
-async def _text(access: Access, snapshot: SessionSnapshot, output: Output, text: str) -> str:
+async def _digest_text(access: Access, snapshot: SessionSnapshot, archived: Archived) -> str:
+    """The digest message of an archived output, by a model or made from head and tail."""
+    output, text = archived.output, archived.text
     model = writer_model(access, snapshot) if snapshot.settings.tool_digest == "llm" else None
     if model is None:
         return digest_message(output, text, MAX_EXCERPT)
@@ -349,7 +336,8 @@ async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[
         snapshot,
         [made, *strips_after_restore(snapshot, entries, all_undone)],
         result,
-        event=lambda entries: event_of(snapshot, entries, "restore", f"Restored {names}."),
+        kind="restore",
+        reason=f"Restored {names}.",
     )
 
 

@@ -23,9 +23,10 @@ from contextstash.request.handoff import INSIDE, hand_off
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access
+from contextstash.session.edit import log_event
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Cursor, Event
+from contextstash_storage.records import Cursor
 
 WINDOW_TOKENS = 20_000
 """Tokens of a window after a compaction, without what the client adds to it. With compactions at 100,000, 13 recorded
@@ -157,14 +158,7 @@ async def note_given_window(access: Access, session_id: str, window: ClientWindo
     """Note that a client has taken a window that was compacted: its hooks must not give it another hand-off. If it has
     not, because this process was too late or was ended, it compacts itself, and the hand-off follows."""
     session = await access.store.get_session(session_id)
-    event = Event(
-        kind="handoff",
-        tokens_before=window.tokens_before,
-        tokens_after=window.tokens_after,
-        reason=INSIDE,
-        seq=session.counters.messages,
-    )
-    await access.store.append_log(session_id, event)
+    await log_event(access, session, "handoff", window.tokens_before, window.tokens_after, INSIDE)
 
 
 async def _with_newest_cut(access: Access, session_id: str, calls: Collection[str], aim: int) -> SessionSnapshot:

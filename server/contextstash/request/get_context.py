@@ -34,6 +34,7 @@ from contextstash.session.edit import (
     archived,
     changed_entries,
     edit,
+    log_event,
     plan_stripping,
     request_fields,
     strip_after,
@@ -41,7 +42,7 @@ from contextstash.session.edit import (
 from contextstash.session.open_session import Scope
 from contextstash.view.ladder import Fitted, cut_candidates, fit, leading_kept
 from contextstash.view.session_counters import refused, request_excess
-from contextstash.view.session_snapshot import SessionSnapshot, event_of, pinned_text, truncate_edit
+from contextstash.view.session_snapshot import SessionSnapshot, pinned_text, truncate_edit
 from contextstash.view.view import Entry, total_tokens
 from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError
@@ -171,16 +172,24 @@ async def get_context(
         if snapshot.followed or not edits:
             return snapshot.session, composed, result
 
-        def event(entries: Sequence[Entry]) -> Event:
-            return event_of(snapshot, entries, "prune", " ".join(result.done or ()))
-
         return Planned(
-            snapshot, edits, lambda session, _: (session, composed, result), event=event, after=composed.entries
+            snapshot,
+            edits,
+            lambda session, _: (session, composed, result),
+            kind="prune",
+            reason=" ".join(result.done or ()),
+            after=composed.entries,
         )
 
     session, composed, result = await edit(access, plan)
     if session.source is not None:
         return result
+    request = await _kept_request(access, session, composed, result)
+    return result.model_copy(update={"request_id": f"req_{request.number}"})
+
+
+async def _kept_request(access: Access, session: Session, composed: _Composed, result: ContextResult) -> Request:
+    """The request as it is in the ledger; the newest one again if it was the same and has no reply yet."""
     sources, counters = composed.sources, session.counters
     request = Request(
         messages=counters.messages,
@@ -194,11 +203,11 @@ async def get_context(
         tokens=result.tokens,
     )
     last = sources.last
-    known = {} if last is None else {"number": last.number, "created_at": last.created_at, "shortened": last.shortened}
-    # The newest request again if it was the same and has no reply yet.
-    if last is None or last.usage is not None or composed.edits or request.model_copy(update=known) != last:
-        last = await access.store.append_request(session.session_id, request)
-    return result.model_copy(update={"request_id": f"req_{last.number}"})
+    if last is not None and last.usage is None and not composed.edits:
+        known = {"number": last.number, "created_at": last.created_at, "shortened": last.shortened}
+        if request.model_copy(update=known) == last:
+            return last
+    return await access.store.append_request(session.session_id, request)
 
 
 async def read_context(access: Access, session_id: str | None, *, budget: int | None = None) -> ContextResult:
@@ -431,17 +440,9 @@ async def _recovered(access: Access, session: Session, overflow: ContextOverflow
     context = await get_context(access, session.session_id)
     after = await estimate_session(access, session)
     reason = _reason(context, before, after)
-    event = Event(
-        kind="recovery",
-        tokens_before=before.tokens,
-        tokens_after=after.tokens,
-        messages_before=session.counters.view_messages,
-        messages_after=session.counters.view_messages,
-        reason=reason,
-        seq=session.counters.messages,
-        parts=after.breakdown,
-    )
-    await access.store.append_log(session.session_id, event)
+    shown = session.counters.view_messages
+    facts = {"messages_before": shown, "messages_after": shown, "parts": after.breakdown}
+    await log_event(access, session, "recovery", before.tokens, after.tokens, reason, **facts)
     return RecoverResult.of(
         overflow,
         session_id=session.session_id,

@@ -18,6 +18,7 @@ from contextstash.record.transcript_records import is_window_key
 from contextstash.reduce.summaries import HISTORY_MESSAGES, SessionTurns, keep_state, state_at, turn_of
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access, tokens_by_part
+from contextstash.session.edit import log_event
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.writers import EXTRACTIVE
@@ -215,9 +216,7 @@ async def hand_off_once(
     if text is not None:
         session = await access.read_session(session_id)
         tokens = sum((await tokens_by_part(access, session)).values())
-        seq = session.counters.messages
-        event = Event(kind="handoff", tokens_before=tokens, tokens_after=tokens, reason=reason, seq=seq)
-        await access.store.append_log(session_id, event)
+        await log_event(access, session, "handoff", tokens, tokens, reason)
     return text
 
 

@@ -66,7 +66,9 @@ async def record_request(
     Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
     level would cost the prompt cache."""
     stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
-    batch = Batch(natives, whole=True, extras=_with_usage(natives, usage), settings={"automatic": False}, **facts)
+    last = next((place for place in reversed(range(len(natives))) if is_models(natives[place])), None)
+    extras = [{"usage": usage} if usage and place == last else {} for place in range(len(natives))]
+    batch = Batch(natives, whole=True, extras=extras, settings={"automatic": False}, **facts)
     session = await ensure_session(access, session_id, stored, batch)
     async with access.lock(session_id):
         return (await store_batch(access, session, batch)).session
@@ -105,15 +107,6 @@ async def _pins(access: Access, session_id: str, shown: Mapping[tuple[int, int],
     }
     calls = {(each.seq, place): block.call_id for each in messages for place, block in enumerate(each.blocks)}
     return {(str(calls[at]), texts[at]): text for at, text in shown.items() if calls.get(at) and at in texts}
-
-
-def _with_usage(natives: Sequence[Native], usage: Usage | None) -> list[dict[str, Any]]:
-    extras: list[dict[str, Any]] = [{} for _ in natives]
-    if usage is not None:
-        last = next((p for p in range(len(natives) - 1, -1, -1) if is_models(natives[p])), None)
-        if last is not None:
-            extras[last]["usage"] = usage
-    return extras
 
 
 def report_of(*states: ProxiedSession) -> ProxyReport:

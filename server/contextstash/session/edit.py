@@ -10,6 +10,7 @@ was sent stays as it was sent, and edits come together: at a compaction, which l
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
@@ -21,7 +22,7 @@ from contextstash.messages.rules import answers_calls
 from contextstash.outputs.digest import digest_output
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
-from contextstash.view.session_snapshot import SessionSnapshot, archive_edit, placeholder_of
+from contextstash.view.session_snapshot import SessionSnapshot, archive_edit, event_of, placeholder_of
 from contextstash.view.view import Entry, build_view, edits_in_force, is_user_block, thinking_tokens, untouched
 from contextstash.window.models import CLAUDE, reasoning_binding
 from contextstash.window.thresholds import level_of
@@ -32,6 +33,7 @@ from contextstash_storage.records import (
     DigestEdit,
     Edit,
     Event,
+    EventKind,
     Message,
     Output,
     Replacement,
@@ -51,15 +53,18 @@ Result = TypeVar("Result")
 class Planned(Generic[Result]):
     """Edits of a view, and what is made of them once they are recorded.
 
-    `stripping` says which thinking they invalidate and so take with them. `event` makes the event that is logged with
-    them from the view after them, `result` what the caller gets. `after` is that view, if it is known and no thinking
-    leaves. In a `dry_run` nothing is recorded. `own` is False for edits that only follow a client's."""
+    `result` makes what the caller gets from the session and the view after them; `after` is that view, if it is known
+    and no thinking leaves. `stripping` says which thinking they invalidate and so take with them. With a `kind` an
+    event is logged with them, with its reason and the strategy of a summary. In a `dry_run` nothing is recorded. `own`
+    is False for edits that only follow a client's."""
 
     snapshot: SessionSnapshot
     edits: Sequence[Edit]
     result: Callable[[Session, Sequence[Entry]], Result]
     stripping: Stripping | None = None
-    event: Callable[[Sequence[Entry]], Event] | None = None
+    kind: EventKind | None = None
+    reason: str = ""
+    strategy: str | None = None
     after: Sequence[Entry] | None = None
     dry_run: bool = False
     own: bool = True
@@ -88,13 +93,14 @@ async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Re
     plan is the result. Raises EditConflictError after ATTEMPTS conflicts."""
 
     async def attempt() -> Result:
+        started = time.perf_counter()
         planned = await plan()
-        return await _carry_out(access, planned) if isinstance(planned, Planned) else planned
+        return await _carry_out(access, planned, started) if isinstance(planned, Planned) else planned
 
     return await retrying(attempt)
 
 
-async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
+async def _carry_out(access: Access, planned: Planned[Result], started: float) -> Result:
     snapshot, edits, entries = planned.snapshot, list(planned.edits), planned.after
     if planned.stripping is not None:
         edits += planned.stripping.edits(snapshot, [each.handle for each in edits if isinstance(each, Replacement)])
@@ -102,7 +108,11 @@ async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
         entries = await entries_after(access, snapshot, edits)
     if planned.dry_run:
         return await asyncio.to_thread(planned.result, snapshot.session, entries)
-    event = None if planned.event is None else await asyncio.to_thread(planned.event, entries)
+    event = None
+    if planned.kind is not None:
+        seconds = time.perf_counter() - started
+        event = await asyncio.to_thread(event_of, snapshot, entries, planned.kind, planned.reason, seconds=seconds)
+        event = event.model_copy(update={"strategy": planned.strategy})
     change = await asyncio.to_thread(snapshot.counters_after, entries, own=planned.own)
     await anyio.lowlevel.checkpoint_if_cancelled()
     with anyio.CancelScope(shield=True):  # what is being stored is stored: the result must say so
@@ -111,6 +121,16 @@ async def _carry_out(access: Access, planned: Planned[Result]) -> Result:
         )
         result = await asyncio.to_thread(planned.result, session, entries)
     return result  # noqa: RET504 - to the type checker a scope may swallow what is in it
+
+
+async def log_event(
+    access: Access, session: Session, kind: EventKind, before: int, after: int, reason: str, **facts: Any
+) -> None:
+    """Log what was done to a window of so many tokens before and after, as of this state of the session, where that is
+    no edit of our view."""
+    seq = session.counters.messages
+    event = Event(kind=kind, tokens_before=before, tokens_after=after, reason=reason, seq=seq, **facts)
+    await access.store.append_log(session.session_id, event)
 
 
 async def retrying(attempt: Callable[[], Awaitable[Result]]) -> Result:
