@@ -19,7 +19,7 @@ def main() -> None:
 
             _end(run_hook(client, options))
         case ["window", client, *options] if not client.startswith("-"):
-            from contextstash.clients.client_window import run_window
+            from contextstash.clients.hooks import run_window
 
             _end(run_window(client, options))
     from contextstash.cli.app import run

@@ -180,8 +180,8 @@ class WindowAdvice(Result):
         cost, point = max((each for each in priced if each[0] <= least + WITHIN_PERCENT), key=lambda each: each[1])
         return (
             f"Recommended: {point // 1_000}k, for about {cost:.0f} % of the recorded cost. For one run:"
-            f" contextstash run --window {point // 1_000}k claude; for all runs:"
-            f" contextstash install CLIENT --window {point // 1_000}k."
+            f" contextstash run --window {point // 1_000}k claude; for all runs, `window` in /config of"
+            " Claude Code with the plugin, or model_auto_compact_token_limit in Codex's config.toml."
         )
 
 

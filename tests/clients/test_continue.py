@@ -21,7 +21,15 @@ import pytest
 
 from tests.clients.test_windows import RULE, SECONDS, WORK
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import Asked, CodingProvider, coding_provider, ended, in_the_end, program
+from tests.support.real_clients import (
+    Asked,
+    CodingProvider,
+    client_environment,
+    coding_provider,
+    ended,
+    in_the_end,
+    program,
+)
 
 pytestmark = [
     pytest.mark.timeout(3 * SECONDS),
@@ -44,12 +52,8 @@ def prepared_home(home: Path, provider: CodingProvider) -> dict[str, str]:
         f'sandbox_mode = "danger-full-access"\n[projects."{home}"]\ntrust_level = "trusted"\n'
     )
     (home / ".codex" / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": "none"}))
-    ours = ("ANTHROPIC_", "OPENAI_", "CLAUDE", "CONTEXTSTASH_", "CODEX_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    own = {"HOME": str(home), "IS_SANDBOX": "1", "TERM": "xterm-256color", "CODEX_HOME": str(home / ".codex")}
-    own |= {"ANTHROPIC_BASE_URL": provider.url, "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_MODEL": "claude-sonnet-4-5"}
-    own |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "CONTEXTSTASH_DB": str(home / "sessions.db")}
-    return {**kept, **own}
+    own = {"TERM": "xterm-256color", "ANTHROPIC_API_KEY": KEY, "ANTHROPIC_MODEL": "claude-sonnet-4-5"}
+    return client_environment(home, provider.url, **own)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What the real Claude Code does to its own transcripts costs nothing here: each tool output stays retrievable.
 
-Five events: its sweep deletes the transcript, a compaction fails, the window is cleared, a sub-agent works, the session
-is resumed. Each runs if `claude` is on the PATH, with our hooks installed.
+Four events: its sweep deletes the transcript, a compaction fails, a sub-agent works, the session is resumed. Each runs
+if `claude` is on the PATH, with our hooks installed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,15 @@ import pytest
 from contextstash_storage.sqlite import open_sqlite
 from tests.clients.test_windows import SECONDS
 from tests.support.command_line import CommandLine
-from tests.support.real_clients import CodingProvider, coding_provider, ended, in_the_end, install_hooks_alone, program
+from tests.support.real_clients import (
+    CodingProvider,
+    client_environment,
+    coding_provider,
+    ended,
+    in_the_end,
+    install_hooks_alone,
+    program,
+)
 
 pytestmark = [pytest.mark.timeout(3 * SECONDS), pytest.mark.processes]
 
@@ -42,17 +50,9 @@ class Client:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Start it without a terminal."""
-        environment = {
-            "HOME": str(self.home),
-            "IS_SANDBOX": "1",
-            "CONTEXTSTASH_DB": str(self.ours.database),
-            "ANTHROPIC_BASE_URL": self.provider.url,
-            "ANTHROPIC_API_KEY": "none",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "CLAUDE"))}
+        environment = client_environment(self.home, self.provider.url)
         command = [program("claude"), "--dangerously-skip-permissions", "--model", "claude-sonnet-4-5", *arguments]
-        return ended(command, self.home, {**kept, **environment}, SECONDS)
+        return ended(command, self.home, environment, SECONDS)
 
     def work(self, *options: str) -> None:
         """A turn with a few commands."""
@@ -104,12 +104,6 @@ def fail_to_compact(client: Client) -> None:
     client.work("--continue")
 
 
-def clear(client: Client) -> None:
-    """The window is cleared, and the client begins a new session."""
-    client.run("-p", "--continue", "/clear")
-    client.work("--continue")
-
-
 def start_sub_agent(client: Client) -> None:
     """A sub-agent runs commands of its own."""
     client.provider.sub_agent_steps = 3
@@ -124,7 +118,7 @@ def resume(client: Client) -> None:
     client.work("--resume", name, "--fork-session")
 
 
-EVENTS = (sweep, fail_to_compact, clear, start_sub_agent, resume)
+EVENTS = (sweep, fail_to_compact, start_sub_agent, resume)
 
 
 def recorded(database: Path) -> str:

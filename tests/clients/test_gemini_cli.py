@@ -6,7 +6,6 @@ Runs if `gemini` is on the PATH, against a provider on loopback.
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from tests.support.command_line import CommandLine
 from tests.support.gemini_provider import Planned, gemini_provider
-from tests.support.real_clients import SECONDS, in_the_end, program, run_real
+from tests.support.real_clients import SECONDS, client_environment, in_the_end, program, run_real
 
 PLANTED = 'valve 7 reports "stuck"'
 COMMAND = f"seq 1 3000; echo '{PLANTED}'; seq 1 3000"
@@ -47,16 +46,9 @@ def test_a_cut_output_is_found_again_by_its_model(tmp_path: Path) -> None:
             return Planned(calls=(("mcp_contextstash_get_archived_output", {"handle": handle, "pattern": "valve"}),))
         return Planned("Done.")
 
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GEMINI", "GOOGLE"))}
     with gemini_provider(1_000_000, plan, signed=False) as provider:
-        environment = {
-            **kept,
-            "HOME": str(tmp_path),
-            "CONTEXTSTASH_DB": str(ours.database),
-            "GEMINI_API_KEY": "none",
-            "GOOGLE_GEMINI_BASE_URL": provider.url,
-            "GEMINI_CLI_TRUST_WORKSPACE": "true",
-        }
+        own = {"GEMINI_API_KEY": "none", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+        environment = client_environment(tmp_path, GOOGLE_GEMINI_BASE_URL=provider.url, **own)
         run_real([gemini, "--yolo", "-m", "gemini-3-pro-preview", "-p", "Find the valve."], tmp_path, environment)
     offered = {each["name"] for tool in provider.requests[0]["tools"] for each in tool["functionDeclarations"]}
     assert "mcp_contextstash_search_history" in offered

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.real_clients import SECONDS, Asked, CodingProvider, coding_provider, recorded, run_real
+from tests.support.real_clients import (
+    SECONDS,
+    Asked,
+    CodingProvider,
+    client_environment,
+    coding_provider,
+    recorded,
+    run_real,
+)
 
 RULE = "Never round the fines."
 PLANTED = "FINE_PER_DAY = 35"
@@ -57,14 +64,8 @@ def client(request: pytest.FixtureRequest) -> str:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "OPENCODE", "PI_"))}
-    return {
-        **kept,
-        "HOME": str(folder),
-        "PWD": str(folder / "project"),
-        "PI_OFFLINE": "1",
-        "OPENCODE_DISABLE_AUTOUPDATE": "1",
-    }
+    own = {"PWD": str(folder / "project"), "PI_OFFLINE": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
+    return client_environment(folder, **own)
 
 
 def installed(folder: Path, client: str) -> Path:

@@ -6,7 +6,6 @@ Each runs if it is there. The provider is on loopback, counts requests by their 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_clients import Asked, CodingProvider, coding_provider, ended, install_hooks_alone, program
+from tests.support.real_clients import (
+    Asked,
+    CodingProvider,
+    client_environment,
+    coding_provider,
+    ended,
+    install_hooks_alone,
+    program,
+)
 
 SECONDS = 240
 """A guess: a client starts in a few seconds, on a busy machine in a minute."""
@@ -23,17 +30,16 @@ SECONDS = 240
 RULE = "Never touch the public interface of the orchard."
 WORK = f"Do the work. {RULE}"
 
+HOOKS = ("PreCompact", "SessionStart", "SessionEnd", "SubagentStop")
+"""All but the one that shortens outputs."""
+
 pytestmark = [pytest.mark.timeout(2 * SECONDS), pytest.mark.processes]
 
 
-def contextstash(home: Path, *arguments: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
-    ours = ("ANTHROPIC_", "OPENAI_", "CLAUDE_CODE_", "CONTEXTSTASH_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    own = {"HOME": str(home), "CODEX_HOME": str(home / ".codex"), "IS_SANDBOX": "1"}
-    own |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "ANTHROPIC_API_KEY": "none", "CODEX_API_KEY": "none"}
-    environment = {**kept, **own, "CONTEXTSTASH_DB": str(home / "sessions.db")}
+def contextstash(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = client_environment(home, CODEX_API_KEY="none")
     done = ended([sys.executable, "-m", "contextstash", *arguments], home, environment, SECONDS)
-    assert fails or done.returncode == 0, done.stderr[-2_000:]
+    assert done.returncode == 0, done.stderr[-2_000:]
     return done
 
 
@@ -41,31 +47,23 @@ def claude(
     home: Path,
     provider: CodingProvider,
     *options: str,
-    fails: bool = False,
     model: str = "claude-sonnet-4-5",
-    more: tuple[str, ...] = (WORK,),
 ) -> subprocess.CompletedProcess[str]:
-    asked = ["--", "-p", "--dangerously-skip-permissions", "--model", model, *more]
-    return contextstash(home, "run", "--upstream", provider.url, *options, program("claude"), *asked, fails=fails)
+    asked = ["--", "-p", "--dangerously-skip-permissions", "--model", model, WORK]
+    return contextstash(home, "run", "--upstream", provider.url, *options, program("claude"), *asked)
 
 
 def codex(
     home: Path,
     provider: CodingProvider,
     *options: str,
-    fails: bool = False,
     model: str = "gpt-5.4",
     more: tuple[str, ...] = (WORK,),
 ) -> subprocess.CompletedProcess[str]:
     (home / ".codex").mkdir(exist_ok=True)
     flags = ["--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "--dangerously-bypass-hook-trust"]
     asked = ["--", "exec", *flags, "-m", model, *more]
-    return contextstash(home, "run", "--upstream", provider.url, *options, program("codex"), *asked, fails=fails)
-
-
-def install_hooks(home: Path) -> None:
-    """Our hooks alone, but for the one that shortens outputs."""
-    install_hooks_alone(home, "PreCompact", "SessionStart", "SessionEnd", "SubagentStop")
+    return contextstash(home, "run", "--upstream", provider.url, *options, program("codex"), *asked)
 
 
 def sizes(provider: CodingProvider) -> list[int]:
@@ -79,7 +77,7 @@ def after_compactions(provider: CodingProvider) -> list[Asked]:
 
 
 def test_claude_code_compacts_at_the_window_and_goes_on_with_the_hand_off(tmp_path: Path) -> None:
-    install_hooks(tmp_path)
+    install_hooks_alone(tmp_path, *HOOKS)
     with coding_provider("seq 1 4200", 12) as provider:
         claude(tmp_path, provider, "--window", "80k")
     assert 70_000 < max(sizes(provider)) <= 80_000
@@ -106,7 +104,7 @@ def test_what_was_sent_to_a_binding_model_stays(
 
 
 def test_a_sub_agent_that_is_compacted_gets_its_own_hand_off_not_the_main_agents(tmp_path: Path) -> None:
-    install_hooks(tmp_path)
+    install_hooks_alone(tmp_path, *HOOKS)
     with coding_provider("seq 1 4200", 2, sub_agent_steps=14) as provider:
         claude(tmp_path, provider, "--window", "67k")
     places = [place for place, asked in enumerate(provider.asked) if asked.compacts]
@@ -147,21 +145,3 @@ def test_codex_keeps_its_built_in_provider_and_its_project_and_gives_up_web_sock
     assert json.loads(rollout.read_text().splitlines()[0])["payload"]["model_provider"] == "openai"
     [session] = json.loads(contextstash(tmp_path, "sessions", "--json").stdout)["sessions"]
     assert session["project"] == str(tmp_path)
-
-
-@pytest.mark.parametrize(("client", "window"), [("claude-code", 70_000), ("codex", 40_000)])
-def test_an_installed_window_is_used_by_the_client_alone_and_uninstalling_leaves_no_trace(
-    tmp_path: Path, client: str, window: int
-) -> None:
-    start = claude if client == "claude-code" else codex
-    contextstash(tmp_path, "install", client, "--window", str(window), "--yes")
-    with coding_provider("seq 1 4200", 20) as provider:
-        start(tmp_path, provider, "--no-prune")
-    # By Claude Code's plugin, without a request, or by the client itself.
-    assert any(after.tokens < before.tokens for before, after in pairwise(provider.turns()))
-    assert 0.8 * window < max(sizes(provider)) < 1.2 * window
-    contextstash(tmp_path, "uninstall", client, "--yes")
-    files = [tmp_path / ".claude.json", *(tmp_path / ".claude").glob("*.json"), *(tmp_path / ".codex").glob("*.*")]
-    configured = [path for path in files if path.is_file() and path.suffix in (".json", ".toml")]
-    words = (b"autoCompactWindow", b"model_auto_compact_token_limit", b"hook claude-code", b"hook codex", b"serve")
-    assert not [path for path in configured if any(word in path.read_bytes() for word in words)]

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.clients.request_identity import MAX_ID, ClientSession, client_session
+from contextstash.clients.proxied import MAX_ID, ClientSession, client_session
 from contextstash.messages.request import read_request
 from contextstash.proxy.conversations import AskedRequest, Conversations
 from contextstash.proxy.edits import Prepared, ProxyOptions

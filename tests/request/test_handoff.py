@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.clients.launch import first_message
+from contextstash.clients.proxied import first_message
 from contextstash.reduce import summaries
 from contextstash.request.client_window import ClientWindow
 from contextstash.request.handoff import PART_HEAD_CHARACTERS, Part, divided

@@ -11,7 +11,6 @@ for name in (
     "pytest",  # the main module of the tests, which each process looks up
     "contextstash.clients.follow",
     "contextstash.clients.hooks",
-    "contextstash.clients.output_cut",
     "contextstash.stash",
     "contextstash_storage.sqlite",
     "tests.support.command_line",

@@ -45,6 +45,36 @@ def in_the_end(holds: Callable[[], bool]) -> bool:
     return held
 
 
+def client_environment(home: Path, url: str = "", **own: str) -> dict[str, str]:
+    """The environment of clients in this home, whose provider is at this address: nothing of ours or theirs is
+    inherited."""
+    theirs = (
+        "ANTHROPIC_",
+        "OPENAI_",
+        "CLAUDE",
+        "CONTEXTSTASH_",
+        "CODEX_",
+        "GEMINI",
+        "GOOGLE",
+        "XDG_",
+        "OPENCODE",
+        "PI_",
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
+    addressed = {"ANTHROPIC_BASE_URL": url} if url else {}
+    return {
+        **kept,
+        "HOME": str(home),
+        "CODEX_HOME": str(home / ".codex"),
+        "CONTEXTSTASH_DB": str(home / "sessions.db"),
+        "IS_SANDBOX": "1",
+        "ANTHROPIC_API_KEY": "none",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        **addressed,
+        **own,
+    }
+
+
 def ended(
     command: Sequence[str | Path], folder: Path, environment: Mapping[str, str], seconds: float = SECONDS
 ) -> subprocess.CompletedProcess[str]:
@@ -75,15 +105,7 @@ def run_claude(home: Path, url: str, *arguments: str | Path, needed: tuple[int, 
     version = subprocess.run([claude, "--version"], capture_output=True, text=True, check=True).stdout.split()[0]
     if tuple(map(int, version.split("."))) < needed:
         pytest.skip(f"claude {version} is too old for our mod")
-    environment = {
-        **os.environ,
-        "HOME": str(home),
-        "CONTEXTSTASH_DB": str(home / "sessions.db"),
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "none",
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000",
-    }
+    environment = client_environment(home, url, CLAUDE_CODE_AUTO_COMPACT_WINDOW="100000")
     return run_real([claude, "-p", *arguments], home, environment).stdout
 
 

@@ -27,7 +27,7 @@ from contextstash.cli.options import (
 )
 from contextstash.clients.client import client as client_of
 from contextstash.clients.hooks import run_hook
-from contextstash.clients.launch import CONTINUED, MAX_ARGUMENT_BYTES, first_message, run_client
+from contextstash.clients.proxied import CONTINUED, MAX_ARGUMENT_BYTES, first_message, run_client
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -60,19 +60,13 @@ def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
     envvar="CONTEXTSTASH_DB",
     help="The database that server and hooks use there: a file, or postgresql://… [default: in the user's data folder]",
 )
-@click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
 @confirmation
-def install(
-    client: str | None,
-    db: Location | None,
-    window: int | None,
-    **confirmed: bool,
-) -> None:
+def install(client: str | None, db: Location | None, **confirmed: bool) -> None:
     """Add contextstash to your configuration of CLIENT: the server, and where there are hooks, those that archive large
     outputs and write hand-offs. Safe to repeat; uninstall removes it.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, opencode or pi; without it,
-    contextstash is added to each of them that is on this machine, with those of the options that it has.
+    contextstash is added to each of them that is on this machine.
     """
     # Clients run their servers and hooks in other folders, and some without this shell's environment.
     database = db.absolute() if isinstance(db, Path) else db
@@ -82,11 +76,11 @@ def install(
             " put it into ~/.pgpass."
         )
     if client is not None:
-        _install(client, window, database, confirmed)
+        _install(client, database, confirmed)
         return
-    from contextstash.clients.client import Machine, found_clients
+    from contextstash.clients.client import Machine, clients
 
-    found = found_clients(Machine.this())
+    found = [each for each in clients() if each.is_on(Machine.this())]
     if not found:
         raise BadInputError(
             f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
@@ -94,18 +88,16 @@ def install(
         )
     for each in found:
         click.echo(f"{each.name}:")
-        _install(each.name, window if each.window else None, database, confirmed)
+        _install(each.name, database, confirmed)
 
 
-def _install(name: str, window: int | None, database: Location | None, confirmed: Mapping[str, bool]) -> None:
+def _install(name: str, database: Location | None, confirmed: Mapping[str, bool]) -> None:
     from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
-    from contextstash.clients.install import apply_install, own_command, plan_install, window_setting
+    from contextstash.clients.install import apply_install, own_command, plan_install
 
     client = client_of(name)
-    if window is not None and (remark := window_setting(client).remark_on(window)):
-        click.echo(remark, err=True)
-    changes = plan_install(client, Machine.this(), own_command(), database=database, window=window)
+    changes = plan_install(client, Machine.this(), own_command(), database)
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {name}: {changes[0].path}")
     elif _written(changes, apply_install, **confirmed):
@@ -175,9 +167,9 @@ def window(client: str, options: tuple[str, ...]) -> int:
     """Answer a compaction of CLIENT (claude-code, opencode or pi): its plugin runs this, JSON on standard input and
     output.
 
-    The module contextstash.clients.client_window describes both. Never asks a model. OPTIONS are --db DATABASE.
+    The module contextstash.clients.hooks describes both. Never asks a model. OPTIONS are --db DATABASE.
     """
-    from contextstash.clients.client_window import run_window
+    from contextstash.clients.hooks import run_window
 
     return run_window(client, options)
 
@@ -202,12 +194,12 @@ def with_window(launched: Client, wanted: int | None) -> Callable[[Launch], Laun
     if wanted is None:
         return lambda launch: launch
     setting = launched.window
-    if setting is None or setting.for_run is None:
-        raise BadInputError("run --window is for claude and codex; install --window is for gemini too.")
-    if remark := setting.remark_on(wanted):
-        click.echo(f"contextstash: {remark}", err=True)
-    for_run, value = setting.for_run, setting.value(setting.nearest(wanted))
-    return lambda launch: for_run(launch, value)
+    if setting is None:
+        raise BadInputError("run --window is for claude and codex. Set the size in the client's own settings.")
+    size = min(max(wanted, setting.lowest), setting.highest)
+    if size != wanted:
+        click.echo(f"contextstash: {launched.name} takes {size:,} tokens, which is set: the nearest size.", err=True)
+    return lambda launch: setting.for_run(launch, size)
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -235,7 +227,7 @@ def run(
     claude. What stands behind CLIENT is for it."""
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
-    from contextstash.clients.launch import ignore_signals, launched_client
+    from contextstash.clients.proxied import ignore_signals, launched_client
     from contextstash.proxy.app import ServedProxy, check_upstream, proxy_beside
     from contextstash.proxy.edits import ProxyOptions
 
@@ -297,7 +289,7 @@ def _log_file(db: Location | None) -> TextIO:
 def _is_configured(client: Client, without: str) -> bool:
     """Whether the client has our server; if it has not, says what is the case `without` it, and what to do."""
     from contextstash.clients.client import Machine
-    from contextstash.clients.launch import is_configured
+    from contextstash.clients.proxied import is_configured
 
     found = is_configured(client, Machine.this())
     if not found:

@@ -188,7 +188,7 @@ def _of_client(client: Client, machine: Machine) -> Findings:
 def _content(kind: Kind, path: Path) -> dict[str, Any]:
     """What a client's file holds, nothing if there is none. Raises BadInputError."""
     from contextstash.base.files import read_regular
-    from contextstash.clients.configuration_files import content
+    from contextstash.clients.install import content
 
     try:
         text = read_regular(path).decode() if path.is_file() else ""
@@ -279,7 +279,7 @@ def set_(pairs: tuple[str, ...], unset: tuple[str, ...]) -> None:
 def write_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Write settings to the user's own file, and take out those that are None. Returns them with their types. Raises
     BadInputError if one is invalid."""
-    from contextstash.clients.configuration_files import edited
+    from contextstash.clients.install import edited
     from contextstash.window.settings import resolve_settings
 
     resolved = resolve_settings(given)

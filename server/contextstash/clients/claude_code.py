@@ -1,4 +1,4 @@
-"""Claude Code: its files, its MCP entry, its hooks, its window, its start behind the proxy.
+"""Claude Code: its files, its hooks, its window, its start behind the proxy, our plugin in it.
 
 Sources: its documentation (code.claude.com/docs/en: hooks, settings, env-vars, plugins), read in November 2026, and its
 versions 2.1.x as they ran. Its transcripts are read in contextstash.clients.claude_code_transcript.
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.clients.client import (
-    ANTHROPIC,
     PLUGINS,
     Bundle,
     Client,
@@ -26,7 +25,7 @@ from contextstash.clients.client import (
     Requests,
     TextPath,
     WindowSetting,
-    base_of,
+    anthropic_api,
     below,
     typed,
 )
@@ -41,26 +40,30 @@ def _reader() -> Reader:
     return READER
 
 
+# Its files.
+
+
 def projects_folder(home: Path) -> Path:
     """The folder in which Claude Code keeps its transcripts."""
     configured = os.environ.get("CLAUDE_CONFIG_DIR")
     return (Path(configured) if configured else home / ".claude") / "projects"
 
 
-def _project_folder(path: str, projects: Path) -> Path:
-    """The folder with the transcripts of a project. Claude Code names it after the project's path: each UTF-16 unit
-    that is not an ASCII letter or digit becomes a hyphen. (A name of more than 200 is cut, and gets a hash that depends
-    on what Claude Code runs on; such a project is not followed.)"""
-    return projects / re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
+def current_files(folder: Path, project: Path) -> list[Path]:
+    """The transcript of this project that was written last, then those of its sub-agents.
 
+    Claude Code names a project's folder after the project's path: each UTF-16 unit that is not an ASCII letter or digit
+    becomes a hyphen. (A name of more than 200 is cut, and gets a hash that depends on what Claude Code runs on; such a
+    project is not followed.)
+    """
+    from contextstash.clients.transcripts import newest_first, paths_of
 
-def newest_transcript(folder: Path) -> Path | None:
-    """The session transcript in a folder that was written last. Transcripts of sub-agents
-    and links to files outside the folder do not count."""
-    from contextstash.clients.transcripts import newest_first
-
-    files = [file for file in folder.glob("*.jsonl") if not file.name.startswith("agent-")]
-    return next(iter(newest_first(files, folder)), None)
+    for path in paths_of(project):
+        name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
+        files = [file for file in (folder / name).glob("*.jsonl") if not file.name.startswith("agent-")]
+        if found := newest_first(files, folder / name):
+            return [found[0], *agent_transcripts(found[0])]
+    return []
 
 
 def agent_transcripts(transcript: Path) -> list[Path]:
@@ -71,14 +74,7 @@ def agent_transcripts(transcript: Path) -> list[Path]:
     return sorted(newest_first(folder.glob("agent-*.jsonl"), transcript.parent))
 
 
-def current_files(folder: Path, project: Path) -> list[Path]:
-    """The transcript of this project that was written last, then those of its sub-agents."""
-    from contextstash.clients.transcripts import paths_of
-
-    of_project = [_project_folder(path, folder) for path in paths_of(project)]
-    found = next(filter(None, map(newest_transcript, of_project)), None)
-    return [] if found is None else [found, *agent_transcripts(found)]
-
+# The outputs of its tools.
 
 TEXT_PATHS: dict[str, list[TextPath]] = {
     "Bash": [("stdout",), ("stderr",)],
@@ -122,8 +118,7 @@ def persisted_output(response: Any) -> str | None:
     return path if isinstance(path, str) else None
 
 
-WINDOWS = (100_000, 1_000_000)
-"""The smallest and the largest window, in tokens, that Claude Code 2.1 takes; others act like the nearest one."""
+# Its window and its start.
 
 DEFAULT_WINDOW = 200_000
 """Tokens that Claude Code uses of a larger window unless the model's is listed as native or the user selects it."""
@@ -132,9 +127,6 @@ RESERVE = 33_000
 """Tokens below its window at which Claude Code 2.1 compacts: 20,000 for the reply and 13,000 to spare. Measured: with a
 window of 100,000 it compacts at 62,000 to 67,000. If a version keeps more or less, it compacts that much earlier or
 later than it is set to."""
-
-WINDOW_VARIABLE = "CLAUDE_CODE_AUTO_COMPACT_WINDOW"
-"""The environment variable that sets Claude Code's window for one process, in tokens."""
 
 _NATIVE = re.compile(r"claude-(?:opus-(?:4-[7-9](?!\d)|[5-9])|sonnet-[5-9]|fable-|mythos-)")
 """Models whose whole window Claude Code 2.1.197 uses by its own table (Opus 4.7 and 4.8, Sonnet 5, Fable 5, Mythos 5),
@@ -156,14 +148,17 @@ def used_window(model: str | None, reported_tokens: int) -> int | None:
     return DEFAULT_WINDOW
 
 
-def _with_window(launch: Launch, value: float) -> Launch:
-    return Launch(launch.command, {**launch.environment, WINDOW_VARIABLE: str(value)})
+def _with_window(launch: Launch, tokens: int) -> Launch:
+    """Compacts at so many tokens: the window that it is given is larger."""
+    return Launch(launch.command, {**launch.environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(tokens + RESERVE)})
 
 
 def _launch(url: str, command: Sequence[str], _: Mapping[str, str]) -> Launch:
     """From 2.1.326 on at the latest, its windows and its tool search are the same behind any host."""
     return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url})
 
+
+# Our plugin in it.
 
 MARKET = "contextstash"
 PLUGIN = f"contextstash@{MARKET}"
@@ -175,14 +170,11 @@ def _noted_by_client(machine: Machine) -> list[tuple[Path, tuple[str, ...]]]:
     return [(folder / "known_marketplaces.json", (MARKET,)), (folder / "installed_plugins.json", ("plugins", PLUGIN))]
 
 
-_SETTINGS = below(".claude", "settings.json")
-
-
 CLIENTS = (
     Client(
         "claude-code",
         bundle=Bundle(
-            _SETTINGS,
+            below(".claude", "settings.json"),
             {
                 ("extraKnownMarketplaces", MARKET): {"source": {"source": "directory", "path": str(PLUGINS)}},
                 ("enabledPlugins", PLUGIN): True,
@@ -217,17 +209,8 @@ CLIENTS = (
             context_limit=9_800,
             persisted_output=persisted_output,
         ),
-        window=WindowSetting(
-            "Claude Code",
-            lowest=WINDOWS[0] - RESERVE,
-            highest=WINDOWS[1] - RESERVE,
-            value=lambda tokens: tokens + RESERVE,
-            file=_SETTINGS,
-            kind="json",
-            keys=("autoCompactWindow",),
-            for_run=_with_window,
-            why=f" ({RESERVE:,} more: so far below it Claude Code compacts)",
-        ),
+        # It takes windows of 100,000 to 1,000,000 tokens (2.1); others act like the nearest one.
+        window=WindowSetting(lowest=100_000 - RESERVE, highest=1_000_000 - RESERVE, for_run=_with_window),
         used_window=used_window,
         requests=Requests(
             user_agents=(b"claude-cli", b"claude-code"),
@@ -235,7 +218,7 @@ CLIENTS = (
             asks_for_summary=("your task is to create a detailed summary of the conversation",),
             continues=("this session is being continued from a previous conversation",),
         ),
-        proxied=Proxied(base_of("ANTHROPIC_BASE_URL", ANTHROPIC), _launch),
+        proxied=Proxied(anthropic_api, _launch),
         # Claude Code (2.1.197) has no setting that makes an interactive session wait for its servers:
         # MCP_CONNECTION_NONBLOCKING and `alwaysLoad` had no effect there.
         continued=lambda program, message: (program, message),

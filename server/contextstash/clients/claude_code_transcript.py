@@ -1,7 +1,8 @@
 """Claude Code's transcripts as messages: JSON lines whose records are a tree; a sub-agent has a file of its own.
 
 A prompt that the user types while the model works is a record of its own if it is the next one, or an attachment
-(`queued_command`) if it is given to the model amid a turn (2.1.179 and later).
+(`queued_command`) if it is given to the model amid a turn (2.1.179 and later). A file apart from contextstash.clients.
+claude_code, because a hook runs after every tool call and needs nothing of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Literal
 
 from contextstash.clients.transcripts import (
     Branch,
-    Head,
     Json,
     Line,
     Reader,
@@ -46,25 +46,33 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
-def _claims(head: Head) -> bool:
-    return any("type" in record and "sessionId" in record for record in head.records)
-
-
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
     """The messages of the session, or in the file of a sub-agent those of the sub-agent."""
-    branch, is_agents = Branch(state), Path(source).stem.startswith("agent-")
+    branch, stem = Branch(state), Path(source).stem
     for record in (line.record for line in lines):
-        _note_session(record, state, Path(source).stem)
-        if (record.get("isSidechain") is True) != is_agents:
+        _note_session(record, state, stem)
+        if (record.get("isSidechain") is True) != stem.startswith("agent-"):
             continue
-        message = _message(record, state, branch)
-        if message is not None:
-            yield message
-        elif uuid := text_of(record.get("uuid")):
+        if record.get("subtype") == "compact_boundary":
+            boundary = {"until": record.get("timestamp"), "after": state.get("latest")}
+            state.update(kept=_kept(record, branch), boundary=boundary)
+        message = _spoken(record, state, branch) or _attached(record, state)
+        uuid = text_of(record.get("uuid"))
+        if message is None:
             branch.passed(uuid, _parent(record))
+            continue
+        if message.key:
+            words = not ids_of(message.body, "tool_result", "tool_use_id")
+            branch.add(uuid or message.key, message.key, _parent(record), words=words)
+        latest = moment(state.get("latest"))
+        if message.created_at is not None and (latest is None or message.created_at > latest):
+            state["latest"] = record["timestamp"]
+        yield message
 
 
-READER = Reader("claude-code", "anthropic", _claims, _said)
+READER = Reader(
+    "claude-code", "anthropic", lambda head: any({"type", "sessionId"} <= each.keys() for each in head.records), _said
+)
 
 
 def _note_session(record: Json, state: State, stem: str) -> None:
@@ -80,33 +88,19 @@ def _note_session(record: Json, state: State, stem: str) -> None:
             state["title"] = title_of(record.get(name)) or state.get("title")
 
 
-def _message(record: Json, state: State, branch: Branch) -> TranscriptMessage | None:
-    kind = record.get("type")
-    if record.get("subtype") == "compact_boundary":
-        after = state.get("latest")
-        state.update(kept=_kept(record, branch), boundary={"until": record.get("timestamp"), "after": after})
-    message = None
-    if kind in ("user", "assistant"):
-        message = _spoken(record, state, branch)
-    elif kind == "attachment":
-        message = _attached(record, state)
-    if message is not None:
-        _note(message, record, state, branch)
-    return message
-
-
 def _kept(record: Json, branch: Branch) -> dict[str, str]:
     """The messages after the summarized ones that a compaction kept in addition to its summary. They stay at their
     place in the file. Those before them, if the user had the later part summarized, count as summarized too."""
     listed = part(record, "compactMetadata", "preservedMessages")
     uuids = _texts(listed.get("uuids")) if listed else []
     kept = [uuid for uuid in uuids if uuid in branch.path] or uuids
-    is_before = listed is not None and record.get("uuid") == listed.get("anchorUuid")
-    return {"covers_before_key": kept[0]} if kept and not is_before else {}
+    return {"covers_before_key": kept[0]} if kept and record.get("uuid") != listed.get("anchorUuid") else {}
 
 
 def _spoken(record: Json, state: State, branch: Branch) -> TranscriptMessage | None:
     """A prompt, a reply, or results."""
+    if record.get("type") not in ("user", "assistant"):
+        return None
     body, time = part(record, "message"), moment(record.get("timestamp"))
     if record.get("requestSessionId") not in (None, record.get("sessionId")):
         # A fork begins with copies of replies that the other session asked for and was billed for (2.1.330).
@@ -117,11 +111,14 @@ def _spoken(record: Json, state: State, branch: Branch) -> TranscriptMessage | N
     reply = body if record["type"] == "assistant" else {}
     summary = record.get("isCompactSummary") is True
     is_prompt = not reply and not ids_of(body, "tool_result", "tool_use_id")
+    key, text = text_of(record.get("uuid")), _text(body).strip()
+    if window == "first" and text.startswith(OUR_WINDOW):
+        key = window_key(text)
     if summary or window == "first":
         branch.clear()
     return TranscriptMessage(
         body=body,
-        key=(_window_key(body) if window == "first" else None) or text_of(record.get("uuid")),
+        key=key,
         group=text_of(reply.get("id")),
         usage=reported_usage(reply.get("usage")) if window is None else None,
         model=None if is_own else text_of(reply.get("model")),
@@ -131,15 +128,6 @@ def _spoken(record: Json, state: State, branch: Branch) -> TranscriptMessage | N
         by_host=window == "first" or _is_by_host(record),
         **(state.pop("kept", {}) if summary else {}),
     )
-
-
-def _note(message: TranscriptMessage, record: Json, state: State, branch: Branch) -> None:
-    if message.key:
-        words = not ids_of(message.body, "tool_result", "tool_use_id")
-        branch.add(text_of(record.get("uuid")) or message.key, message.key, _parent(record), words=words)
-    latest = moment(state.get("latest"))
-    if message.created_at is not None and (latest is None or message.created_at > latest):
-        state["latest"] = record["timestamp"]
 
 
 def _window_part(record: Json, body: Json, state: State) -> Literal["first", "repeated", "only"] | None:
@@ -162,11 +150,18 @@ def _window_part(record: Json, body: Json, state: State) -> Literal["first", "re
     return "only" if after is None else "repeated"
 
 
+def _is_by_host(record: Json) -> bool:
+    """Whether Claude Code wrote a message in the user's role: an expanded command, a skill, a hook's feedback, or the
+    notification of a task in the background."""
+    origin = part(record, "origin").get("kind")
+    return record.get("isMeta") is True or record.get("promptSource") == "system" or origin not in (None, "human")
+
+
 def _attached(record: Json, state: State) -> TranscriptMessage | None:
     """What Claude Code added between two steps: a prompt typed while its model worked, or a file that changed
     meanwhile. The text that the model gets for other attachments is not in the transcript, so they are skipped."""
-    attachment, time, window = part(record, "attachment"), moment(record.get("timestamp")), state.get("boundary") or {}
-    blocks = _blocks_of(attachment)
+    attachment = part(record, "attachment") if record.get("type") == "attachment" else {}
+    time, window, blocks = moment(record.get("timestamp")), state.get("boundary") or {}, _blocks_of(attachment)
     until = moment(window.get("until"))
     if not blocks or (window.get("after") and time and until and time <= until):  # a window repeats what is recorded
         return None
@@ -186,19 +181,6 @@ def _blocks_of(attachment: Json) -> list[Json]:
         note = f"{attachment.get('filename')} was changed meanwhile:\n{attachment['snippet']}"
         return [{"type": "text", "text": reminder(note)}]
     return []
-
-
-def _window_key(body: Json) -> str | None:
-    """The key of the first message of a window that contextstash wrote, None for another's."""
-    text = _text(body).strip()
-    return window_key(text) if text.startswith(OUR_WINDOW) else None
-
-
-def _is_by_host(record: Json) -> bool:
-    """Whether Claude Code wrote a message in the user's role: an expanded command, a skill, a hook's feedback, or the
-    notification of a task in the background."""
-    origin = part(record, "origin").get("kind")
-    return record.get("isMeta") is True or record.get("promptSource") == "system" or origin not in (None, "human")
 
 
 def _parent(record: Json) -> str | None:

@@ -108,14 +108,12 @@ class Hooks:
     """The lifecycle hooks of a client.
 
     Installing: `events` call us, in `file`, unless they come with a bundle. `timeout` is in the client's own unit, 30
-    seconds for each, `timeouts` are those of events for which the client waits less long. `parts` are the hooks of the
-    start of a session, each of which gives a part of a hand-off. `remark` is what the user has to know.
+    seconds. `parts` are the hooks of the start of a session, each of which gives a part of a hand-off. `remark` is what
+    the user has to know.
 
-    Events: `after_tool` and `before_compaction` are the client's names for these two; `read_to_its_end` are the events
-    at which its transcript is read. `after_compaction` is the event at which a compacted session can be given context,
-    if that is not the start of a session. `only_manual_is_sure` is true if the client also fires `before_compaction`
-    when it then compacts nothing, except if the user asked for it. `instructs_summary` is true if what a hook prints at
-    `before_compaction` is told to the model that writes the client's summary.
+    Events: `after_tool` and `before_compaction` are the client's names for these two, the second empty if it has none;
+    `read_to_its_end` are the events at which its transcript is read. `instructs_summary` is true if what a hook prints
+    at `before_compaction` is told to the model that writes the client's summary.
 
     Outputs: `text_paths` returns the places of the texts in a tool's response that the model would see, or none if the
     response has an unknown shape; `replacement` returns the hook's response, given the response with other texts, and
@@ -132,7 +130,6 @@ class Hooks:
     events: tuple[str, ...]
     timeout: int
     after_tool: str
-    before_compaction: str
     read_to_its_end: tuple[str, ...]
     mcp_prefix: str
     text_paths: Callable[[str, Any], Sequence[TextPath]]
@@ -140,9 +137,7 @@ class Hooks:
     file: Callable[[Machine], Path] | None = None
     parts: int = 1
     remark: str | None = None
-    timeouts: Mapping[str, int] = field(default_factory=dict)
-    after_compaction: str | None = None
-    only_manual_is_sure: bool = False
+    before_compaction: str = ""
     instructs_summary: bool = False
     script_ids: str | None = None
     # About 2,500 tokens at 4 characters each. The rest stays retrievable.
@@ -167,19 +162,15 @@ class Plugin:
     file: Callable[[Machine], Path]
     does: str
 
-    @property
-    def _text(self) -> str:
-        return (PLUGINS / self.source).read_text("utf-8")
-
     def code(self, command: Sequence[str], options: Sequence[str]) -> bytes:
         """The plugin as it is installed: with the program's command, and the options of its calls."""
         named = {"PROGRAM": list(command), "OPTIONS": list(options)}
         lines = "".join(f"const {name} = {json.dumps(value)}\n" for name, value in named.items())
-        return self._text.replace(PROGRAM, lines).encode()
+        return (PLUGINS / self.source).read_text("utf-8").replace(PROGRAM, lines).encode()
 
     def is_ours(self, code: bytes) -> bool:
-        """Whether a file is this plugin, of whichever version or installation."""
-        return code.startswith(self._text.partition("\n")[0].encode())
+        """Whether a file is this plugin, of whichever version or installation, by its first line."""
+        return code.startswith(self.code((), ()).partition(b"\n")[0])
 
     def installed(self, machine: Machine) -> str | None:
         """The program that the installed plugin starts, None if it is not installed."""
@@ -238,7 +229,6 @@ class Proxied:
 
 
 ANTHROPIC = "https://api.anthropic.com"
-OPENAI = "https://api.openai.com"
 
 
 def without_version(url: str) -> str:
@@ -246,9 +236,9 @@ def without_version(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
-def base_of(variable: str, default: str) -> Callable[[Mapping[str, str]], str]:
-    """A function that returns the model API at the address in a variable, else the default."""
-    return lambda environment: without_version(environment.get(variable) or default)
+def anthropic_api(environment: Mapping[str, str]) -> str:
+    """The address of Anthropic's API that a program with this environment uses."""
+    return without_version(environment.get("ANTHROPIC_BASE_URL") or ANTHROPIC)
 
 
 @dataclass(frozen=True)
@@ -268,42 +258,22 @@ class Requests:
 
 @dataclass(frozen=True)
 class WindowSetting:
-    """The setting at which a client compacts its window; `name` is the client's own name. `value` is what it takes for
-    a size in tokens, of at least `lowest` and at most `highest`; `keys` is its place in the `file` of the client's
-    configuration; `for_run` adds it to a process, if that is possible; `why` says why the value is another than the
-    size, if it is."""
+    """The size in tokens, of at least `lowest` and at most `highest`, at which a client compacts its window: `for_run`
+    sets it for one process."""
 
-    name: str
     lowest: int
     highest: int
-    value: Callable[[int], float]
-    file: Callable[[Machine], Path]
-    kind: Kind
-    keys: tuple[str, ...]
-    for_run: Callable[[Launch, float], Launch] | None = None
-    why: str = ""
-
-    def nearest(self, tokens: int) -> int:
-        """The wanted size, or the nearest one that the client takes."""
-        return min(max(tokens, self.lowest), self.highest)
-
-    def remark_on(self, wanted: int) -> str | None:
-        """The remark for a user whose size the client does not take."""
-        nearest = self.nearest(wanted)
-        if nearest == wanted:
-            return None
-        bound = "least" if nearest > wanted else "most"
-        return f"{self.name} compacts at {nearest:,} tokens at the {bound}: that is set."
+    for_run: Callable[[Launch, int], Launch]
 
 
 @dataclass(frozen=True)
 class Client:
     """A client, by the `name` that the command line and recorded sessions use. What it lacks is None.
 
-    `programs` are the names of its program and package. `reader` makes an instance of the reader of its transcripts.
+    `programs` are the names of its program and package. `reader` returns the reader of its transcripts.
     `used_window` returns the tokens of its model's window that it uses, from the model's name and the tokens that were
-    reported, None for all; a client that writes them into its transcript needs none. `no_window` says why the size of
-    its window cannot be set. `continued` is the command that starts it with a first message.
+    reported, None for all; a client that writes them into its transcript needs none. `continued` is the command that
+    starts it with a first message.
     """
 
     name: str
@@ -315,7 +285,6 @@ class Client:
     plugin: Plugin | None = None
     bundle: Bundle | None = None
     window: WindowSetting | None = None
-    no_window: str | None = None
     used_window: Callable[[str | None, int], int | None] | None = None
     requests: Requests | None = None
     proxied: Proxied | None = None
@@ -340,32 +309,40 @@ def hooks_of(client: Client) -> Hooks:
     return client.hooks
 
 
+CLIENTS = (
+    Client(
+        "claude-desktop",
+        entry=Entry("json", "mcpServers", lambda at: at.configuration / "Claude" / "claude_desktop_config.json"),
+    ),
+    Client("cursor", entry=Entry("json", "mcpServers", below(".cursor", "mcp.json"))),
+    Client("vscode", entry=Entry("json", "servers", lambda at: at.configuration / "Code" / "User" / "mcp.json", typed)),
+)
+"""The clients that take an MCP server, and no more. Sources: their documentation, read in November 2026."""
+
 MODULES = {
     "claude-code": "claude_code",
     "codex": "codex",
     "gemini": "gemini",
     "opencode": "opencode",
     "pi": "pi",
-    "claude-desktop": "others",
-    "cursor": "others",
-    "vscode": "others",
+    **{each.name: "client" for each in CLIENTS},
 }
 """The modules of our own clients. They are imported at the first use, because a hook of one needs no other."""
 
 
 def client(name: str) -> Client:
     """The client of this name, or of a program of this name. Raises BadInputError if there is none."""
-    known = _in_module(MODULES[name]) if name in MODULES else clients()
+    known = own_clients(name) if name in MODULES else clients()
     for each in known:
         if name == each.name or name in each.programs:
             return each
     raise BadInputError(f"There is no client '{name[:60]}'. Known: {', '.join(each.name for each in clients())}.")
 
 
-def own_clients() -> Iterator[Client]:
-    """Our own clients."""
-    for module in dict.fromkeys(MODULES.values()):
-        yield from _in_module(module)
+def own_clients(*names: str) -> Iterator[Client]:
+    """Our own clients, or those in the modules of these."""
+    for module in dict.fromkeys(MODULES[name] for name in names or MODULES):
+        yield from import_module(f"contextstash.clients.{module}").CLIENTS
 
 
 def clients() -> Iterator[Client]:
@@ -386,16 +363,6 @@ def other_clients() -> Iterator[Client]:
             continue
         if isinstance(found, Client) and found.name not in MODULES:
             yield found
-
-
-def _in_module(module: str) -> Sequence[Client]:
-    found: Sequence[Client] = import_module(f"contextstash.clients.{module}").CLIENTS
-    return found
-
-
-def found_clients(machine: Machine) -> list[Client]:
-    """The clients that are on this machine."""
-    return [each for each in clients() if each.is_on(machine)]
 
 
 def used_windows() -> Mapping[str, Callable[[str | None, int], int | None]]:
@@ -419,13 +386,12 @@ def project_of(source: str | None) -> str | None:
             lines, _ = split_lines(file.read(MAX_HEAD_BYTES), at_end=True)
     except OSError:
         return None
-    return next((found for line in lines if (found := _folder(line.record))), None)
-
-
-def _folder(record: Mapping[str, Any]) -> str | None:
-    payload = record.get("payload")
-    found = record.get("cwd") or (payload.get("cwd") if isinstance(payload, dict) else None)
-    return found if isinstance(found, str) and found.strip() else None
+    for line in lines:
+        payload = line.record.get("payload")
+        found = line.record.get("cwd") or (payload.get("cwd") if isinstance(payload, dict) else None)
+        if isinstance(found, str) and found.strip():
+            return found
+    return None
 
 
 def project_folder(environment: Mapping[str, str], client: str | None = None) -> Path:

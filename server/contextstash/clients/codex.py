@@ -81,9 +81,18 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
         elif kind == "compacted":
             yield _compacted(line, payload, state)
         elif event == "token_count":
-            yield from _reported(part(payload, "info"), state)
+            # Written after the outputs of the calls in the reply, and again if only the rate limits changed.
+            given = part(payload, "info", "last_token_usage")
+            _note_window(part(payload, "info"), state)
+            if given and (reply := state.pop("reply", None)) and (usage := reported_usage(given)):
+                yield Reported(reply, usage)
         else:
             _note(kind, event, payload, state)
+
+
+READER = Reader(
+    "codex", "openai-responses", lambda head: any(each.get("type") == "session_meta" for each in head.records), _said
+)
 
 
 def _note(kind: object, event: str | None, payload: Json, state: State) -> None:
@@ -91,8 +100,8 @@ def _note(kind: object, event: str | None, payload: Json, state: State) -> None:
         # Only the first one counts: a fork repeats the meta record of its origin after its own.
         parent = text_of(payload.get("parent_thread_id")) or text_of(payload.get("forked_from_id"))
         state.update({"session": payload["id"], **({"parent": parent} if parent else {})})
-    elif kind == "turn_context" and text_of(payload.get("model")):
-        state["model"] = payload["model"]
+    elif kind == "turn_context":
+        state["model"] = text_of(payload.get("model")) or state.get("model")
     elif event == "task_started":
         _note_window(payload, state)
     elif event == "thread_rolled_back":
@@ -106,17 +115,21 @@ def _note_window(given: Json, state: State) -> None:
 
 
 def _item(line: Line, item: Json, state: State) -> TranscriptMessage:
-    if _is_reply(item):
+    kind, role = str(item.get("type")), item.get("role")
+    if role == "assistant" or kind == "reasoning" or kind.endswith("_call"):
         state["reply"] = line.digest
-    elif not str(item.get("type")).endswith("_output"):
+    elif not kind.endswith("_output"):
         state.pop("reply", None)
-    if _begins_turn(item):
+    texts = [str(found.get("text") or "").lstrip().lower() for found in objects(item.get("content"))]
+    is_context = role == "developer" or (role == "user" and any(text.startswith(CONTEXT) for text in texts))
+    if kind == "agent_message" or (role == "user" and not is_context):
         turns: list[str] = state.setdefault("turns", [])
         turns.append(state.get("spoken" if turns else "last", ""))
         del turns[:-MAX_TURNS]
-    if not _is_context(item):
+    if not is_context:
         state["spoken"] = line.digest
-    return _placed(TranscriptMessage(item, model=state.get("model"), by_host=_is_by_codex(item)), line, state)
+    by_codex = role == "user" and _is_by_codex(item, texts)
+    return _placed(TranscriptMessage(item, model=state.get("model"), by_host=by_codex), line, state)
 
 
 def _compacted(line: Line, payload: Json, state: State) -> TranscriptMessage:
@@ -133,15 +146,6 @@ def _placed(message: TranscriptMessage, line: Line, state: State) -> TranscriptM
     return replace(message, key=line.digest, created_at=at, rewind_to_key=state.pop("rewind", None))
 
 
-def _reported(info: Json, state: State) -> Iterator[Reported]:
-    """The usage of a reply, on its last item. Codex writes it after the outputs of the calls in that reply, and again
-    if only its rate limits changed."""
-    _note_window(info, state)
-    given = info.get("last_token_usage")
-    if isinstance(given, dict) and (reply := state.pop("reply", None)) and (usage := reported_usage(given)):
-        yield Reported(reply, usage)
-
-
 def _roll_back(turns: object, state: State) -> None:
     """Rewind the turns that a rollback names."""
     known: list[str] = state.get("turns", [])
@@ -152,42 +156,13 @@ def _roll_back(turns: object, state: State) -> None:
         state.pop("reply", None)
 
 
-READER = Reader(
-    "codex", "openai-responses", lambda head: any(each.get("type") == "session_meta" for each in head.records), _said
-)
-
-
-def _is_reply(item: Json) -> bool:
-    kind = str(item.get("type"))
-    return item.get("role") == "assistant" or kind == "reasoning" or kind.endswith("_call")
-
-
-def _begins_turn(item: Json) -> bool:
-    """Whether this is a message of the user, or of another agent."""
-    return item.get("type") == "agent_message" or (item.get("role") == "user" and not _is_context(item))
-
-
-def _is_context(item: Json) -> bool:
-    """Whether Codex added this message itself, before a turn of the user."""
-    if item.get("role") == "developer":
-        return True
-    return item.get("role") == "user" and any(text.startswith(CONTEXT) for text in _small_texts(item))
-
-
-def _is_by_codex(item: Json) -> bool:
+def _is_by_codex(item: Json, texts: Sequence[str]) -> bool:
     """Whether nothing in a message of the user's role was typed by the user. Newer versions name each part's kind,
     `user.text` or such as `environments.environment_context`."""
-    if item.get("role") != "user":
-        return False
     kinds = part(item, "internal_chat_message_metadata_passthrough").get("content_item_kinds")
     if isinstance(kinds, list) and kinds and all(isinstance(kind, str) for kind in kinds):
         return not any(kind.startswith("user.") or kind == "unknown" for kind in kinds)
-    texts = _small_texts(item)
     return bool(texts) and all(text.startswith(CONTEXT) for text in texts)
-
-
-def _small_texts(item: Json) -> list[str]:
-    return [str(found.get("text") or "").lstrip().lower() for found in objects(item.get("content"))]
 
 
 def _summary(payload: Json) -> str:
@@ -223,44 +198,42 @@ def current_rollouts(folder: Path, project: Path) -> list[Path]:
             agents.append((file, head))
         elif is_at(head.get("cwd"), project):
             own = text_of(head.get("id"))
-            return [file, *(agent for agent, parent in agents if own and own in json.dumps(_parents(parent)))]
+            parents = ("source", "parent_thread_id", "forked_from_id")
+            named = [(agent, json.dumps([given.get(each) for each in parents])) for agent, given in agents]
+            return [file, *(agent for agent, parent in named if own and own in parent)]
     return []
 
 
 def _head(file: Path) -> Json:
     try:
         with open_regular(file) as lines:
-            record = json.loads(lines.readline(MAX_HEAD_BYTES))
+            return part(json.loads(lines.readline(MAX_HEAD_BYTES)), "payload")
     except (OSError, ValueError, RecursionError):
         return {}
-    return part(record, "payload")
-
-
-def _parents(head: Json) -> list[object]:
-    return [head.get("source"), head.get("parent_thread_id"), head.get("forked_from_id")]
 
 
 def text_paths(_: str, response: Any) -> list[TextPath]:
     """The paths of the texts in a response: a shell's output is a string, that of an MCP tool a result with blocks."""
     if isinstance(response, str):
         return [()]
-    blocks = response.get("content") if isinstance(response, dict) else response
-    if not isinstance(blocks, list) or not all(_is_text(block) for block in blocks):
+    is_result = isinstance(response, dict)
+    blocks = response.get("content") if is_result else response
+    listed = objects(blocks)
+    if not all(block.get("type") == "text" and isinstance(block.get("text"), str) for block in listed):
         return []  # the reason is text only: images and the like would be lost
-    if isinstance(response, dict) and (response.get("isError") or response.get("is_error")):
+    if (
+        not listed
+        or len(listed) != len(blocks)
+        or (is_result and (response.get("isError") or response.get("is_error")))
+    ):
         return []
-    before: TextPath = ("content",) if isinstance(response, dict) else ()
-    return [(*before, place, "text") for place in range(len(blocks))]
+    return [("content", place, "text") if is_result else (place, "text") for place in range(len(listed))]
 
 
 def replacement(_: Any, texts: Sequence[str]) -> dict[str, Any]:
     """The hook's response. No field of it replaces an output: a decision `block` with a reason shows the reason in its
     place, and the turn goes on. What is archived is what Codex's own limit, about 10,000 tokens, has left of it."""
     return {"decision": "block", "reason": "\n".join(texts)}
-
-
-def _is_text(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
 
 
 def _in_folder(name: str) -> Callable[[Machine], Path]:
@@ -321,9 +294,9 @@ def _launch(url: str, command: Sequence[str], environment: Mapping[str, str]) ->
     return Launch((command[0], "-c", option, *command[1:]), {})
 
 
-def _with_window(launch: Launch, value: float) -> Launch:
+def _with_window(launch: Launch, tokens: int) -> Launch:
     program, *arguments = launch.command
-    return Launch((program, "-c", f"model_auto_compact_token_limit={value}", *arguments), launch.environment)
+    return Launch((program, "-c", f"model_auto_compact_token_limit={tokens}", *arguments), launch.environment)
 
 
 WAITS_FOR_SERVERS = "mcp_optional_startup_grace_ms=0"
@@ -344,8 +317,6 @@ CLIENTS = (
             parts=3,
             remark="Codex runs new hooks only once you trust them: /hooks shows them. Until then nothing is shortened"
             " or handed over, and a session is recorded only if its model calls one of our tools.",
-            # Seconds. Codex waits for this hook before it exits, and ends it then at the latest (0.169).
-            timeouts={"SessionEnd": 3},
             after_tool="PostToolUse",
             before_compaction="PreCompact",
             read_to_its_end=("SessionEnd", "Stop", "SubagentStop"),
@@ -357,16 +328,7 @@ CLIENTS = (
             # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
             context_limit=9_800,
         ),
-        window=WindowSetting(
-            "Codex",
-            lowest=1,
-            highest=10_000_000,
-            value=lambda tokens: tokens,
-            file=_settings_file,
-            kind="toml",
-            keys=("model_auto_compact_token_limit",),
-            for_run=_with_window,
-        ),
+        window=WindowSetting(lowest=1, highest=10_000_000, for_run=_with_window),
         requests=Requests(
             user_agents=(b"codex",),
             # Its sub-agents share `session-id` and have a `thread-id` each (seen in 0.169).

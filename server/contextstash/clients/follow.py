@@ -11,27 +11,31 @@ import fnmatch
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular
+from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular, read_regular
 from contextstash.clients.client import MODULES, client, clients, other_clients, own_clients, project_folder
-from contextstash.clients.others import MESSAGES
 from contextstash.clients.transcripts import (
     Batch,
     Head,
+    Json,
     Line,
     Reader,
     Stamp,
     State,
+    objects,
     parse_document,
     split_lines,
 )
+from contextstash.messages.detection import FORMATS, detect_format, get_format
+from contextstash.record.transcript_records import TranscriptMessage
 from contextstash.record.transcripts import record_transcript
-from contextstash_storage.errors import BadInputError, SessionDeletedError
+from contextstash_storage.errors import BadInputError, BadMessageError, SessionDeletedError
 from contextstash_storage.records import Cursor
 
 if TYPE_CHECKING:
@@ -66,16 +70,10 @@ KNOWN = (
 def recognize(path: Path) -> Reader:
     """The reader for a transcript. Raises BadInputError if none recognizes it, OSError if it cannot be read."""
     head = _head_of(path)
-    for reader in readers():
+    for reader in (*own_readers(), *(each.reader() for each in other_clients() if each.reader)):
         if reader.claims(head):
             return reader
     raise BadInputError(f"Unrecognized transcript format. Supported: {KNOWN}.")
-
-
-def readers() -> Iterator[Reader]:
-    """All readers: our own, then those of other packages."""
-    yield from own_readers()
-    yield from (each.reader() for each in other_clients() if each.reader)
 
 
 @cache
@@ -85,33 +83,24 @@ def own_readers() -> Sequence[Reader]:
 
 
 def _head_of(path: Path) -> Head:
+    """The beginning of a transcript: of a file of lines its first records, of another one the whole document."""
     if not path.is_file():
         if not path.exists() and not path.parent.is_file():  # neither a file nor a part of a database
             path.stat()
         return Head(path)
     with open_regular(path) as file:
         data = file.read(MAX_HEAD_BYTES)
-        if not _begins_with_record(data):
+        first, newline, _ = data.lstrip().partition(b"\n")
+        has_lines = bool(newline) and isinstance(parse_document(first), dict)
+        if not has_lines:
             data += file.read(MAX_WHOLE_BYTES)
-        elif len(data) == MAX_HEAD_BYTES:
-            return _lines_head(path, data)
-    document = parse_document(data)
-    if document is None:
-        return _lines_head(path, data)
-    return Head(path, document, [document] if isinstance(document, dict) else ())
-
-
-def _lines_head(path: Path, data: bytes) -> Head:
-    """The records at the start; lines that do not begin with a record are skipped."""
-    cut = data if len(data) < MAX_HEAD_BYTES else data[: data.rfind(b"\n") + 1] or data
-    raw = [line for line in cut.split(b"\n") if b"{" in line[:8]]
+    if not (has_lines and len(data) == MAX_HEAD_BYTES) and (document := parse_document(data)) is not None:
+        return Head(path, document, [document] if isinstance(document, dict) else ())
+    cut = data[: data.rfind(b"\n") + 1] if len(data) >= MAX_HEAD_BYTES else data
+    # Lines that do not begin with a record are skipped.
+    raw = [line for line in (cut or data).split(b"\n") if b"{" in line[:8]]
     records = [line.record for line in split_lines(b"\n".join(raw[:MAX_HEAD_RECORDS]), at_end=True)[0]]
     return Head(path, records, records)
-
-
-def _begins_with_record(head: bytes) -> bool:
-    first, newline, _ = head.lstrip().partition(b"\n")
-    return bool(newline) and isinstance(parse_document(first), dict)
 
 
 def transcripts_in(path: Path) -> Iterator[Path]:
@@ -175,30 +164,23 @@ async def ingest(
         reader = await asyncio.to_thread(recognize, path)
     cursor = await stash.store.get_cursor(str(path)) or Cursor(source=str(path))
     report, chunk = IngestReport(session_id=None), _Chunk(None, cursor, end=False)
-    while not (chunk.end or report.deleted):
+    while not chunk.end:
         chunk = await asyncio.to_thread(_read, path, reader, chunk.cursor)
-        report = await _record(stash, chunk, report, reduce=reduce, wanted=wanted)
+        recorded = duplicates = 0
+        if chunk.batch is not None:
+            batch = (chunk.batch.session, chunk.batch.messages, chunk.cursor)
+            try:
+                if reduce is None:
+                    appended = await record_transcript(stash, *batch, wanted=wanted)
+                    recorded, duplicates = len(appended.messages), appended.duplicates
+                else:
+                    result = await stash.record_transcript(*batch, reduce=reduce, wanted=wanted)
+                    recorded, duplicates = result.recorded, result.duplicates
+            except SessionDeletedError:
+                return replace(report, session_id=None, deleted=True)
+        session_id = chunk.cursor.state.get("session_id") or report.session_id
+        report = IngestReport(session_id, report.recorded + recorded, report.duplicates + duplicates)
     return report
-
-
-async def _record(
-    stash: Stash, chunk: _Chunk, report: IngestReport, *, reduce: bool | None, wanted: bool
-) -> IngestReport:
-    """Record what was read. `reduce` is None if nothing is to be done after the recording."""
-    recorded = duplicates = 0
-    if chunk.batch is not None:
-        session, messages = chunk.batch.session, chunk.batch.messages
-        try:
-            if reduce is None:
-                appended = await record_transcript(stash, session, messages, chunk.cursor, wanted=wanted)
-                recorded, duplicates = len(appended.messages), appended.duplicates
-            else:
-                result = await stash.record_transcript(session, messages, chunk.cursor, reduce=reduce, wanted=wanted)
-                recorded, duplicates = result.recorded, result.duplicates
-        except SessionDeletedError:
-            return replace(report, session_id=None, deleted=True)
-    session_id = chunk.cursor.state.get("session_id") or report.session_id
-    return IngestReport(session_id, report.recorded + recorded, report.duplicates + duplicates)
 
 
 def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
@@ -268,11 +250,13 @@ Find = Callable[[], list[Path]]
 def find_transcripts(follow: str, project: Path | None = None) -> Find:
     """A function that finds the transcripts of a client's latest session in `project` (by default the one that the
     client started this process for). Raises BadInputError if there is no such client."""
-    files = client(follow).files if follow in MODULES else None  # a server starts faster without all clients
-    followed = {each.name: each.files for each in clients() if each.files} if files is None else {}
-    files = files or followed.get(follow)
+    # A server starts faster without all clients.
+    known = [client(follow)] if follow in MODULES else []
+    known = [each for each in known if each.files] or [each for each in clients() if each.files]
+    files = next((each.files for each in known if each.name == follow), None)
     if files is None:
-        raise BadInputError(f"'{follow[:60]}' is not a client that can be followed. Known: {', '.join(followed)}.")
+        names = ", ".join(each.name for each in known)
+        raise BadInputError(f"'{follow[:60]}' is not a client that can be followed. Known: {names}.")
 
     def find() -> list[Path]:
         """Those that lie below the client's folder once links are resolved."""
@@ -328,3 +312,64 @@ class Follower:
                 _log.warning(NOT_RECORDED, path.name, path)
             self._seen[path] = seen
             self._sessions[path] = report.session_id
+
+
+# Plain files of messages.
+
+LISTS = ("messages", "input", "contents", "history", "clientHistory")
+"""The fields of objects that hold messages: requests to the three kinds of API, and Gemini CLI's checkpoints, of
+`/chat save` and of tool calls."""
+
+
+def _claims(head: Head) -> bool:
+    messages = _messages_of(head.document)
+    # An item of Responses is any object with a type: a list of nothing else may be something different.
+    if not any("role" in each and {"content", "parts"} & each.keys() for each in messages):
+        return False
+    try:
+        _format_of(messages)
+    except BadMessageError:
+        return False
+    return True
+
+
+def _format_of(messages: Iterable[Json]) -> str:
+    """The format of the messages that can be read; those that cannot are refused one by one when they are recorded."""
+    readable = [each for each in messages if any(get_format(name).fits(each) for name in FORMATS)]
+    return detect_format(readable) if readable else FORMATS[0]
+
+
+def _load(path: Path) -> list[Json]:
+    data = read_regular(path)
+    document = parse_document(data)
+    if document is None:
+        return [line.record for line in split_lines(data, at_end=True)[0]]
+    return _messages_of(document)
+
+
+def _said(lines: Iterable[Line], state: State, source: str) -> list[TranscriptMessage]:
+    """The messages as they are: they have no ids of their own. If some were replaced, the view holds the new ones, and
+    the old ones stay in the history."""
+    bodies = [line.record for line in lines]
+    if bodies:
+        found = state.setdefault("format", _format_of(bodies))
+        state.update(session=session_id_of(source), agent="gemini" if found == "gemini" else None)
+    return [TranscriptMessage(body) for body in bodies]
+
+
+MESSAGES = Reader("messages", None, _claims, _said, _load)
+"""A list of provider messages, which is the whole conversation."""
+
+
+def session_id_of(source: str) -> str:
+    """A session id made of the file's name and a hash of its path, which distinguishes files with the same name."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-")[:80] or "session"
+    return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+
+
+def _messages_of(document: object) -> list[Json]:
+    """The messages of a document, a list or an object with one; none if it does not hold a list of messages."""
+    if isinstance(document, dict):
+        document = next((found for key in LISTS if isinstance(found := document.get(key), list)), [document])
+    found = objects(document)
+    return found if isinstance(document, list) and len(found) == len(document) else []

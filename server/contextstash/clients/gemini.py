@@ -1,9 +1,9 @@
-"""Gemini CLI: its files, its MCP entry, its hooks, its window, and its recordings as contents of Gemini's API.
+"""Gemini CLI: its files, its MCP entry, its hooks, and its recordings as contents of Gemini's API.
 
 Formats as in google-gemini/gemini-cli, packages/core/src/services/chatRecordingTypes.ts and chatRecordingService.ts:
 `chats/session-*.jsonl` has a head, a line for each message (repeated if it changed), `{"$set": …}` and
 `{"$rewindTo": id}`. Checkpoints (`/chat save`, and those of tool calls)
-hold a list of contents in the format of Gemini's API, which contextstash.clients.others reads. Hooks as in its
+hold a list of contents in the format of Gemini's API, which contextstash.clients.follow reads. Hooks as in its
 reference of hooks, and as its version 0.61 handles their responses.
 """
 
@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import open_regular, read_regular
-from contextstash.clients.client import Client, Entry, Files, Hooks, TextPath, WindowSetting, below
+from contextstash.clients.client import Client, Entry, Files, Hooks, TextPath, below
 from contextstash.clients.transcripts import (
-    Head,
     Json,
     Line,
     Reader,
@@ -50,84 +49,75 @@ def _load(path: Path) -> list[Json]:
     return [line.record for line in split_lines(read_regular(path), at_end=True)[0]]
 
 
-def _claims(head: Head) -> bool:
-    return any({"sessionId", "projectHash"} <= record.keys() for record in head.records[:3])
-
-
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
-    """All messages of a recording: a reply, then each of its calls with its result.
+    """All messages of a recording: a reply, then each of its calls with its result. A last reply with unfinished calls
+    is read when they are finished.
 
     Not kept: which calls were made together, thought signatures, how the terminal displayed a result, messages of
     Gemini CLI itself (`info`, `error`), and the reply that it adds after a summary.
     """
-    recording = _Recording()
+    head: Json = {}
+    records: dict[str, Json] = {}
+    summaries: dict[str, str | None] = {}
     for line in lines:
-        recording.take(line.record)
-    head, path = recording.head, Path(source)
+        _take(line.record, head, records, summaries)
+    path = Path(source)
     state.update(session=text_of(head.get("sessionId")) or path.stem, title=title_of(head.get("summary")))
     if head.get("kind") == "subagent":
         state["parent"] = path.parent.name
-    yield from recording.messages()
+    last = next(reversed(records), None)
+    first_keys: dict[str, str | None] = {}
+    for key, record in records.items():
+        if key == last and any(call.get("status") in UNFINISHED for call in objects(record.get("toolCalls"))):
+            return
+        for message in _messages(record):
+            first_keys.setdefault(key, message.key)
+            if key in summaries:
+                kept = first_keys.get(summaries[key] or "")
+                message = replace(message, covers_before=True, covers_before_key=kept)
+            yield message
 
 
-READER = Reader("gemini", "gemini", _claims, _said, _load)
+READER = Reader(
+    "gemini",
+    "gemini",
+    lambda head: any({"sessionId", "projectHash"} <= record.keys() for record in head.records[:3]),
+    _said,
+    _load,
+)
 
 
-class _Recording:
-    """The state of a recording after its lines are applied: what is known of it, its records by id, and of those that
-    are summaries the first record that they kept."""
-
-    def __init__(self) -> None:
-        self.head: Json = {}
-        self._records: dict[str, Json] = {}
-        self._summaries: dict[str, str | None] = {}
-
-    def take(self, record: Json) -> None:
-        if text_of(record.get("$rewindTo")):
-            ids = list(self._records)  # to before this message; to the beginning if it does not exist
-            for gone in ids[ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0 :]:
-                del self._records[gone]
-        elif isinstance(record.get("$set"), dict):
-            self._set(record["$set"])
-        elif text_of(record.get("id")):
-            self._records[record["id"]] = record
-        elif "sessionId" in record:
-            self._set(record)
-
-    def _set(self, given: Json) -> None:
-        self.head |= {name: value for name, value in given.items() if name != "messages" and value is not None}
+def _take(record: Json, head: Json, records: dict[str, Json], summaries: dict[str, str | None]) -> None:
+    """Apply a line to what is known of the recording: its head, its records by id, and of those that are summaries the
+    first record that they kept."""
+    given = record["$set"] if isinstance(record.get("$set"), dict) else record
+    if text_of(record.get("$rewindTo")):
+        ids = list(records)  # to before this message; to the beginning if it does not exist
+        for gone in ids[ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0 :]:
+            del records[gone]
+    elif given is record and text_of(record.get("id")):
+        records[record["id"]] = record
+    elif given is not record or "sessionId" in record:
+        head |= {name: value for name, value in given.items() if name != "messages" and value is not None}
         if isinstance(given.get("messages"), list):
-            self._replace([record for record in objects(given["messages"]) if text_of(record.get("id"))])
+            rebuilt = [each for each in objects(given["messages"]) if text_of(each.get("id"))]
+            _rebuild(rebuilt, records, summaries)
 
-    def _replace(self, records: list[Json]) -> None:
-        """The history as Gemini CLI rebuilt it. Known messages keep their first version, because Gemini CLI may have
-        masked them since. If the beginning was removed, one of the first new messages is its summary."""
-        ids = [record["id"] for record in records]
-        known = next((place for place, found in enumerate(ids) if found in self._records), len(ids))
-        before = list(self._records)
-        forgotten = before[: before.index(ids[known])] if known < len(ids) else before
-        asked = [record for record in records[:known] if record.get("type") == "user"]
-        if asked and not set(forgotten) <= set(ids):
-            summary = next((record for record in asked if "<state_snapshot>" in json.dumps(record)), asked[-1])
-            self._summaries[summary["id"]] = ids[known] if known < len(ids) else None
-            self._records[summary["id"]] = summary
-        for record in records[known:] if before else records:
-            self._records.setdefault(record["id"], record)
 
-    def messages(self) -> Iterator[TranscriptMessage]:
-        """All messages, except those of a last reply with unfinished calls: it is read when they are finished."""
-        last = next(reversed(self._records), None)
-        first_keys: dict[str, str | None] = {}
-        for key, record in self._records.items():
-            if key == last and any(call.get("status") in UNFINISHED for call in objects(record.get("toolCalls"))):
-                return
-            for message in _messages(record):
-                first_keys.setdefault(key, message.key)
-                if key in self._summaries:
-                    message = replace(
-                        message, covers_before=True, covers_before_key=first_keys.get(self._summaries[key] or "")
-                    )
-                yield message
+def _rebuild(rebuilt: list[Json], records: dict[str, Json], summaries: dict[str, str | None]) -> None:
+    """The history as Gemini CLI rebuilt it. Known messages keep their first version, because Gemini CLI may have masked
+    them since. If the beginning was removed, one of the first new messages is its summary."""
+    ids = [record["id"] for record in rebuilt]
+    known = next((place for place, found in enumerate(ids) if found in records), len(ids))
+    before = list(records)
+    forgotten = before[: before.index(ids[known])] if known < len(ids) else before
+    asked = [record for record in rebuilt[:known] if record.get("type") == "user"]
+    if asked and not set(forgotten) <= set(ids):
+        summary = next((record for record in asked if "<state_snapshot>" in json.dumps(record)), asked[-1])
+        summaries[summary["id"]] = ids[known] if known < len(ids) else None
+        records[summary["id"]] = summary
+    for record in rebuilt[known:] if before else rebuilt:
+        records.setdefault(record["id"], record)
 
 
 def _messages(record: Json) -> Iterator[TranscriptMessage]:
@@ -225,9 +215,6 @@ def replacement(_: Any, texts: Sequence[str]) -> dict[str, Any]:
     return {"decision": "deny", "reason": NOT_AN_ERROR + "\n".join(texts)}
 
 
-GEMINI_WINDOW = 1_048_576
-"""Tokens of the window of all models of Gemini CLI, of which its threshold is a share."""
-
 _SETTINGS = below(".gemini", "settings.json")
 
 CLIENTS = (
@@ -237,31 +224,19 @@ CLIENTS = (
         entry=Entry("json", "mcpServers", _SETTINGS),
         files=Files(home_folder, current_recordings),
         reader=lambda: READER,
-        # It fires PreCompress before every turn, also if it then compresses nothing: only the user's own /compress is
-        # sure to compress. It starts no new session after a compression, so the hand-off comes with the next prompt.
+        # It fires PreCompress before every turn, also if it then compresses nothing, and starts no new session after a
+        # compression: there is no event at which a compressed session could be given a hand-off.
         hooks=Hooks(
-            ("AfterTool", "PreCompress", "BeforeAgent", "SessionStart", "SessionEnd"),
+            ("AfterTool", "SessionEnd"),
             timeout=30_000,
             file=_SETTINGS,
             after_tool="AfterTool",
-            before_compaction="PreCompress",
-            after_compaction="BeforeAgent",
-            only_manual_is_sure=True,
-            read_to_its_end=("SessionEnd", "AfterAgent"),
+            read_to_its_end=("SessionEnd",),
             mcp_prefix="mcp_",
             text_paths=text_paths,
             replacement=replacement,
             # A file is read to be worked with, so it is cut only if it is very long, as for Claude Code.
             limits={"read_file": 40_000, "read_many_files": 40_000},
-        ),
-        window=WindowSetting(
-            "Gemini CLI",
-            lowest=1,
-            highest=GEMINI_WINDOW,
-            value=lambda tokens: round(tokens / GEMINI_WINDOW, 4),
-            file=_SETTINGS,
-            kind="json",
-            keys=("model", "compressionThreshold"),
         ),
         continued=lambda program, message: (program, "--prompt-interactive", message),
     ),

@@ -1,9 +1,34 @@
-"""Handles a client's hook events: replaces large outputs after archiving them, reads transcripts, gives hand-offs.
+"""What a client runs of ours: its hooks, at each event, and its plugin, which asks for the window.
 
-The event comes as JSON on standard input. Whatever goes wrong, the exit code is 0 and standard output is empty, so that
-the client continues as if there were no hook; a line in the log says what failed. Most events need nothing done, and
-nothing heavy is imported for those. What differs between clients is in their `Hooks`; the event's other fields and the
-response with `additionalContext` are the same for all of them.
+**A hook's event** is JSON on standard input. Large outputs are replaced after they are archived, transcripts are read,
+hand-offs are given. Whatever goes wrong, the exit code is 0 and standard output is empty, so that the client continues
+as if there were no hook; a line in the log says what failed. Most events need nothing done, and nothing heavy is
+imported for those. What differs between clients is in their `Hooks`; the event's other fields and the response with
+`additionalContext` are the same for all of them.
+
+**A plugin's request** (`contextstash window CLIENT`) asks no model, and changes nothing in the client. It is an object:
+
+    {"do": "compact", "session": "…", "transcript": "/…", "agent": "…", "messages": […], "tokens": 20000}
+
+`do` is what to do. `transcript`, the client's own file, is read to its end first; then `session` may be left out.
+`agent` is the sub-agent whose window it is, if it is one's. A message of the list, in the order of the client's next
+request, is
+
+    {"id": "…", "role": "user", "text": "…", "calls": [{"id", "tool", "input"}], "results": [{"id", "text", "error"}]}
+
+with the id that the transcript has too, if there is one; what is empty may be left out, and so may anything else that
+the client keeps in a message (reasoning, images). Returned, one object on standard output:
+
+- `record`: `{"session_id", "recorded"}`. What is new in the transcript is recorded.
+- `compact`: the window after a compaction to about so many `tokens`, which is recorded.
+- `view`: the window as it is now, with what was pruned, compacted, pinned and restored; nothing is decided, so a longer
+  list gives a window that begins with the same, until something is changed.
+
+A window is `{"session_id", "messages", "tokens_before", "tokens_after", "left", "line"}`. Each of its messages is one
+of ours, `{"role": "user", "text"}`; or a message of the list as it is, by its place, `{"at": 5}`; or that with the
+texts of some results replaced by their calls, `{"at": 5, "results": {"call": "text"}}`. Messages that are not named
+leave the window. `line` says in a line what happened. If anything fails nothing is written to standard output, a line
+on standard error says why, and the exit code is 1: the client goes on as if there were no plugin.
 """
 
 from __future__ import annotations
@@ -21,12 +46,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from contextstash.base.files import is_below, read_regular, resolved
 from contextstash.clients.client import client as client_of
 from contextstash.clients.client import hooks_of, project_folder, project_of
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
     from contextstash.clients.follow import IngestReport
+    from contextstash.record.output_archive import OutputArchive
+    from contextstash.request.client_window import ClientMessage, ClientWindow
     from contextstash.stash import Stash
+    from contextstash_storage.store import SessionStore
 
 MIN_LIMIT = 4_000
 """Characters up to which an output is shown whole without a look at the settings: the smallest limit of any preset, the
@@ -34,6 +62,26 @@ MIN_LIMIT = 4_000
 
 MAX_EVENT_BYTES = 32 * 1024 * 1024
 """The largest event that is parsed, in 0.2 s. The tools' output in a larger one stays with the client as it is."""
+
+MAX_REQUEST_BYTES = 64 * 1024 * 1024
+"""The largest request of a plugin that is read: ten windows of a million tokens."""
+
+MAX_ARCHIVED_CHARACTERS = 8_000_000
+"""Longest output, all texts of a response together, that is archived while the client waits: some 1.5 s on an idle
+machine, most of it for the search index. A longer one stays with the client as it is. Measured: 32 million characters
+took 26 s with an analysis of their lines."""
+
+MAX_ANALYSED_CHARACTERS = 2_000_000
+"""Above this an output is shown as a preview, without an analysis of its lines. That takes 0.1 s."""
+
+NOTICE_CHARACTERS = 200
+"""Room for the notice of a cut: some 100 characters, and as many to spare."""
+
+CHARACTERS_PER_TOKEN = 4
+"""The usual estimate for English text and code."""
+
+COMPARED_CHARACTERS = 1_000
+"""If so many first characters of a file and of an output are equal, the file holds the whole output."""
 
 LOG_NAME = "hooks.log"
 
@@ -43,9 +91,6 @@ MAX_LOG_BYTES = 1_000_000
 MAX_LOG_LINE = 1_000
 """Characters of a line. The longest lines are remarks on a project's files, which name what was ignored and the command
 that accepts it."""
-
-COMPARED_CHARACTERS = 1_000
-"""If so many first characters of a file and of an output are equal, the file holds the whole output."""
 
 OWN_SERVER = "contextstash"
 
@@ -62,13 +107,8 @@ HookPart = tuple[int, int]
 def run_hook(name: str, options: Sequence[str] = ()) -> int:
     """Handle one event of a client's hook; the exit code is always 0. The options are `--db DATABASE`, instead of the
     default one, and `--part NUMBER/OF`."""
-    # Pydantic looks for plugins among all installed packages, which takes a tenth of a hook's time; we use none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        given = dict(zip(options[::2], options[1::2], strict=True))
-        if database := given.get("--db"):
-            os.environ["CONTEXTSTASH_DB"] = database
-        number, _, of = given.get("--part", "1/1").partition("/")
+        number, _, of = _given(options).get("--part", "1/1").partition("/")
         client, data = client_of(name), sys.stdin.buffer.read()
         if len(data) > MAX_EVENT_BYTES:
             raise ValueError(f"An event of more than {MAX_EVENT_BYTES:,} bytes is not handled; its output stays.")
@@ -77,11 +117,20 @@ def run_hook(name: str, options: Sequence[str] = ()) -> int:
             return 0
         response = _response_to(client, event, (int(number), int(of)))
         if response is not None:
-            sys.stdout.write(response if isinstance(response, str) else json.dumps(response))
-            sys.stdout.flush()
+            _write(response if isinstance(response, str) else json.dumps(response))
     except BaseException as error:  # an error of contextstash must not stop the client
         note(name, f"{type(error).__name__}: {error}")
     return 0
+
+
+def _given(options: Sequence[str]) -> dict[str, str]:
+    """The options by name; a database that they name is used by this process."""
+    # Pydantic looks for plugins among all installed packages, which takes a tenth of a hook's time; we use none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    given = dict(zip(options[::2], options[1::2], strict=True))
+    if database := given.get("--db"):
+        os.environ["CONTEXTSTASH_DB"] = database
+    return given
 
 
 def _leaves_a_child() -> bool:
@@ -97,30 +146,37 @@ def _leaves_a_child() -> bool:
     return False
 
 
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
 def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any] | str | None:
     """The hook's response to an event, as JSON or as the plain text that the client wants; None if there is nothing to
     say. Does not catch any error."""
     name, hooks = event.get("hook_event_name"), hooks_of(client)
-    compacted = name == "SessionStart" and event.get("source") == "compact"
-    if compacted or (name == hooks.after_compaction and _marker(event).exists()):
+    if name == "SessionStart" and event.get("source") == "compact":
         return _run(_hand_off(client, event, part))
     if part[0] > 1:
         return None  # the hook with the first part handles every other event
     if name == hooks.after_tool:
-        return _after_tool(client, event)
-    if name in hooks.read_to_its_end or _compacts(hooks, event):
-        return _run(_read_transcripts(client, event))
+        return _after_tool(client, hooks, event)
+    if name in (*hooks.read_to_its_end, hooks.before_compaction):
+        return _run(_read_to_the_end(client, hooks, event))
     return None
 
 
-def _compacts(hooks: Hooks, event: Event) -> bool:
-    """Whether the client is about to compact the session."""
-    is_sure = event.get("trigger") == "manual" or not hooks.only_manual_is_sure
-    return event.get("hook_event_name") == hooks.before_compaction and is_sure
+def _run(work: Coroutine[Any, Any, Result]) -> Result:
+    import asyncio
+
+    return asyncio.run(work)
 
 
-def _after_tool(client: Client, event: Event) -> dict[str, Any] | None:
-    tool, response, hooks = event.get("tool_name"), event.get("tool_response"), hooks_of(client)
+# Large outputs.
+
+
+def _after_tool(client: Client, hooks: Hooks, event: Event) -> dict[str, Any] | None:
+    tool, response = event.get("tool_name"), event.get("tool_response")
     # A page read from the archive is not archived again.
     if not isinstance(tool, str) or (tool.startswith(hooks.mcp_prefix) and OWN_SERVER in tool):
         return None
@@ -128,15 +184,13 @@ def _after_tool(client: Client, event: Event) -> dict[str, Any] | None:
         return None
     texts = {path: text for path in hooks.text_paths(tool, response) if (text := _text_at(response, path))}
     longest = max(map(len, texts.values()), default=0)
-    if longest <= MIN_LIMIT or (longest <= hooks.limit(tool) and not _is_configured(client)):
+    if longest <= MIN_LIMIT or (longest <= hooks.limit(tool) and not _has_settings()):
         return None
-    from contextstash.clients.output_cut import MAX_ARCHIVED_CHARACTERS, cut_outputs
-
-    whole = _whole_texts(client, response, list(texts.values()), MAX_ARCHIVED_CHARACTERS)
+    whole = _whole_texts(client, hooks, response, list(texts.values()))
     if whole is None or sum(len(text) for text, _ in whole) > MAX_ARCHIVED_CHARACTERS:
         note(client.name, f"An output of '{tool}' is too long to be archived here, or its file is not readable.")
         return None
-    shown = _run(cut_outputs(client, event, tool, whole, partial(note, client.name)))
+    shown = _run(_cut(client, hooks, event, whole))
     if shown is None:
         return None
     for path, text in zip(texts, shown, strict=True):
@@ -163,17 +217,16 @@ def _with_text(response: Any, path: Sequence[str | int], text: str) -> Any:
     return changed
 
 
-def _whole_texts(client: Client, response: Any, texts: Sequence[str], most: int) -> list[tuple[str, bool]] | None:
+def _whole_texts(client: Client, hooks: Hooks, response: Any, texts: Sequence[str]) -> list[tuple[str, bool]] | None:
     """The texts of a response, and whether the client shows only a preview of each. If it keeps the whole of the
-    first one in a file, because the response holds only its beginning, the text is read from there, of at most so many
-    bytes; None if it cannot be read: what the client shows then names the file, and must stay."""
-    hooks = hooks_of(client)
+    first one in a file, because the response holds only its beginning, the text is read from there; None if it cannot
+    be read: what the client shows then names the file, and must stay."""
     path = hooks.persisted_output(response)
     if path is None:
         return [(text, False) for text in texts]
     try:
         file = own_file(path, client)
-        whole = "" if file is None else read_regular(file, most).decode("utf-8", "surrogateescape")
+        whole = "" if file is None else read_regular(file, MAX_ARCHIVED_CHARACTERS).decode("utf-8", "surrogateescape")
     except (OSError, BadInputError) as error:
         note(client.name, f"An output's file: {error}")
         return None
@@ -182,60 +235,118 @@ def _whole_texts(client: Client, response: Any, texts: Sequence[str], most: int)
     return [(whole, True), *((text, False) for text in texts[1:])]
 
 
-def _is_configured(client: Client) -> bool:
+def _has_settings() -> bool:
     """Whether there are any settings, which may limit outputs more than the default does."""
     from contextstash.configuration.database import has_settings
 
     return has_settings(os.environ, project_folder(os.environ))
 
 
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
-    import asyncio
+async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple[str, bool]]) -> list[str] | None:
+    """Archive each text that is over its limit. Returns what is shown, None if none is over it; of each text it is
+    given whether the client shows only a preview.
 
-    return asyncio.run(work)
+    The client waits for this after every long output. So it opens only the store, and imports only what a cut needs;
+    the archived text is counted by its bytes, because a tokenizer's vocabulary takes longer to load than all the rest.
+    """
+    from contextstash.configuration.database import open_briefly
+    from contextstash.messages.main_argument import main_argument
+    from contextstash.outputs.limits import OutputLimits, sets_output_limits
+
+    layer: dict[str, Any] = {}
+    if _has_settings():  # most users have none
+        from contextstash.configuration.setting_layers import configuration
+
+        project, remark = project_folder(os.environ), partial(note, client.name)
+        found = configuration(project=project, environment=os.environ, on_remark=remark)
+        layer = found.settings_layer(client.name)
+    own = _limits_in_characters(layer) if sets_output_limits(layer) else {}
+    tool, argument = event["tool_name"], main_argument(event.get("tool_input")) or ""
+    async with await open_briefly() as store:
+        archive = await _archive(store, layer, event.get("session_id"))
+        if archive is None:
+            return None
+        limits = OutputLimits.of(archive.settings, archive.settings.window)
+        limited = []
+        for text, is_preview in texts:
+            given = _limits(hooks, tool, text, own, is_preview=is_preview)
+            limited.append(await archive.limited(text, limits.merged(given), tool=tool, argument=argument))
+    return [each.text for each in limited] if any(each.cut for each in limited) else None
 
 
-async def _read_transcripts(client: Client, event: Event) -> str | None:
-    """Read the transcript to its end. Before a compaction, also note that a hand-off is awaited, if the client cannot
-    be given one at the start of its new window. Returns what the model that writes the client's summary is told, if the
-    client passes it on."""
-    hooks, told = hooks_of(client), None
-    compacts = event.get("hook_event_name") == hooks.before_compaction
+async def _archive(store: SessionStore, layer: Mapping[str, Any], named: object) -> OutputArchive | None:
+    """The archive of the client's session, which may have settings of its own; None if the session was deleted."""
+    from contextstash.record.output_archive import OutputArchive, tokens_of_bytes
+    from contextstash.session.ids import check_session_id
+    from contextstash.window.settings import resolve_settings, session_layer
+
+    session_id, own = named if isinstance(named, str) and named else None, {}
+    if session_id is not None:
+        check_session_id(session_id)
+        try:
+            own = session_layer((await store.get_session(session_id)).settings)
+        except SessionNotFoundError:
+            if any(each.is_continued_by(session_id, ()) for each in await store.deleted_sessions()):
+                return None
+    return OutputArchive(store, resolve_settings(layer, own), tokens_of_bytes, session_id)
+
+
+def _limits_in_characters(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits of one output in a layer of settings, with tokens converted to characters."""
+    from contextstash.outputs.limits import OutputLimits
+    from contextstash.window.settings import resolve_settings
+
+    settings = resolve_settings(layer)
+    limits = OutputLimits.of(settings, settings.window)
+    if limits.tokens is None:
+        return {"tokens": None}
+    characters = limits.tokens * CHARACTERS_PER_TOKEN
+    return {"tokens": None, "chars": characters if limits.chars is None else min(characters, limits.chars)}
+
+
+def _limits(hooks: Hooks, tool: str, text: str, own: Mapping[str, Any], *, is_preview: bool) -> dict[str, Any]:
+    """The limits of one text: the user's, `own`, or else the client's. A text cut at its end ends with a whole line,
+    because the model may edit what it sees."""
+    limits: dict[str, Any] = {**own} or {"tokens": None, "chars": hooks.limit(tool)}
+    limits.setdefault("spill_chars", MAX_ANALYSED_CHARACTERS)
+    if is_preview and hooks.preview_limit is not None:
+        limits |= {"chars": hooks.preview_limit, "bytes": hooks.preview_limit}
+    if tool in hooks.cut_at_end:
+        limits["cut"] = "head"
+        characters = limits.get("chars")
+        if characters is not None and len(text) > characters:
+            whole_lines = text.count("\n", 0, max(0, characters - NOTICE_CHARACTERS))
+            limits["lines"] = min(limits.get("lines") or whole_lines, whole_lines) or None
+    return limits
+
+
+# Transcripts and hand-offs.
+
+
+async def _read_to_the_end(client: Client, hooks: Hooks, event: Event) -> str | None:
+    """Read the transcript. Returns what the model that writes the client's summary is told, if the client is about to
+    compact and passes it on."""
     async with hook_stash(client) as stash:
         reports = await read_transcripts(client, stash, event.get("transcript_path"))
         session_id = session_of(reports, event.get("agent_id"))
-        if hooks.instructs_summary and compacts and session_id is not None:
-            told = await stash.summary_instructions(session_id)
-    if hooks.after_compaction is not None and compacts and session_id is not None:
-        _marker(event).parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # if the database is on a server
-        _marker(event).touch(mode=0o600)
-    return told
+        compacts = event.get("hook_event_name") == hooks.before_compaction
+        if compacts and hooks.instructs_summary and session_id is not None:
+            return await stash.summary_instructions(session_id)
+    return None
 
 
 async def _hand_off(client: Client, event: Event, given: HookPart) -> dict[str, Any] | None:
     """The `given` part of the hand-off for the session's new window, once."""
     from contextstash.request.handoff import Part
 
-    hooks = hooks_of(client)
+    part = Part(*given, hooks_of(client).context_limit)
     async with hook_stash(client) as stash:
         reports = await read_transcripts(client, stash, event.get("transcript_path"))
         session_id = session_of(reports, event.get("agent_id"))
-        part = Part(*given, hooks.context_limit)
         text = None if session_id is None else await stash.hand_off(session_id, part=part)
-    _marker(event).unlink(missing_ok=True)
     if text is None:
         return None
     return {"hookSpecificOutput": {"hookEventName": event["hook_event_name"], "additionalContext": text}}
-
-
-def _marker(event: Event) -> Path:
-    """An empty file that exists as long as a session awaits the hand-off after a compaction."""
-    import hashlib
-
-    from contextstash.configuration.database import data_folder
-
-    digest = hashlib.sha256(str(event.get("session_id")).encode()).hexdigest()[:16]
-    return data_folder() / f"compacted-{digest}"
 
 
 @asynccontextmanager
@@ -303,6 +414,83 @@ def own_file(path: str, client: Client) -> Path | None:
     if not stat.S_ISREG(mode):
         raise BadInputError(f"Not read: {str(found)[:200]} is not a regular file.")
     return found
+
+
+# The window that a plugin asks for.
+
+
+def run_window(name: str, options: Sequence[str] = ()) -> int:
+    """Handle one request of a client's plugin; returns the exit code. The options are `--db DATABASE`."""
+    try:
+        _given(options)
+        asked = None
+        with suppress(ValueError, RecursionError):
+            asked = json.loads(sys.stdin.buffer.read(MAX_REQUEST_BYTES))
+        if not isinstance(asked, dict):
+            raise BadInputError("Expected a JSON object on standard input; see contextstash window --help.")
+        _run(_answer(client_of(name), asked))
+    except Exception as error:  # whatever fails, the client goes on without us
+        note(name, f"{type(error).__name__}: {error}")
+        expected = isinstance(error, ContextstashError | OSError)
+        said = str(error) if expected else "The request could not be answered; hooks.log says why."
+        sys.stderr.write(f"Error: {' '.join(said.split())}\n")
+        return 1
+    return 0
+
+
+async def _answer(client: Client, asked: Mapping[str, Any]) -> None:
+    """Write the answer. Only what the plugin has taken counts as given: if it is late, the plugin has ended this
+    process, and the client compacts itself."""
+    work = asked.get("do")
+    if work not in ("compact", "view", "record"):
+        raise BadInputError("'do' is one of compact, view, record.")
+    messages = [_message(each) for each in _objects(asked, "messages")]
+    async with hook_stash(client) as stash:
+        reports = await read_transcripts(client, stash, asked.get("transcript"), reduce=None)
+        session_id = session_of(reports, asked.get("agent")) or _text(asked, "session")
+        if not session_id:
+            raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")
+        if work == "record":
+            recorded = sum(each.recorded for each in reports.values())
+            _write(json.dumps({"session_id": session_id, "recorded": recorded}))
+        elif work == "view":
+            _write_window(await stash.read_client_window(session_id, messages))
+        else:
+            tokens = asked.get("tokens")
+            more = {"tokens": tokens} if isinstance(tokens, int) and tokens > 0 else {}
+            window = await stash.compact_client_window(session_id, messages, **more)
+            _write_window(window)
+            await stash.note_given_window(session_id, window)
+
+
+def _write_window(window: ClientWindow) -> None:
+    before, after = (f"{round(tokens / 1000):,}k" for tokens in (window.tokens_before, window.tokens_after))
+    left = "1 message" if window.left == 1 else f"{window.left} messages"
+    line = f"{before} → {after} tokens, {left} archived, all searchable."
+    _write(json.dumps({**window.model_dump(), "line": line}))
+
+
+def _message(given: Mapping[str, Any]) -> ClientMessage:
+    from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
+
+    calls = [ClientCall(_text(each, "id"), _text(each, "tool"), each.get("input")) for each in _objects(given, "calls")]
+    results = [
+        ClientResult(_text(each, "id"), _text(each, "text"), bool(each.get("error")))
+        for each in _objects(given, "results")
+    ]
+    return ClientMessage(_text(given, "id"), _text(given, "role"), _text(given, "text"), tuple(calls), tuple(results))
+
+
+def _objects(given: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    listed = given.get(name) or []
+    if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
+        raise BadInputError(f"'{name}' is a list of objects.")
+    return listed
+
+
+def _text(given: Mapping[str, Any], name: str) -> str:
+    found = given.get(name)
+    return found if isinstance(found, str) else ""
 
 
 def note(client: str, line: str) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import read_regular, replace_file
-from contextstash.clients.client import Client, Hooks, Kind, Machine, WindowSetting, clients, hooks_of
-from contextstash.clients.configuration_files import Edit, content, edited, put, remove, value_at
-from contextstash.configuration.database import data_folder
+from contextstash.clients.client import Client, Kind, Machine, hooks_of
 from contextstash_storage.databases import name_of
 from contextstash_storage.errors import BadInputError
 
@@ -30,6 +29,36 @@ MAX_FILE_BYTES = 64 * 1024 * 1024
 
 Keys = tuple[str, ...]
 
+Edit = Callable[[MutableMapping[str, Any]], None]
+"""Changes a document's content in place."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What we put into a file of a client: how it is put there, how it is taken away, and in words `what` it is."""
+
+    path: Path
+    kind: Kind
+    add: Edit
+    take: Edit
+    what: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file before and after; None if it does not exist. `does`: what the change does, in words. `is_first`: before it
+    nothing of ours was in the file, so what it held is kept next to it."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    does: tuple[str, ...] = ()
+    is_first: bool = False
+
+    @property
+    def needed(self) -> bool:
+        return self.before != self.after
+
 
 def own_command(executable: str = sys.executable) -> list[str]:
     """The command that starts this installation of contextstash: the script next to its interpreter, by absolute path,
@@ -42,69 +71,67 @@ def own_command(executable: str = sys.executable) -> list[str]:
     return [executable, "-P", "-m", "contextstash"]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """What we put into a file of a client: how it is put there, how it is taken away, and in words `what` it is.
-    `window` is the place and the value of the setting at which the client compacts, if it is that."""
-
-    path: Path
-    kind: Kind
-    add: Edit
-    take: Edit
-    what: str = ""
-    window: tuple[Keys, float] | None = None
-
-
-@dataclass(frozen=True)
-class Change:
-    """A file before and after; None if it does not exist. `does`: what the change does, in words. `window`: the value
-    at which the client compacts then, and the user's own, if the change sets it."""
-
-    path: Path
-    before: bytes | None
-    after: bytes | None
-    does: tuple[str, ...] = ()
-    window: tuple[float, Any] | None = None
-
-    @property
-    def needed(self) -> bool:
-        return self.before != self.after
-
-
 def plan_install(
-    client: Client,
-    machine: Machine,
-    command: Sequence[str],
-    *,
-    database: Location | None = None,
-    window: int | None = None,
+    client: Client, machine: Machine, command: Sequence[str], database: Location | None = None
 ) -> list[Change]:
-    """The changes that an installation would make; server and hooks get the `database`, if one is named, and the client
-    compacts at `window` tokens. Raises BadInputError if the client has no such setting, or if one of its files cannot
-    be read."""
+    """The changes that an installation would make; server and hooks get the `database`, if one is named. Raises
+    BadInputError if one of the client's files cannot be read."""
     named = () if database is None else ("--db", name_of(database))
-    pieces = [*_pieces(client, machine, command, named)]
-    if window is not None:
-        pieces.append(_window(window_setting(client), machine, window))
-    changes = [_added(path, each) for path, each in _by_file(pieces).items()]
+    changes = []
+    for path, pieces in _by_file(_pieces(client, machine, command, named)).items():
+        before = _read(path)
+        after = _edited(pieces[0].kind, before or b"", [each.add for each in pieces], path) or before
+        is_first = _edited(pieces[0].kind, before or b"", [each.take for each in pieces], path) is None
+        changes.append(Change(path, before, after, tuple(each.what for each in pieces if each.what), is_first))
     if (plugin := client.plugin) is not None:
         path = plugin.file(machine)
-        changes.append(Change(path, _read(path), plugin.code(command, named), (plugin.does,)))
+        before = _read(path)
+        is_first = before is None or not plugin.is_ours(before)
+        changes.append(Change(path, before, plugin.code(command, named), (plugin.does,), is_first))
     return changes
 
 
 def plan_uninstall(client: Client, machine: Machine) -> list[Change]:
-    """The changes that undo an installation: to the byte if the file was not changed since, else only our part."""
-    pieces = [*_pieces(client, machine, [SERVER], ("--db", ""))]
-    if client.window is not None:
-        pieces.append(_window(client.window, machine, 0))
-    changes = [_undone(path, each) for path, each in _by_file(pieces).items()]
+    """The changes that undo an installation: to the byte if the rest of the file was not changed since, else only our
+    part."""
+    changes = []
+    for path, pieces in _by_file(_pieces(client, machine, [SERVER], ("--db", ""))).items():
+        current, former, kind = _read(path), _read(_backup(path)), pieces[0].kind
+        after = None if current is None else _edited(kind, current, [each.take for each in pieces], path)
+        gone = [each for each in pieces if each.what and _edited(kind, current or b"", [each.take], path) is not None]
+        does = tuple(f"without {each.what.partition(':')[0]}" for each in gone)
+        if after is None:
+            after = current
+        elif gone and after.strip() == _left_of(former or b"", kind, pieces, path):
+            after = former
+        changes.append(Change(path, current, after, does))
     if (plugin := client.plugin) is not None:
         path = plugin.file(machine)
         current = _read(path)  # a file of another program that has our name stays
         is_ours = current is not None and plugin.is_ours(current)
-        changes.append(Change(path, current, _former(path) if is_ours else current, ("without its plugin",)))
+        changes.append(Change(path, current, _read(_backup(path)) if is_ours else current, ("without its plugin",)))
     return changes
+
+
+def apply_install(change: Change) -> None:
+    """Write a file, and at the first installation keep a backup next to it."""
+    if not change.needed or change.after is None:
+        return
+    if change.is_first and change.before is not None:
+        # Another program may have put a link of this name there, which would direct the copy to any file of the user.
+        replace_file(_backup(change.path), change.before, mode=0o600, follow_links=False)
+    elif change.is_first:
+        _backup(change.path).unlink(missing_ok=True)
+    replace_file(change.path, change.after)
+
+
+def apply_uninstall(change: Change) -> None:
+    """Write a file back, or delete it if there was none before."""
+    if change.needed and change.after is not None:
+        replace_file(change.path, change.after)
+    elif change.needed:
+        change.path.unlink()
+    _backup(change.path).unlink(missing_ok=True)
 
 
 def _pieces(client: Client, machine: Machine, command: Sequence[str], named: Sequence[str]) -> Iterator[Piece]:
@@ -122,22 +149,15 @@ def _pieces(client: Client, machine: Machine, command: Sequence[str], named: Seq
         served = [*command, "serve", *follows, *named]
         what = f"the MCP server {SERVER}: {shlex.join(served)}"
         yield _value(entry.file(machine), entry.kind, (entry.key, SERVER), entry.form(served), what)
-    if client.hooks is not None and client.hooks.file is not None:
+    if (hooks := client.hooks) is not None and hooks.file is not None:
         called = [*command, "hook", client.name]
-        what = f"hooks for {', '.join(client.hooks.events)}: {shlex.join([*called, *named])}"
-        for event in client.hooks.events:
-            lines = [shlex.join([*called, *part, *named]) for part in _parts(client.hooks, event)]
-            timeout = client.hooks.timeouts.get(event, client.hooks.timeout)
-            group = {"hooks": [{"type": "command", "command": line, "timeout": timeout} for line in lines]}
-            said = what if event == client.hooks.events[0] else ""
-            yield _group(client.hooks.file(machine), ("hooks", event), group, f"hook {client.name}", said)
-
-
-def _parts(hooks: Hooks, event: str) -> list[list[str]]:
-    """The options of each hook of an event that say which part of a hand-off it gives."""
-    if event != "SessionStart" or hooks.parts == 1:
-        return [[]]
-    return [["--part", f"{number}/{hooks.parts}"] for number in range(1, hooks.parts + 1)]
+        what = f"hooks for {', '.join(hooks.events)}: {shlex.join([*called, *named])}"
+        for event in hooks.events:
+            parts = [("--part", f"{number}/{hooks.parts}") for number in range(1, hooks.parts + 1)]
+            lines = [shlex.join([*called, *part, *named]) for part in (parts if event == "SessionStart" else [()])]
+            group = {"hooks": [{"type": "command", "command": line, "timeout": hooks.timeout} for line in lines]}
+            said = what if event == hooks.events[0] else ""
+            yield _group(hooks.file(machine), ("hooks", event), group, f"hook {client.name}", said)
 
 
 def _value(path: Path, kind: Kind, keys: Keys, value: object, what: str) -> Piece:
@@ -194,41 +214,10 @@ def _is_ours(hook: Any, marked: str) -> bool:
 
 
 def missing_hooks(client: Client, settings: object) -> list[str]:
-    """The events without contextstash's hook in these settings."""
-    missing = []
-    for event in hooks_of(client).events:
-        groups = value_at(settings, ("hooks", event))
-        given = [group for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
-        if not any(_is_ours(hook, f"hook {client.name}") for group in given for hook in group.get("hooks") or ()):
-            missing.append(event)
-    return missing
-
-
-def _window(setting: WindowSetting, machine: Machine, wanted: int) -> Piece:
-    """The client's own setting. It is taken back only if it is still as we set it, and the user's own is there then."""
-    tokens, path, keys = setting.nearest(wanted), setting.file(machine), setting.keys
-    value = setting.value(tokens)
-    what = f"our size of the window: {'.'.join(keys)} = {value}, so it compacts at {tokens:,} tokens{setting.why}"
-
-    def take(data: MutableMapping[str, Any]) -> None:
-        ours, own = _record(path).get("window") or (None, None)
-        if ours is None or value_at(data, keys) != ours:
-            return
-        if own is None:
-            remove(data, keys)
-        else:
-            put(data, keys, own)
-
-    return Piece(path, setting.kind, lambda data: put(data, keys, value), take, what, (keys, value))
-
-
-def window_setting(client: Client) -> WindowSetting:
-    """The setting at which a client compacts. Raises BadInputError if it has none."""
-    if client.window is None:
-        why = client.no_window or f"contextstash knows no setting of {client.name} for it"
-        known = ", ".join(each.name for each in clients() if each.window)
-        raise BadInputError(f"--window sets where a client compacts: {why}. Known: {known}.")
-    return client.window
+    """The events without contextstash's hook in these settings. Raises BadInputError if something else is there."""
+    marked = f"hook {client.name}"
+    listed = {event: _groups(settings, ("hooks", event)) for event in hooks_of(client).events}
+    return [event for event, groups in listed.items() if _others(groups, marked) == groups]
 
 
 def _by_file(pieces: Iterable[Piece]) -> dict[Path, list[Piece]]:
@@ -239,42 +228,24 @@ def _by_file(pieces: Iterable[Piece]) -> dict[Path, list[Piece]]:
     return found
 
 
-def _added(path: Path, pieces: Sequence[Piece]) -> Change:
-    before, kind = _read(path), pieces[0].kind
-    after = _edited(path, kind, before or b"", [each.add for each in pieces])
-    window = None
-    for keys, value in (each.window for each in pieces if each.window is not None):
-        own = value_at(content(kind, _decoded(before or b"", path), str(path)), keys)
-        known = _record(path).get("window")
-        window = (value, known[1] if known and own == known[0] else own)
-    does = tuple(each.what for each in pieces if each.what)
-    return Change(path, before, before if after is None else after, does, window)
+def _left_of(former: bytes, kind: Kind, pieces: Sequence[Piece], path: Path) -> bytes:
+    """What an installation into a file leaves if it is undone in place: the same in another layout."""
+    added = _edited(kind, former, [each.add for each in pieces], path) or former
+    taken = _edited(kind, added, [each.take for each in pieces], path)
+    return (added if taken is None else taken).strip()
 
 
-def _undone(path: Path, pieces: Sequence[Piece]) -> Change:
-    current, kind = _read(path), pieces[0].kind
-    if current is None:
-        return Change(path, None, None)
-    gone = [each for each in pieces if each.what and _edited(path, kind, current, [each.take]) is not None]
-    does = tuple(f"without {each.what.partition(':')[0]}" for each in gone)
-    if _record(path).get("after") == _digest(current):
-        return Change(path, current, _former(path), does)
-    return Change(path, current, _edited(path, kind, current, [each.take for each in pieces]) or current, does)
-
-
-def _former(path: Path) -> bytes | None:
-    """The file as it was before the first installation; None if there was none."""
-    return _read(_backup(path)) if _record(path).get("existed") else None
-
-
-def _edited(path: Path, kind: Kind, data: bytes, edits: Sequence[Edit]) -> bytes | None:
+def _edited(kind: Kind, data: bytes, edits: Sequence[Edit], path: Path) -> bytes | None:
     """The file after the edits; None if they change nothing but the layout."""
 
     def all_of_them(content: MutableMapping[str, Any]) -> None:
         for each in edits:
             each(content)
 
-    text = _decoded(data, path)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path} is not UTF-8 text. Nothing was written.") from error
     after = edited(kind, text, all_of_them, str(path))
     return after.encode() if after != edited(kind, text, lambda _: None, str(path)) else None
 
@@ -288,73 +259,66 @@ def _read(path: Path) -> bytes | None:
         raise BadInputError(f"{path} cannot be read: {error.strerror}. Nothing was written.") from error
 
 
-def _decoded(data: bytes, path: Path) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path} is not UTF-8 text. Nothing was written.") from error
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def _backup(path: Path) -> Path:
     return path.with_name(path.name + BACKUP)
 
 
-def _record_file() -> Path:
-    return data_folder() / "installs.json"
+# Configuration files as documents: what is not edited stays as far as the library can keep it.
 
 
-def _records() -> dict[str, Any]:
-    """By file: the SHA-256 of what we wrote last (`after`; None if someone else has changed the file between two
-    installations), whether it `existed` before the first one, and the `window`, our value and the user's own."""
+def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
+    """The content of a document. Raises BadInputError, naming the place, if it cannot be read."""
     try:
-        found = json.loads(_record_file().read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        data = tomllib.loads(text) if kind == "toml" else json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        wrong = "is not valid TOML" if kind == "toml" else "is not plain JSON, perhaps with comments"
+        raise BadInputError(f"{place} {wrong}: {error}. Nothing was written: add the entry by hand.") from error
+    if not isinstance(data, dict):
+        raise BadInputError(f"{place} does not hold a mapping of settings. Nothing was written.")
+    return data
 
 
-def _record(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = _records().get(str(path), {})
-    return found
+def edited(kind: Kind, text: str, edit: Edit, place: str) -> str:
+    """The document after `edit`. Raises BadInputError, naming the place, if it cannot be read."""
+    data = content(kind, text, place)
+    if kind == "toml":
+        import tomlkit
+
+        document = tomlkit.parse(text)
+        edit(document)
+        return tomlkit.dumps(document)
+    edit(data)
+    indent = re.search(r"\n([ \t]+)\S", text)
+    ending = text[len(text.rstrip("\r\n")) :] if text.strip() else "\n"
+    written = json.dumps(data, indent=indent[1] if indent else 2, ensure_ascii=False)
+    try:
+        written.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
+        written = json.dumps(data, indent=indent[1] if indent else 2)
+    return written + ending
 
 
-def _write_record(path: Path, entry: dict[str, Any] | None) -> None:
-    """Note what was written; without an entry, that it is gone."""
-    records = {name: each for name, each in _records().items() if name != str(path)}
-    if entry is not None:
-        records[str(path)] = entry
-    if records:
-        replace_file(_record_file(), json.dumps(records, indent=2).encode(), mode=0o600)
-    else:
-        _record_file().unlink(missing_ok=True)
+def value_at(data: object, keys: Sequence[str]) -> Any:
+    """The value at a place, None if there is none."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data
 
 
-def apply_install(change: Change) -> None:
-    """Write a file, and at the first installation keep a backup next to it. If someone else has changed the file since,
-    its bytes are not brought back: only our parts are taken out of it."""
-    if not change.needed or change.after is None:
-        return
-    known, after = _record(change.path), _digest(change.after)
-    entry = {"after": after, "existed": change.before is not None, "window": change.window or known.get("window")}
-    if known and change.before is not None:
-        is_ours = known["after"] == _digest(change.before)
-        entry |= {"existed": known["existed"], "after": after if is_ours else None}
-    elif change.before is not None:
-        # Another program may have put a link of this name there, which would direct the copy to any file of the user.
-        replace_file(_backup(change.path), change.before, mode=0o600, follow_links=False)
-    replace_file(change.path, change.after)
-    _write_record(change.path, entry)
+def put(data: MutableMapping[str, Any], keys: Sequence[str], value: object) -> None:
+    """Set a value. Raises BadInputError if its place is in something that is not a mapping."""
+    for key in keys[:-1]:
+        data = data.setdefault(key, {})
+        if not isinstance(data, MutableMapping):
+            raise BadInputError(f"'{key}' in that file is not a mapping. Nothing was written.")
+    if data.get(keys[-1]) != value:
+        data[keys[-1]] = value
 
 
-def apply_uninstall(change: Change) -> None:
-    """Write a file back, or delete it if there was none before."""
-    if change.needed and change.after is not None:
-        replace_file(change.path, change.after)
-    elif change.needed:
-        change.path.unlink()
-    _backup(change.path).unlink(missing_ok=True)
-    _write_record(change.path, None)
+def remove(data: MutableMapping[str, Any], keys: Sequence[str]) -> None:
+    """Remove the value at a place, if there is one, and the mappings around it that are empty then."""
+    inner = data.get(keys[0])
+    if len(keys) > 1 and isinstance(inner, MutableMapping):
+        remove(inner, keys[1:])
+    if keys[0] in data and (len(keys) == 1 or not inner):
+        del data[keys[0]]

@@ -279,7 +279,5 @@ CLIENTS = (
             lambda at: at.dot_config / "opencode" / "plugins" / "contextstash.js",
             "a plugin: above 100,000 tokens older messages leave each request for a hand-off",
         ),
-        no_window="OpenCode's, compaction.reserved, counts from the end of each model's window, so set it yourself in"
-        " opencode.json: the model's window without the size that you want",
     ),
 )

@@ -41,7 +41,8 @@ MAX_BRANCH = 300
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One record of a transcript. `digest` is a short hash of the line's bytes, the same at every reading."""
+    """One record of a transcript. `digest` is a short hash of the line's bytes, the same at every reading; empty if the
+    transcript is read whole."""
 
     record: Json
     digest: str
@@ -74,7 +75,7 @@ class Batch:
 
 
 def file_stamp(path: Path) -> Stamp:
-    """When a file changed last, and how large it is. Raises OSError if it does not exist."""
+    """When a file changed last, and how large it is. Raises OSError."""
     found = path.stat()
     return [found.st_ino, found.st_mtime_ns, found.st_size]
 
@@ -98,17 +99,19 @@ class Reader:
 
     def lines(self, path: Path) -> list[Line]:
         """All records of a transcript that is read whole. Raises OSError."""
-        return [Line(record, digest_of(json.dumps(record).encode())) for record in self.load(path)] if self.load else []
+        return [Line(record, "") for record in self.load(path)] if self.load else []
 
     def read(self, lines: Iterable[Line], state: State, source: str) -> Batch | None:
         """The messages in these lines, or those that are new if the transcript is read whole, with its session; None if
         there are none. Updates `state`."""
         messages: list[TranscriptMessage] = []
+        places: dict[str | None, int] = {}
         late = None
         for each in self.said(lines, state, source):
             if isinstance(each, TranscriptMessage):
+                places[each.key] = len(messages)
                 messages.append(each)
-            elif (place := _place(messages, each.key)) is not None:
+            elif (place := places.get(each.key)) is not None:
                 messages[place] = replace(messages[place], usage=each.usage)
             else:
                 late = (each.key, each.usage)
@@ -129,10 +132,6 @@ class Reader:
             whole=self.format is None,
         )
         return Batch(session, results_behind_calls(messages))
-
-
-def _place(messages: Sequence[TranscriptMessage], key: str) -> int | None:
-    return next((place for place in range(len(messages) - 1, -1, -1) if messages[place].key == key), None)
 
 
 def results_behind_calls(messages: Sequence[TranscriptMessage]) -> list[TranscriptMessage]:
@@ -202,7 +201,10 @@ def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[Transcri
     If other messages replaced known ones, the first new message names the message that the conversation was rewound
     to. If some of the replaced messages still exist at another position, there was no rewind.
     """
-    listed = [_short_hash(message.key or "") for message in messages]
+    # 8 digits of a hash: of 1,000 that took the place of 1,000 others, one is taken for one of these in 4,000 such
+    # transcripts, and then the rewind is not seen.
+    keys = [(message.key or "").encode("utf-8", "surrogatepass") for message in messages]
+    listed = [hashlib.sha256(key).hexdigest()[:8] for key in keys]
     before = str(state.get("known", "")).split()
     known = next((n for n, (was, now) in enumerate(zip(before, listed, strict=False)) if was != now), len(before))
     fresh, gone = list(messages[known:]), set(before[known:])
@@ -211,12 +213,6 @@ def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[Transcri
     if fresh:
         state["known"] = " ".join(listed)
     return fresh
-
-
-def _short_hash(text: str) -> str:
-    """What is remembered of a message. Of 1,000 that took the place of 1,000 others, one is taken for one of these in
-    4,000 such transcripts: then the rewind is not seen."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def digest_of(raw: bytes) -> str:
@@ -253,9 +249,9 @@ class Branch:
         if record != key:
             self._note(record, key)
 
-    def passed(self, record: str, parent: str | None) -> None:
+    def passed(self, record: str | None, parent: str | None) -> None:
         """Note a record that is not a message: its children descend from what it descends from."""
-        if (message := self.message(parent)) is not None:
+        if record and (message := self.message(parent)) is not None:
             if parent:
                 self._above.pop(parent, None)
             self._note(record, message)

@@ -19,7 +19,7 @@ from itertools import compress, count
 from operator import is_not
 from typing import Any
 
-from contextstash.clients.request_identity import ClientSession, continues_summary, is_compaction
+from contextstash.clients.proxied import ClientSession, continues_summary, is_compaction
 from contextstash.messages.request import RequestText, TextMessage
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.session.access import Access, BoundedCache

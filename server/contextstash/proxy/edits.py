@@ -15,7 +15,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 
-from contextstash.clients.request_identity import announces
+from contextstash.clients.proxied import announces
 from contextstash.messages.base import Path
 from contextstash.messages.request import RequestText, SummaryOf, TextMessage, edited
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools

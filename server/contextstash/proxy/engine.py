@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from contextstash.clients.request_identity import agent_of, client_session, is_compaction
+from contextstash.clients.proxied import agent_of, client_session, is_compaction
 from contextstash.messages.anthropic import content_of
 from contextstash.messages.request import SERVER_STATE_KEYS, RequestText, message_of, read_request
 from contextstash.proxy.bill import booked

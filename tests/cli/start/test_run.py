@@ -12,7 +12,7 @@ import pytest
 
 from contextstash.cli.client_commands import _log_file
 from contextstash.clients.client import Machine
-from contextstash.clients.launch import is_configured, launched_client
+from contextstash.clients.proxied import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine
 from tests.support.proxies import CachingProvider, caching_provider, request_of, session

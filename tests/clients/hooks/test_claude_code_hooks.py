@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.hooks import MAX_EVENT_BYTES
-from contextstash.clients.output_cut import MAX_ARCHIVED_CHARACTERS
+from contextstash.clients.hooks import MAX_ARCHIVED_CHARACTERS, MAX_EVENT_BYTES
 from tests.support.client_files import SESSION, TranscriptFile
 from tests.support.command_line import CommandLine
 

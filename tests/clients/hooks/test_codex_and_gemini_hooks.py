@@ -107,17 +107,6 @@ def test_a_codex_session_is_recorded_while_it_runs(contextstash: CommandLine) ->
     assert recorded("SessionEnd", 4, reason="other") == 8
 
 
-def test_gemini_gets_the_hand_off_of_a_compressed_session_with_the_next_prompt(contextstash: CommandLine) -> None:
-    fields = {"transcript_path": str(talk("gemini", contextstash.folder, *TOLD))}
-    for trigger in ("auto", "manual"):
-        assert fire(contextstash, "gemini", "BeforeAgent", prompt="Go on.", **fields) is None
-        assert fire(contextstash, "gemini", "PreCompress", trigger=trigger, **fields) is None
-    answer = fire(contextstash, "gemini", "BeforeAgent", prompt="Go on.", **fields)
-    assert answer["hookSpecificOutput"]["hookEventName"] == "BeforeAgent"
-    assert "5433" in answer["hookSpecificOutput"]["additionalContext"]
-    assert fire(contextstash, "gemini", "BeforeAgent", prompt="Go on.", **fields) is None
-
-
 @pytest.mark.parametrize("client", ["codex", "gemini"])
 @pytest.mark.parametrize("typed", ["", "{", "[]", '{"hook_event_name": 5}', '{"hook_event_name": "SessionEnd"}'])
 def test_whatever_comes_in_the_users_work_goes_on(contextstash: CommandLine, client: str, typed: str) -> None:

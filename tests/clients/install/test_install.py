@@ -132,7 +132,7 @@ def test_what_the_user_changed_since_stays(contextstash: CommandLine, client: st
     assert ("# the newest" in text) == (client == "codex")
 
 
-HOOKS = {"codex": (".codex/hooks.json", 8), "gemini": (".gemini/settings.json", 5)}
+HOOKS = {"codex": (".codex/hooks.json", 8), "gemini": (".gemini/settings.json", 2)}
 """The files, and how many hooks are ours: Codex bounds what one may add, so three give a part of a hand-off each."""
 
 
@@ -186,8 +186,6 @@ def test_the_database_named_at_the_installation_reaches_server_and_hooks(context
         assert [command[command.index("hook") :] for command in commands] == [
             ["hook", "codex", *part, "--db", str(database)] for part in parts
         ]
-        # Codex waits for the hook at its end before it exits, and ends it then at the latest.
-        assert {hook["timeout"] for hook in group["hooks"]} == {3 if event == "SessionEnd" else 30}
     hook = settings["hooks"]["PostToolUse"][0]["hooks"][0]
     output = {"tool_name": "Bash", "tool_response": "line\n" * 9_000}
     event = json.dumps({"hook_event_name": "PostToolUse", "session_id": "one", **output})
@@ -282,13 +280,13 @@ def test_what_was_changed_between_two_installations_is_there_after_both_are_take
     contextstash: CommandLine,
 ) -> None:
     path = place(contextstash, "codex")
-    path.write_text("model_auto_compact_token_limit = 90_000\n")
-    run(contextstash, "install", "codex", "--window", "50k", "--yes")
+    path.write_text("# mine\nmodel_auto_compact_token_limit = 90_000\n")
+    run(contextstash, "install", "codex", "--db", "a.db", "--yes")
     path.write_text(f'model = "gpt-5.2"\n{path.read_text()}')
-    run(contextstash, "install", "codex", "--window", "60k", "--yes")
-    assert "= 60000" in path.read_text()
+    run(contextstash, "install", "codex", "--db", "b.db", "--yes")
+    assert "b.db" in path.read_text()
     run(contextstash, "uninstall", "codex", "--yes")
-    assert tomllib.loads(path.read_text()) == {"model": "gpt-5.2", "model_auto_compact_token_limit": 90_000}
+    assert path.read_text().strip() == 'model = "gpt-5.2"\n# mine\nmodel_auto_compact_token_limit = 90_000'
 
 
 SETTINGS = '{"enabledPlugins": {"other@market": true}, "theme": "dark"}'

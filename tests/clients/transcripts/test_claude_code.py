@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.clients.claude_code import agent_transcripts, current_files, newest_transcript
+from contextstash.clients.claude_code import current_files
 from contextstash.clients.claude_code_transcript import READER
 from contextstash.clients.follow import ingest
 from contextstash.clients.transcripts import State, split_lines
-from contextstash.record.transcript_records import TranscriptMessage
+from contextstash.messages.detection import get_format
+from contextstash.record.transcript_records import TranscriptMessage, window_key
 from contextstash.stash import Stash
 from tests.support.client_files import (
     SESSION,
@@ -25,6 +26,7 @@ from tests.support.client_files import (
     compacted,
     passed,
     prompt,
+    record,
     reply,
     result,
     summary,
@@ -36,14 +38,21 @@ from tests.support.stashes import stash_at
 WRONG = "a way that was given up"
 
 
-def read(records: list[Record]) -> list[TranscriptMessage]:
+def read(records: list[Record], state: State | None = None) -> list[TranscriptMessage]:
+    """The messages in these records; each must be valid in its format."""
     lines, _ = split_lines(as_lines(records), at_end=True)
-    batch = READER.read(lines, {}, f"{SESSION}.jsonl")
+    batch = READER.read(lines, {} if state is None else state, f"{SESSION}.jsonl")
+    for message in batch.messages if batch else []:
+        get_format("anthropic").read(message.body)
     return batch.messages if batch else []
 
 
 def keys(messages: list[TranscriptMessage]) -> list[str | None]:
     return [message.key for message in messages]
+
+
+def at(second: int, item: Record) -> Record:
+    return {**item, "timestamp": f"2026-03-03T09:00:{second:02}.000Z"}
 
 
 async def view_of(folder: Path, records: list[Record]) -> str:
@@ -160,10 +169,6 @@ def test_attachments_are_recorded_if_the_transcript_holds_their_text() -> None:
     assert len(texts) == 3
 
 
-def at(second: int, item: Record) -> Record:
-    return {**item, "timestamp": f"2026-03-03T09:00:{second:02}.000Z"}
-
-
 def test_the_clients_notifications_among_queued_prompts_are_not_the_users_words() -> None:
     note = {"type": "queued_command", "prompt": "<task-notification>\n<status>completed</status>"}
     records = [prompt("a", None, "Go"), passed("q", "a", type="attachment", attachment=note)]
@@ -241,23 +246,118 @@ def test_nesting_too_deep_to_read_is_skipped() -> None:
 
 
 def test_only_files_that_lie_in_the_folder_are_followed(tmp_path: Path) -> None:
-    folder, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    folder, elsewhere = tmp_path / "-srv-app", tmp_path / "elsewhere"
     (folder / SESSION / "subagents").mkdir(parents=True)
-    elsewhere.mkdir()
-    (elsewhere / "other.jsonl").write_bytes(as_lines([prompt("a", None, "Not ours")]))
-    (folder / "linked.jsonl").symlink_to(elsewhere / "other.jsonl")
+    other = write_lines(elsewhere / "other.jsonl", [prompt("a", None, "Not ours")])
+    (folder / "linked.jsonl").symlink_to(other)
     (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
     (folder / "folder.jsonl").mkdir()
-    (folder / SESSION / "subagents" / "agent-x.jsonl").symlink_to(elsewhere / "other.jsonl")
-    assert newest_transcript(folder) is None
-    (folder / f"{SESSION}.jsonl").write_bytes(as_lines([prompt("a", None, "Go")]))
-    assert newest_transcript(folder) == folder / f"{SESSION}.jsonl"
-    assert agent_transcripts(folder / f"{SESSION}.jsonl") == []
+    (folder / SESSION / "subagents" / "agent-x.jsonl").symlink_to(other)
+    assert current_files(tmp_path, Path("/srv/app")) == []
+    own = write_lines(folder / f"{SESSION}.jsonl", [prompt("a", None, "Go")])
+    assert current_files(tmp_path, Path("/srv/app")) == [own]
 
 
 def test_each_unit_of_a_letter_beyond_ascii_is_a_hyphen_in_the_folders_name(tmp_path: Path) -> None:
-    project = Path("/srv/obst-ä-🍐")
-    folder = tmp_path / "-srv-obst-----"
-    folder.mkdir()
-    (folder / f"{SESSION}.jsonl").write_bytes(as_lines([prompt("a", None, "Go")]))
-    assert current_files(tmp_path, project) == [folder / f"{SESSION}.jsonl"]
+    own = write_lines(tmp_path / "-srv-obst-----" / f"{SESSION}.jsonl", [prompt("a", None, "Go")])
+    assert current_files(tmp_path, Path("/srv/obst-ä-🍐")) == [own]
+
+
+# A compaction by a mod: what it returned is not recorded twice.
+
+OURS = "[contextstash: hand-off] The user said: keep the public interface."
+
+
+def boundary(second: int, **more: Any) -> Record:
+    found = {"type": "system", "subtype": "compact_boundary", "uuid": f"boundary-{second}", "sessionId": SESSION}
+    return at(second, {**found, **more})
+
+
+def synthetic(uuid: str, parent: str, content: Any) -> Record:
+    found = record("assistant", uuid, parent, content)
+    return {**found, "message": {**found["message"], "model": "<synthetic>"}, "madeBy": "other"}
+
+
+def window(first: str = OURS) -> list[Record]:
+    """What a mod returned at second 20, as 2.1.330 writes it: new ids, old times on what it returned unchanged."""
+    pruned = [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}]
+    return [
+        boundary(20),
+        at(19, prompt("w1", "boundary-20", first)),
+        at(19, synthetic("w2", "w1", pruned)),
+        at(19, result("w3", "w2", "t1", "[archived: out_1]")),
+        at(5, prompt("w4", "w3", "now the second step")),
+        at(19, synthetic("w5", "w4", [{"type": "text", "text": "second done"}])),
+    ]
+
+
+BEFORE = [
+    at(1, prompt("p1", None, "list the files")),
+    at(2, call("c1", "p1", "t1")),
+    at(3, result("r1", "c1", "t1", "a long output")),
+    at(5, prompt("p2", "r1", "now the second step")),
+    at(6, reply("a2", "p2", "second done")),
+]
+AFTER = [at(30, prompt("p3", "w5", "and the third")), at(31, reply("a3", "p3", "third done"))]
+
+
+def test_the_window_of_a_mod_is_one_compaction_and_nothing_is_recorded_twice() -> None:
+    found = read([*BEFORE, *window(), *AFTER])
+    assert keys(found) == ["p1", "c1", "r1", "p2", "a2", window_key(OURS), "p3", "a3"]
+    [begins] = [message for message in found if message.covers_before]
+    assert begins.by_host, "the mod's words are not the user's"
+    assert all(message.rewind_to_key is None for message in found)
+
+
+def test_it_is_the_same_when_it_is_read_while_it_is_written() -> None:
+    records, state = [*BEFORE, *window(), *AFTER], State()
+    assert [key for each in records for key in keys(read([each], state))] == keys(read(records))
+
+
+def test_the_window_of_another_mod_has_the_id_of_its_record() -> None:
+    found = read([*BEFORE, *window("What happened so far"), *AFTER])
+    assert [message.key for message in found if message.covers_before] == ["w1"]
+
+
+def test_the_command_that_compacted_is_recorded() -> None:
+    typed = [
+        at(18, prompt("k1", "w5", "<local-command-caveat>The command was run directly.", isMeta=True)),
+        at(18, prompt("k2", "k1", "<command-name>/compact</command-name> <command-args>keep the plan</command-args>")),
+        at(21, prompt("k3", "k2", "<local-command-stdout>Compacted</local-command-stdout>")),
+    ]
+    found = read([*BEFORE, *window(), *typed, *AFTER])
+    assert keys(found)[5:] == [window_key(OURS), "k1", "k2", "k3", "p3", "a3"]
+
+
+def test_the_file_of_a_fork_begins_with_the_window_and_keeps_all_of_it() -> None:
+    found = read([*window(), *AFTER])
+    assert keys(found) == [window_key(OURS), "w2", "w3", "w4", "w5", "p3", "a3"]
+    assert [message.model for message in found[1:5]] == [None] * 4
+
+
+def test_a_fork_is_not_billed_for_the_replies_that_it_copies() -> None:
+    usage = {"input_tokens": 900, "output_tokens": 5}
+    first, second = at(31, reply("a3", "p3", "third done")), at(41, reply("a4", "p4", "fourth done"))
+    for each in (first, second):
+        each["message"] = {**each["message"], "usage": usage}
+    copied = {**first, "requestSessionId": "the-other-session"}
+    forked = [*window(), AFTER[0], copied, at(40, prompt("p4", "a3", "and the fourth")), second]
+    assert [message.key for message in read(forked) if message.usage] == ["a4"]
+
+
+def test_a_prompt_after_the_window_can_be_taken_back() -> None:
+    again = [at(40, prompt("p4", "w5", "rather this")), at(41, reply("a4", "p4", "done"))]
+    found = read([*BEFORE, *window(), *AFTER, *again])
+    assert {message.key: message.rewind_to_key for message in found}["p4"] == window_key(OURS)
+
+
+def test_a_compaction_by_the_client_itself_is_read_as_before() -> None:
+    summary = at(20, prompt("s1", "boundary-20", "This session is being continued.", isCompactSummary=True))
+    found = read([*BEFORE, boundary(20), summary, *AFTER])
+    assert keys(found) == ["p1", "c1", "r1", "p2", "a2", "s1", "p3", "a3"]
+    assert [message.key for message in found if message.covers_before] == ["s1"]
+
+
+def test_records_of_requests_are_no_messages() -> None:
+    blob = {"type": "api-request-blob", "hash": "h", "message": BEFORE[1]["message"]}
+    assert keys(read([*BEFORE, blob, *AFTER])) == ["p1", "c1", "r1", "p2", "a2", "p3", "a3"]

@@ -1,4 +1,4 @@
-"""How Codex is started behind the proxy: the provider that it would use stays."""
+"""Clients at the model API: Codex keeps its provider behind the proxy, and each compacts where it is told."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.clients.client import Proxied
-from contextstash.clients.launch import launched_client
+from contextstash.clients.claude_code import used_window
+from contextstash.clients.client import Launch, Proxied, client
+from contextstash.clients.proxied import launched_client
+from tests.support.client_files import SESSION, prompt, reply, write_lines
+from tests.support.command_line import CommandLine
 
 URL = "http://127.0.0.1:1"
 
@@ -59,3 +62,47 @@ def test_a_provider_that_the_user_chose_for_codex_stays_behind_the_proxy(
     (tmp_path / "config.toml").write_text(config)
     name, _, path = option.partition("={}")
     assert codex(tmp_path) == (upstream, f'{name}="{URL}{path}"')
+
+
+LARGE_MODEL = "claude-opus-4-6"
+"""A model with a window of 1,000,000 tokens."""
+
+
+@pytest.mark.parametrize(
+    ("model", "reported", "window"),
+    [
+        (None, 0, 200_000),
+        (LARGE_MODEL, 200_000, 200_000),
+        (LARGE_MODEL, 200_001, None),  # shows that it uses a larger one
+        (f"{LARGE_MODEL}[1m]", 0, None),
+        ("claude-opus-4-7", 0, None),
+        ("us.anthropic.claude-fable-5", 0, None),
+        ("claude-opus-4-20250514", 0, 200_000),
+        ("claude-haiku-4-5-20251001", 0, 200_000),
+    ],
+)
+def test_claude_code_uses_200000_tokens_of_models_that_it_does_not_list_as_native(
+    model: str | None, reported: int, window: int | None
+) -> None:
+    assert used_window(model, reported) == window
+
+
+def test_the_window_of_an_imported_session_is_the_one_that_claude_code_used(contextstash: CommandLine) -> None:
+    said = reply("b", "a", "Seven.")
+    said["message"] |= {"model": LARGE_MODEL, "usage": {"input_tokens": 5_000, "output_tokens": 5}}
+    path = write_lines(contextstash.folder / f"{SESSION}.jsonl", [prompt("a", None, "Count the trees."), said])
+    assert contextstash.run("import", path).returncode == 0
+    assert contextstash.json("status", SESSION)["estimate"]["window"] == 200_000
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("claude", Launch(("client", "own"), {"A": "b", "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "133000"})),
+        ("codex", Launch(("client", "-c", "model_auto_compact_token_limit=100000", "own"), {"A": "b"})),
+    ],
+)
+def test_each_client_gets_the_size_for_one_run_in_its_own_way(program: str, expected: Launch) -> None:
+    setting = client(program).window
+    assert setting
+    assert setting.for_run(Launch(("client", "own"), {"A": "b"}), 100_000) == expected

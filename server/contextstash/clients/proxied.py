@@ -1,0 +1,206 @@
+"""Clients at the model API: started behind the proxy or with a first message, and recognized by their requests."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import signal
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from contextstash.base.files import read_regular
+from contextstash.clients.client import (
+    ANTHROPIC,
+    Client,
+    Launch,
+    Machine,
+    Proxied,
+    Requests,
+    anthropic_api,
+    clients,
+    own_clients,
+    without_version,
+)
+from contextstash.safety.sanitize import MARKER, OF_SESSION
+from contextstash.session.ids import is_archive_id
+
+# Started.
+
+SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
+"""The variables of the providers' SDKs, and what follows the address in them."""
+
+OF_PROVIDERS = {ANTHROPIC: ("ANTHROPIC_BASE_URL",), "https://api.openai.com": ("OPENAI_BASE_URL",)}
+"""The variables that a program gets whose requests go to one of these. The program may use both providers: with both
+variables set, the key and the messages for the one would go to the other."""
+
+
+def launched_client(program: str, upstream: str | None = None) -> Client:
+    """The client of a program, by its name or path; any other program has no name. `upstream` is the model API, if the
+    user named one: a program whose requests go to neither provider gets both variables."""
+    name = Path(program).name.removesuffix(".exe")
+    known = next((each for each in clients() if name in each.programs and each.proxied is not None), None)
+    variables = OF_PROVIDERS.get(without_version(upstream or ANTHROPIC), tuple(SDK_VARIABLES))
+
+    def launch(url: str, command: Sequence[str], _: Mapping[str, str]) -> Launch:
+        return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in variables})
+
+    return known or Client("", proxied=Proxied(anthropic_api, launch))
+
+
+def is_configured(client: Client, machine: Machine) -> bool:
+    """Whether our server is configured in the client, by its files. True for unknown clients."""
+    if client.entry is None or (client.bundle is not None and client.bundle.is_enabled(machine)):
+        return True
+    try:
+        return b"contextstash" in read_regular(client.entry.file(machine))
+    except OSError:
+        return False
+
+
+CONTINUED = ("claude-code", "codex", "gemini")
+"""The clients that can be started with a first message and stay interactive. Here, because the command
+line's help names them before any client is imported. Sources: the clients' own --help."""
+
+MAX_ARGUMENT_BYTES = 120_000
+"""Of one argument of a program: Linux takes 131,072."""
+
+
+def first_message(hand_off: str, session_id: str, agent: str | None) -> str:
+    """The first message for the client: the hand-off, and how to read the rest of the session, of this agent."""
+    return (
+        f"{hand_off}\n\n"
+        f"This continues session {session_id} of {agent or 'another program'}; nothing of it is in your own history."
+        " The tools of contextstash may connect only after your first reply has begun. With them,"
+        f' search_history with session_id "{session_id}" finds anything that was said or done in it,'
+        " and get_archived_output returns an output by its handle. Say in two sentences where the work stands, and go"
+        " on with what is open."
+    )
+
+
+PASSED_ON = ("SIGTERM", "SIGHUP")
+"""Signals that are sent to the client if they come to us alone. SIGINT and SIGQUIT come from the terminal, which sends
+them to the client too."""
+
+
+def run_client(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a client in this terminal, and return its exit code: of one that a signal ended, 128 and its number, as
+    shells do. Raises OSError if it cannot be started."""
+    process = subprocess.Popen(list(command), env=dict(environment))
+    former = {number: signal.signal(number, signal.SIG_IGN) for number in _signals("SIGINT", "SIGQUIT")}
+
+    def pass_on(number: int, _: object) -> None:
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+
+    former |= {number: signal.signal(number, pass_on) for number in _signals(*PASSED_ON)}
+    try:
+        code = process.wait()
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    return 128 - code if code < 0 else code
+
+
+def ignore_signals() -> None:
+    """From now on no signal ends this process, which records what its client did last."""
+    for number in _signals("SIGINT", "SIGQUIT", *PASSED_ON):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _signals(*names: str) -> list[signal.Signals]:
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
+# Recognized.
+
+MAX_ID = 120
+"""Characters. Ids of sessions have at most 200, and the proxy adds a suffix for side conversations."""
+
+_SAFE = re.compile(r"[^\w.:-]")
+_CONNECTING = re.compile(r"MCP servers are still connecting.{0,2000}?\bcontextstash\b", re.DOTALL)
+
+
+@cache
+def _known() -> Mapping[str, Requests]:
+    """The clients whose requests are known."""
+    return {each.name: each.requests for each in own_clients() if each.requests}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSession:
+    """The client's own id of a conversation, and that of the conversation that started it."""
+
+    session_id: str
+    parent: str | None = None
+
+
+def client_session(headers: Iterable[tuple[bytes, bytes]]) -> ClientSession | None:
+    """The conversation that the client names in its headers; None if the request has no id."""
+    found = dict(headers)
+    ids = (found.get(name) for each in _known().values() for name in each.session_headers)
+    session_id = _safe(next(filter(None, ids), b"").decode("latin-1"))
+    if session_id is None:
+        return None
+    parents = (found.get(each.parent_header, b"") for each in _known().values())
+    parent = _safe(next(filter(None, parents), b"").decode("latin-1"))
+    return ClientSession(session_id, parent if parent != session_id else None)
+
+
+def _safe(name: str) -> str | None:
+    """The name as the id of a session. One that had to be changed ends with its hash, so that two names never stand for
+    one session, and none for the session of outputs that belong to no conversation."""
+    safe = _SAFE.sub("_", name)[:MAX_ID]
+    if not name or (safe == name and not is_archive_id(name)):
+        return name or None
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{safe[: MAX_ID - 9]}-{digest}"
+
+
+def agent_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The name of the client's agent, as its transcripts are recorded; `proxy` for one that is not known."""
+    sent = dict(headers).get(b"user-agent", b"").lower()
+    return next((name for name, each in _known().items() if any(own in sent for own in each.user_agents)), "proxy")
+
+
+def is_compaction(last_message: Mapping[str, Any]) -> bool:
+    """Whether the last message of a request asks the model for the client's own summary of the conversation, or OpenAI
+    for its own compaction (Codex, seen in 0.169)."""
+    phrases = [phrase for each in _known().values() for phrase in each.asks_for_summary]
+    texts = map(str.lower, _texts_of(last_message))
+    return last_message.get("type") == "compaction_trigger" or any(
+        phrase in text for text in texts for phrase in phrases
+    )
+
+
+def continues_summary(first_message: Mapping[str, Any]) -> bool:
+    """Whether a conversation begins with the client's own summary of what was before, or with a hand-off in its place:
+    our plugin answers the client's compaction with one."""
+    phrases = [phrase for each in _known().values() for phrase in each.continues]
+    texts = [text.lower() for text in _texts_of(first_message)]
+    ours = f"{MARKER}: {OF_SESSION}"
+    return any(text.startswith(ours) or any(phrase in text for phrase in phrases) for text in texts)
+
+
+def announces(message: Mapping[str, Any], tool: str) -> bool:
+    """Whether a message says that a search for tools finds this one. Claude Code (2.1) lists the tools of MCP
+    servers, and the servers that are still connecting, in reminders of the user's messages instead of in `tools`; for
+    newer models these are messages of the role `system`.
+    Results of tools do not count: a placeholder of contextstash names the tool too."""
+    if message.get("role") not in ("user", "system"):
+        return False
+    texts = _texts_of(message, ("text",))
+    return any(tool in text or ("contextstash" in text and _CONNECTING.search(text)) for text in texts)
+
+
+def _texts_of(message: Mapping[str, Any], kinds: Sequence[str] | None = None) -> list[str]:
+    """The texts of a message's blocks, or of those of these kinds."""
+    content = message.get("content")
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    listed = [block for block in (blocks if isinstance(blocks, list) else ()) if isinstance(block, dict)]
+    texts = (block.get("text") for block in listed if kinds is None or block.get("type") in kinds)
+    return [text for text in texts if isinstance(text, str)]
