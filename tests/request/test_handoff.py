@@ -50,17 +50,6 @@ async def test_the_whole_session_is_handed_off_also_its_end(stash: Stash, client
     assert "The disk of the builder is full." in text
 
 
-async def test_the_end_of_the_newest_request_is_told(stash: Stash, client: ClientTranscript) -> None:
-    client.call("Bash", {"command": "make"}, LARGE[:3_000])
-    under_way = await handed_off(stash, client)
-    assert "Answered by the agent" not in under_way
-    assert "In progress: the request in message 0" in under_way
-    client.say("The build is fixed. It compiles every part.")
-    ended = await handed_off(stash, client)
-    assert "Answered by the agent: (0) at 3." in ended
-    assert "In progress" not in ended
-
-
 async def test_the_task_is_still_handed_off_after_a_second_compaction(stash: Stash, client: ClientTranscript) -> None:
     await handed_off_after(stash, client, "Working on it.")
     client.call("mcp__contextstash__get_summary", {}, "a summary")
@@ -111,14 +100,6 @@ async def test_only_what_the_person_typed_is_the_task(stash: Stash, tmp_path: Pa
     assert PROMPT in text
     for added in ("Set model", "bullet points", "never restart", "never stop", "never mention"):
         assert added not in text
-
-
-async def test_the_files_under_edit_are_handed_off_as_they_stand(stash: Stash, client: ClientTranscript) -> None:
-    text = "".join(f"{number:6}→{line}\n" for number, line in enumerate(["def f():", "    return 1"], 1))
-    client.call("Read", {"file_path": "/srv/a.py"}, text)
-    client.call("Edit", {"file_path": "/srv/a.py", "old_string": "return 1", "new_string": "return 2"}, "updated")
-    client.compact()
-    assert "`/srv/a.py`, whole, message 4:\n```\ndef f():\n    return 2\n```" in await handed_off(stash, client)
 
 
 async def test_what_the_clients_own_summary_holds_is_not_repeated(stash: Stash, client: ClientTranscript) -> None:

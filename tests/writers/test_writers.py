@@ -133,15 +133,6 @@ async def test_no_answer_in_time_is_a_failure() -> None:
         await write(provider, timeout=0.2, retries=0)
 
 
-@pytest.mark.parametrize("status", [429, 529, 500])
-async def test_a_request_with_a_temporary_failure_is_repeated(status: int) -> None:
-    with model_provider(
-        refused("anthropic", "told to fail", status, "api_error", {"retry-after": "0.01"}), Said(SUMMARY)
-    ) as provider:
-        assert (await write(provider)).text == SUMMARY
-    assert len(provider.requests) == 2
-
-
 @pytest.mark.parametrize("stopped", ["end_turn", "max_tokens"])
 async def test_a_summary_that_is_too_long_is_cut(stopped: str) -> None:
     long = "\n".join(f"- point {number} of the session" for number in range(200))

@@ -7,9 +7,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-
-import anyio.to_thread
 
 from contextstash.messages.detection import get_format
 from contextstash.outputs.digest import without_json_envelopes, without_reminders
@@ -251,7 +248,7 @@ async def get_archived_output(
     text = await access.output_text(session, output)
     text = shown_text(access.settings(session), text) if masked else text
     counter = access.counter(access.settings(session), session.model)
-    make = partial(
+    found = await asyncio.to_thread(
         page,
         text,
         offset=offset,
@@ -261,10 +258,7 @@ async def get_archived_output(
         count=counter.count,
         total_tokens=output.tokens,
     )
-    # A slow pattern delays only other searches for patterns: asyncio's own threads are shared by all retrievals.
-    limiter = None if pattern is None else access.pattern_threads
-    result = await anyio.to_thread.run_sync(make, limiter=limiter)
-    return OutputPage.of(result, handle=output.handle, tool=one_line(output.tool, MAX_TOOL))
+    return OutputPage.of(found, handle=output.handle, tool=one_line(output.tool, MAX_TOOL))
 
 
 async def find_output(access: Access, handle: str, session_id: str | None = None) -> tuple[str, Output]:

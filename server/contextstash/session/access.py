@@ -12,8 +12,6 @@ from heapq import merge
 from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
-from anyio import CapacityLimiter
-
 from contextstash.messages.base import Format
 from contextstash.messages.detection import detect_format, get_format
 from contextstash.results import Estimate, Trigger
@@ -69,10 +67,6 @@ SettingsFor = Callable[[str | None], Mapping[str, Any]]
 MAX_OPEN = 64
 """Sessions of which the last calls and the last list are kept, some 130 bytes for each message."""
 
-PATTERN_THREADS = 2
-"""Searches for a pattern at a time. The matcher releases Python's global lock and uses a whole core; more threads would
-slow down all other calls."""
-
 MAX_VIEWS = 8
 """Sessions whose messages are kept too: an agent and its sub-agents. Others are read from the database again."""
 
@@ -109,7 +103,6 @@ class Access:
         settings = options.get("settings") or {}
         self.store = store
         self.api_key = options.get("api_key")
-        self.pattern_threads = CapacityLimiter(PATTERN_THREADS)
         self.loaded: set[str] = set()
         """Counters whose vocabulary is loaded: at the first use that takes 0.3 s."""
         self.options = options
