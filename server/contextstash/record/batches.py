@@ -137,6 +137,7 @@ async def record_messages(
     check_declared(batch.system, batch.tools)
     if not batch.messages:
         raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
+    await in_thread_if_large(size_of(batch.messages), check_limits, batch.messages)
     session_id = session_id or await access.current_session_id()
     known = await access.find(session_id)
     if known is None and batch.first_seq:
@@ -163,15 +164,12 @@ async def record_messages(
 
 async def ensure_session(access: Access, session_id: str | None, known: Session | None, batch: Batch) -> Session:
     """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is not
-    named. Raises BadMessageError, and makes none, if a message is too large; BadInputError if no conversation can have
-    this id."""
-    natives = batch.messages
-    await in_thread_if_large(size_of(natives), check_limits, natives)
+    named. The messages' size is checked before. Raises BadInputError if no conversation can have this id."""
     if known is not None:
         return await _with_facts(access, known, batch)
     if session_id is not None:
         check_conversation_id(session_id)
-    name = batch.format or shown_format(natives, tools=batch.tools, system=batch.system, model=batch.model)
+    name = batch.format or shown_format(batch.messages, tools=batch.tools, system=batch.system, model=batch.model)
     now = datetime.now(UTC)
     return await access.store.create_session(
         Session(
