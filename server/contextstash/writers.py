@@ -8,8 +8,7 @@ import json
 import re
 import time
 import tomllib
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pkgutil import get_data
 from typing import TYPE_CHECKING
@@ -207,15 +206,14 @@ def compaction_prompt(session_id: str | None = None, instructions: str | None = 
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
-    from anthropic.types import Message
+    from anthropic.types import Message, MessageParam
 
 
 async def summary_by_model(settings: WriterSettings, request: SummaryRequest) -> WrittenSummary:
     """The model's summary, by one request. Raises WriterFailedError."""
-    async with _connected(settings) as model:
-        asked = _session_text(request, settings)
-        text, whole = await model.ask(system_text(request), asked, request.max_tokens)
-    written = WrittenSummary(text, "anthropic", settings.model, tuple(model.calls))
+    asked = _session_text(request, settings)
+    text, whole, call = await _ask(settings, system_text(request), asked, request.max_tokens)
+    written = WrittenSummary(text, "anthropic", settings.model, (call,))
     if whole and request.count(written.text) <= request.max_tokens * MAX_EXCESS:
         return written
     shorter = first_lines(written.text, request.max_tokens, request.count)
@@ -225,13 +223,12 @@ async def summary_by_model(settings: WriterSettings, request: SummaryRequest) ->
 async def digest_by_model(
     settings: WriterSettings, tool: str, argument: str, text: str, max_chars: int
 ) -> tuple[str, tuple[Call, ...]]:
-    """The model's digest of one tool output, of at most `max_chars` characters, and the requests that it took. Raises
+    """The model's digest of one tool output, of at most `max_chars` characters, and the request that it took. Raises
     WriterFailedError."""
     # English has about six characters a word and four a token: seven and three leave a margin on both sides.
     system = DIGEST.format(words=max(20, max_chars // 7))
-    async with _connected(settings) as model:
-        digest, _ = await model.ask(system, digest_text(tool, argument, text), max_chars // 3)
-    return digest[:max_chars], tuple(model.calls)
+    digest, _, call = await _ask(settings, system, digest_text(tool, argument, text), max_chars // 3)
+    return digest[:max_chars], (call,)
 
 
 def _session_text(request: SummaryRequest, settings: WriterSettings) -> str:
@@ -250,16 +247,6 @@ def _session_text(request: SummaryRequest, settings: WriterSettings) -> str:
     return user_text("\n\n".join(texts[::-1]), request.previous, replaces=request.replaces)
 
 
-@asynccontextmanager
-async def _connected(settings: WriterSettings) -> AsyncIterator[_Model]:
-    """A connection to the model, for the requests of one text."""
-    client = await asyncio.to_thread(_client, settings)
-    try:
-        yield _Model(settings, client)
-    finally:
-        await client.close()
-
-
 def _client(settings: WriterSettings) -> AsyncAnthropic:
     """The SDK's client. Call this in a thread: importing the SDK and reading certificates takes a second or two."""
     from anthropic import AsyncAnthropic
@@ -272,69 +259,51 @@ def _client(settings: WriterSettings) -> AsyncAnthropic:
     )
 
 
-class _Model:
-    """The requests of one text, over one connection."""
+async def _ask(settings: WriterSettings, system: str, asked: str, max_tokens: int) -> tuple[str, bool, Call]:
+    """The model's reply, whether it is complete, and the request. Raises WriterFailedError."""
+    client = await asyncio.to_thread(_client, settings)
+    import anthropic
+    import httpx2
 
-    def __init__(self, settings: WriterSettings, client: AsyncAnthropic) -> None:
-        self._settings = settings
-        self._client = client
-        self.calls: list[Call] = []
+    started = time.perf_counter()
+    message: Message | None = None
+    failure, cause = "The reply ended before it was complete.", None
+    try:
+        async with asyncio.timeout(settings.timeout * (settings.retries + 1)), client:
+            # Twice the length of the text, so that a reply slightly too long is whole.
+            most = max(MIN_REPLY_TOKENS, 2 * max_tokens)
+            message = await _streamed(client, settings.model, system, asked, most)
+    except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError, *_PARSER_ERRORS) as error:
+        failure, cause = _what_failed(error), error
+    complete = message is not None and message.stop_reason is not None
+    usage = read_usage(message.usage.model_dump()) if message is not None else None
+    call = Call(
+        purpose="summary",
+        model=settings.model,
+        request_seq=0,
+        cost=None if usage else 0.0,
+        duration_ms=round(1000 * (time.perf_counter() - started), 2),
+        error=None if complete else failure,
+        **(usage or Usage(prompt_tokens=0)).model_dump(),
+    )
+    if message is None or not complete:
+        raise WriterFailedError(failure, (call,)) from cause
+    if message.stop_reason == "refusal":
+        raise WriterFailedError("The model refused to summarize this session.", (call,))
+    text = "".join(block.text for block in message.content if block.type == "text").strip()
+    if len(text) < MIN_CHARACTERS:
+        raise WriterFailedError("The model's reply was empty or too short to be a summary.", (call,))
+    return text, message.stop_reason != "max_tokens", call
 
-    async def ask(self, system: str, asked: str, max_tokens: int) -> tuple[str, bool]:
-        """The model's reply, and whether it is complete. Raises WriterFailedError."""
-        # Twice the length of the text, so that a reply slightly too long is whole.
-        message = await self._send(system, asked, max(MIN_REPLY_TOKENS, 2 * max_tokens))
-        if message.stop_reason == "refusal":
-            raise self._failed("The model refused to summarize this session.")
-        text = "".join(block.text for block in message.content if block.type == "text").strip()
-        if len(text) < MIN_CHARACTERS:
-            raise self._failed("The model's reply was empty or too short to be a summary.")
-        return text, message.stop_reason != "max_tokens"
 
-    async def _send(self, system: str, asked: str, max_tokens: int) -> Message:
-        import anthropic
-        import httpx2
+async def _streamed(client: AsyncAnthropic, model: str, system: str, asked: str, max_tokens: int) -> Message:
+    from anthropic.types import Message
 
-        started = time.perf_counter()
-        message: Message | None = None
-        failure, cause = "The reply ended before it was complete.", None
-        try:
-            async with asyncio.timeout(self._settings.timeout * (self._settings.retries + 1)):
-                message = await self._streamed(system, asked, max_tokens)
-        except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError, *_PARSER_ERRORS) as error:
-            failure, cause = _what_failed(error), error
-        complete = message is not None and message.stop_reason is not None
-        usage = read_usage(message.usage.model_dump()) if message is not None else None
-        duration = round(1000 * (time.perf_counter() - started), 2)
-        call = Call(
-            purpose="summary",
-            model=self._settings.model,
-            request_seq=0,
-            cost=None if usage else 0.0,
-            duration_ms=duration,
-            error=None if complete else failure,
-            **(usage or Usage(prompt_tokens=0)).model_dump(),
-        )
-        self.calls.append(call)
-        if message is None or not complete:
-            raise self._failed(failure) from cause
-        return message
-
-    async def _streamed(self, system: str, asked: str, max_tokens: int) -> Message:
-        from anthropic.types import Message
-
-        async with self._client.messages.stream(
-            model=self._settings.model,
-            system=system,
-            messages=[{"role": "user", "content": asked}],
-            max_tokens=max_tokens,
-        ) as stream:
-            if "json" in stream.response.headers.get("content-type", ""):  # an API that does not stream
-                return Message.model_validate_json(await stream.response.aread())
-            return await stream.get_final_message()
-
-    def _failed(self, text: str) -> WriterFailedError:
-        return WriterFailedError(text, tuple(self.calls))
+    messages: list[MessageParam] = [{"role": "user", "content": asked}]
+    async with client.messages.stream(model=model, system=system, messages=messages, max_tokens=max_tokens) as stream:
+        if "json" in stream.response.headers.get("content-type", ""):  # an API that does not stream
+            return Message.model_validate_json(await stream.response.aread())
+        return await stream.get_final_message()
 
 
 def _what_failed(error: Exception) -> str:
