@@ -141,6 +141,6 @@ async def test_a_bug_of_ours_is_logged_with_its_line_but_without_its_message(
             answer = await stash.record_messages(long_session(), session_id=SESSION)
     assert answer.recorded == len(long_session())
     [record] = caplog.records
-    assert "broke off: KeyError at session/" in record.getMessage()
-    assert " in _carry_out <- session/" in record.getMessage()
+    assert "broke off: KeyError at contextstash.session.edit:" in record.getMessage()
+    assert " in _carry_out <- contextstash.session.edit:" in record.getMessage()
     assert "secret" not in caplog.text

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -110,10 +110,14 @@ async def compact_session(
     asked = Asked(strategy, summary, instructions)
     name = await access.session_id(session_id)
     compaction = _Compaction(access, name, asked, dry_run, always)
-    if dry_run or summary is not None:
-        return await compaction.run()
-    async with only_one(access, name) as is_only_one:
-        return await compaction.run() if is_only_one else _nothing(await access.snapshot(name), RUNNING)
+    async with nullcontext(True) if dry_run or summary is not None else only_one(access, name) as may_run:
+        if not may_run:
+            return _nothing(await access.snapshot(name), RUNNING)
+        result = await edit(access, compaction.plan)
+        if result.compacted and compaction.folded is not None:
+            with anyio.CancelScope(shield=True):
+                await keep_state(access, *compaction.folded)
+    return result
 
 
 @asynccontextmanager
@@ -147,15 +151,8 @@ class _Compaction:
     always: bool
     folded: tuple[SessionSnapshot, State] | None = None
 
-    async def run(self) -> CompactResult:
-        """Compact the session."""
-        result = await edit(self.access, self._plan)
-        if result.compacted and self.folded is not None:
-            with anyio.CancelScope(shield=True):
-                await keep_state(self.access, *self.folded)
-        return result
-
-    async def _plan(self) -> Planned[CompactResult] | CompactResult:
+    async def plan(self) -> Planned[CompactResult] | CompactResult:
+        """What to replace with a summary, and the edits that do it."""
         snapshot = await self.access.snapshot(self.session_id, WITH_BODIES)
         self.asked.model(self.access, snapshot)
         is_bound = binds(snapshot.session.model)
