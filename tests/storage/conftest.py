@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.databases import Location
+from contextstash_storage.databases import open_store as open_store_at
 from contextstash_storage.store import SessionStore
 from tests.support.postgres_server import new_store_address
 from tests.support.stored_sessions import new_session
@@ -19,15 +20,11 @@ from tests.support.stored_sessions import new_session
 Opener = Callable[[], Awaitable[SessionStore]]
 
 
-def _back_ends() -> list[object]:
-    postgres = [pytest.param("postgres", marks=pytest.mark.postgres)]
-    return ["sqlite", *postgres]
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     annotations = metafunc.function.__annotations__
-    if annotations.get("store") == "SessionStore" or "open_store" in metafunc.fixturenames:
-        metafunc.parametrize("back_end", _back_ends(), indirect=True)
+    if annotations.get("store") == "SessionStore" or "open_store" in annotations:
+        postgres = pytest.param("postgres", marks=pytest.mark.postgres)
+        metafunc.parametrize("back_end", ["sqlite", postgres], indirect=True)
 
 
 @pytest.fixture
@@ -42,18 +39,13 @@ def back_end(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def opener(back_end: str, path: Path) -> AsyncIterator[Opener]:
+async def open_store(back_end: str, path: Path) -> AsyncIterator[Opener]:
     """Opens the test's database, as each of several processes would."""
     opened: list[SessionStore] = []
-    address = None if back_end == "sqlite" else new_store_address()
+    location: Location = path if back_end == "sqlite" else new_store_address()
 
     async def open_it() -> SessionStore:
-        if address is None:
-            opened.append(await open_sqlite(path))
-        else:
-            from contextstash_storage.postgres import open_postgres
-
-            opened.append(await open_postgres(address))
+        opened.append(await open_store_at(location))
         return opened[-1]
 
     yield open_it
@@ -62,13 +54,7 @@ async def opener(back_end: str, path: Path) -> AsyncIterator[Opener]:
 
 
 @pytest.fixture
-async def open_store(opener: Opener) -> Opener:
-    """The same, for tests that hold for every back end."""
-    return opener
-
-
-@pytest.fixture
-async def store(opener: Opener) -> SessionStore:
-    opened = await opener()
+async def store(open_store: Opener) -> SessionStore:
+    opened = await open_store()
     await new_session(opened)
     return opened

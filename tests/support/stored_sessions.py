@@ -57,19 +57,20 @@ def says(text: str, role: Any = "user", **fields: Any) -> NewMessage:
     return NewMessage(**{"body": body, "role": role, "blocks": (block,), "texts": ((0, text),), **fields})
 
 
-def calls(call_id: str, command: str = "ls") -> NewMessage:
+def calls(call_id: str, command: str = "ls", tool: str = "Bash") -> NewMessage:
     """A message that calls a tool."""
-    block = Block(type="tool_call", call_id=call_id, tool="Bash", argument=command)
+    block = Block(type="tool_call", call_id=call_id, tool=tool, argument=command)
     body = {"role": "assistant", "tool_calls": [{"id": call_id, "command": command}]}
     return NewMessage(body=body, role="assistant", blocks=(block,), texts=((0, command),))
 
 
-def answers(call_id: str, text: str = "a.txt", handle: str = "out_a") -> NewMessage:
+def answers(
+    call_id: str, text: str = "a.txt", handle: str = "out_a", tool: str = "Bash", argument: str = ""
+) -> NewMessage:
     """A message with a tool's result."""
-    block = Block(type="tool_result", call_id=call_id, tool="Bash", size=len(text))
-    output = Output(
-        handle=handle, seq=0, block=0, tool="Bash", tokens=1, characters=len(text), lines=1, sha256="0" * 64
-    )
+    block = Block(type="tool_result", call_id=call_id, tool=tool, size=len(text))
+    what = {"handle": handle, "tool": tool, "argument": argument, "sha256": "0" * 64}
+    output = Output(**what, seq=0, block=0, tokens=1, characters=len(text), lines=1)  # type: ignore[arg-type]
     body = {"role": "tool", "tool_call_id": call_id, "content": text}
     return NewMessage(
         body=body, role="tool", kind="tool_result", blocks=(block,), outputs=(output,), texts=((0, text),)

@@ -1,4 +1,4 @@
-"""Deleted data is invisible to every reader at once, and is soon removed from the database files."""
+"""Sessions: created once, listed, summed up, changed, and deleted without a trace in the files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from itertools import pairwise
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,14 +17,16 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage import sessions
 from contextstash_storage import sqlite as sqlite_store
-from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Call, Cursor, Event, KeptState, NewMessage
+from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundError
+from contextstash_storage.notes import KEPT_DAYS
+from contextstash_storage.records import Call, Cursor, Event, KeptState, NewMessage, ProxiedSession
 from contextstash_storage.sessions import PAUSE_SECONDS
 from contextstash_storage.sqlite import SqliteStore, look_at, open_sqlite
 from contextstash_storage.store import SessionStore
-from contextstash_storage.transaction import Tx
+from contextstash_storage.transaction import Tx, only
 from tests.support.stored_sessions import (
     OWNER,
+    SESSION,
     answers,
     archiving,
     bodies,
@@ -35,9 +37,130 @@ from tests.support.stored_sessions import (
     says,
 )
 
+BIG = "shared output, many times\n" * 200
+
+
+async def test_a_session_is_created_once(store: SessionStore) -> None:
+    first = await new_session(store, "two", title="first", settings={"window": 1000})
+    assert await new_session(store, "two", title="second") == first
+    assert await store.get_session("two") == first
+
+
+async def test_sessions_are_listed_by_last_change_a_page_at_a_time(store: SessionStore) -> None:
+    for name in ("two", "three", "four"):
+        await new_session(store, name)
+    await record(store, says("hi"))
+    page = await store.list_sessions(limit=3)
+    rest = await store.list_sessions(limit=3, before=page[-1].session_id)
+    assert [session.session_id for session in page + rest] == [SESSION, "four", "three", "two"]
+    assert await store.for_owner("another").list_sessions() == []
+
+
+async def test_ids_are_completed(store: SessionStore) -> None:
+    await new_session(store, "one%more")
+    assert sorted(await store.find_session_ids("one", 10)) == ["one", "one%more"]
+    assert await store.find_session_ids("one%", 10) == ["one%more"]
+
+
+async def fill(store: SessionStore, session_id: str) -> None:
+    await record(
+        store,
+        says("find the needle", key="k"),
+        answers("call_0", BIG, handle=f"out_{session_id}"),
+        session_id=session_id,
+        cursor=Cursor(source=session_id),
+    )
+    await store.append_edits(session_id, [archiving(1)], expected=0)
+    await store.append_log(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
+    await store.append_log(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
+
+
+NAMES = ("segments", "keys", "outputs", "log", "entries", "words")
+
+
+async def table_sizes(store: SessionStore) -> dict[str, int]:
+    """The rows of each table, but those that say how a deleted session is recognized."""
+
+    def count(tx: Tx) -> dict[str, int]:
+        counts = {name: int(only(tx.rows(f"SELECT count(*) FROM {name}"))) for name in NAMES}
+        return counts | {"notes": int(only(tx.rows("SELECT count(*) FROM notes WHERE kind <> 'deleted'")))}
+
+    return await store.database.read(count)
+
+
+async def test_a_deleted_session_leaves_nothing_behind(store: SessionStore) -> None:
+    await new_session(store, "two")
+    await fill(store, SESSION)
+    alone = await table_sizes(store)
+    await fill(store, "two")
+    await store.delete_session("two")
+    assert await table_sizes(store) == alone
+    with pytest.raises(SessionNotFoundError):
+        await store.get_session("two")
+    with pytest.raises(HandleNotFoundError, match="out_two"):
+        await store.find_output("out_two")
+    assert await store.get_cursor("two") is None
+    assert {hit.session_id for hit in await store.search("needle")} == {SESSION}
+
+
+async def test_a_deleted_session_is_recognized_by_hashes(store: SessionStore) -> None:
+    await store.put_note(SESSION, ProxiedSession(mark="ab", length=2))
+    await new_session(store, "two")
+    await store.delete_session("two")
+    await store.delete_session(SESSION)
+    other, deleted = await store.deleted_sessions()
+    assert other.is_continued_by("two", [])
+    assert not other.is_continued_by(SESSION, ["x", "ab"])
+    assert deleted.is_continued_by(SESSION, [])
+    assert deleted.is_continued_by("other", ["x", "ab", "cd"])
+    assert not deleted.is_continued_by("other", ["ab", "cd"])
+    assert not {SESSION, "ab"} & set(deleted.model_dump().values())
+
+
+async def test_a_deleted_session_is_forgotten_after_its_time_whatever_its_client_does(
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted_at = time.time()
+    await store.delete_session(SESSION)
+    for days in (KEPT_DAYS - 1, KEPT_DAYS + 1):
+        monkeypatch.setattr(time, "time", lambda days=days: deleted_at + days * 86_400)
+        known = await store.deleted_sessions()
+        assert len(known) == (days < KEPT_DAYS)
+        await store.copy_deleted([each.model_copy(update={"mark": f"{days}"}) for each in known])
+
+
+async def test_the_children_of_a_deleted_session_live_on_without_a_parent(store: SessionStore) -> None:
+    await new_session(store, "child", parent_session_id=SESSION)
+    assert [child.session_id for child in await store.list_sessions(parent=SESSION)] == ["child"]
+    await store.delete_session(SESSION)
+    assert (await store.get_session("child")).parent_session_id is None
+
+
+def at(day: int) -> datetime:
+    return datetime(2026, 1, day, tzinfo=UTC)
+
+
+async def three_sessions(store: SessionStore) -> None:
+    """Sessions whose last messages are older the later they were recorded, and an empty one."""
+    await record(store, says("new", created_at=at(9)))
+    for name, day in (("older", 5), ("oldest", 2)):
+        await new_session(store, name)
+        await record(store, says("later", created_at=at(1)), says(name, created_at=at(day)), session_id=name)
+    await new_session(store, "empty")
+
+
+async def test_sessions_are_listed_by_the_time_of_their_last_message_a_page_at_a_time(store: SessionStore) -> None:
+    await three_sessions(store)
+    page = await store.list_sessions(limit=2, by_message=True)
+    rest = await store.list_sessions(limit=9, by_message=True, before=page[-1].session_id)
+    assert [each.session_id for each in page + rest] == ["empty", SESSION, "older", "oldest"]
+    assert [each.last_message_at for each in page + rest] == [None, at(9), at(5), at(2)]
+    assert [each.session_id for each in await store.list_sessions()] == ["empty", "oldest", "older", SESSION]
+
+
 SECRET = "zebra"
 LONG = f"{SECRET} in a long text, {random.Random(2).randbytes(4_000).hex()}"
-FILLER = "nothing special about this one, only long enough to fill a page or two of the file; " * 8
+FILLER = "nothing special about this one, only long enough to fill_secret a page or two of the file; " * 8
 
 
 READ_FILES = "import pathlib, sys; [sys.stdout.buffer.write(pathlib.Path(name).read_bytes()) for name in sys.argv[1:]]"
@@ -63,7 +186,7 @@ def secret_messages(count: int = 30) -> list[NewMessage]:
     return [*short, says(LONG), answers("call_0", LONG + " as an output", handle=f"out_{SECRET}")]
 
 
-async def fill(store: SessionStore, session_id: str) -> None:
+async def fill_secret(store: SessionStore, session_id: str) -> None:
     """A session that has the secret in every kind of row."""
     await new_session(store, session_id, title=f"{SECRET} title", agent=SECRET, settings={"note": SECRET})
     cursor = Cursor(source=f"/tmp/{SECRET}.jsonl", state={"last": SECRET})
@@ -108,7 +231,7 @@ def hidden_rows(path: Path) -> int:
 
 async def test_no_file_holds_a_trace_of_a_deleted_session(store: SqliteStore, path: Path) -> None:
     await others(store)
-    await fill(store, "secret")
+    await fill_secret(store, "secret")
     stored = packed_bodies(path, "secret")
     assert set(marks(path)) == {"plain", "in the index"}
     assert [body for body in stored if body in files(path)] == stored != []
@@ -119,53 +242,13 @@ async def test_no_file_holds_a_trace_of_a_deleted_session(store: SqliteStore, pa
     assert [len(await bodies(store, f"kept {number}")) for number in range(4)] == [60] * 4
 
 
-async def test_a_session_that_is_hidden_while_another_is_removed_is_removed_next(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its row is the only thing that says what of it is still there."""
-    store = await open_sqlite(path)
-    for name in ("first", "secret"):
-        await fill(store, name)
-    remove, hidden = sessions._remove_some, list[str]()
-
-    def and_hide_another(tx: Tx) -> bool:
-        is_more = remove(tx)
-        if not is_more and not hidden:
-            sessions.hide(tx, OWNER, ["secret"])
-            hidden.append("secret")
-        return is_more
-
-    monkeypatch.setattr(sessions, "_remove_some", and_hide_another)
-    assert await store.delete_session("first")
-    assert hidden_rows(path) == 1
-    await store.close()
-    async with await open_sqlite(path):
-        await until(lambda: hidden_rows(path) == 0)
-        with closing(sqlite3.connect(path)) as db:
-            left = [
-                db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("segments", "outputs", "log")
-            ]
-        assert left == [0, 0, 0]
-
-
-async def test_no_trace_is_left_while_other_processes_have_the_database_open(path: Path) -> None:
-    async with await open_sqlite(path) as store, await open_sqlite(path) as second:
-        await others(store)
-        await fill(second, "secret")
-        with held(path, "idle"), held(path, "idle"):
-            await second.list_sessions()
-            assert await store.delete_session("secret")
-            assert marks(path) == {}
-            assert len(await bodies(second, "kept 0")) == 60
-
-
 async def test_a_reader_of_the_old_state_delays_the_overwriting_and_the_answer_says_so(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_store, "LOG_SECONDS", 0.2)
     monkeypatch.setattr(sessions, "AGAIN_SECONDS", 0.1)
     await others(store)
-    await fill(store, "secret")
+    await fill_secret(store, "secret")
     with held(path, "reading"):
         assert not await store.delete_session("secret")
         with pytest.raises(SessionNotFoundError):
@@ -182,7 +265,7 @@ async def test_what_one_process_could_not_overwrite_is_overwritten_by_the_next_t
     monkeypatch.setattr(sqlite_store, "LOG_SECONDS", 0.1)
     store = await open_sqlite(path)
     await others(store)
-    await fill(store, "secret")
+    await fill_secret(store, "secret")
     with held(path, "reading"):
         assert not await store.delete_session("secret")
         await store.close()
@@ -221,7 +304,7 @@ async def test_a_deletion_that_is_cancelled_goes_on_unseen(
     store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions, "PIECE_SECONDS", 0.0)  # else it may end before it is looked at
-    await fill(store, "secret")
+    await fill_secret(store, "secret")
     deleting = asyncio.create_task(store.delete_session("secret"))
     await until(lambda: hidden_rows(path) == 1)
     deleting.cancel()
@@ -233,26 +316,6 @@ async def test_a_deletion_that_is_cancelled_goes_on_unseen(
     assert marks(path) == {}
 
 
-async def test_a_long_deletion_leaves_the_write_lock_to_others_after_each_piece(
-    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "PIECE_SECONDS", 0.0)
-    monkeypatch.setattr(sessions, "ROWS_AT_ONCE", 10)
-    remove, left = sessions._remove_some, list[int]()
-
-    def look_and_remove(tx: Tx) -> bool:
-        with closing(sqlite3.connect(path)) as db:  # it sees what the pieces before have committed
-            counts = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in sessions._PARTS]
-        left.append(sum(counts))
-        return remove(tx)
-
-    await fill(store, "secret")
-    monkeypatch.setattr(sessions, "_remove_some", look_and_remove)
-    assert await store.delete_session("secret")
-    assert len(left) > 10
-    assert all(0 < before - after <= 10 for before, after in pairwise(left))
-
-
 @pytest.mark.parametrize("pieces", [1, 3, 5])
 async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
@@ -260,7 +323,7 @@ async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
     monkeypatch.setattr(sessions, "PIECE_SECONDS", 0.0)
     async with await open_sqlite(path) as store:
         await others(store, 1)
-        await fill(store, "secret")
+        await fill_secret(store, "secret")
         deleting = asyncio.create_task(store.delete_session("secret"))
         await asyncio.sleep(pieces * PAUSE_SECONDS)
     assert await deleting is False

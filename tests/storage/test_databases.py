@@ -1,18 +1,48 @@
-"""A database of another version is refused with what to do, and left as it is."""
+"""Which database a text names; no password is shown, and a database of another version is refused with what to do."""
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash_storage.errors import StoreError, StoreVersionError
+from contextstash_storage.databases import location_of, name_of, open_store
+from contextstash_storage.errors import BadInputError, StoreError, StoreVersionError
 from contextstash_storage.sqlite import open_sqlite
-from contextstash_storage.transaction import VERSION
+from contextstash_storage.transaction import VERSION, parse_address
 from tests.support.stored_sessions import SESSION, new_session, record, says
+
+SECRET = "s3cr%40t"
+ADDRESS = f"postgresql://me:{SECRET}@db.example:5433/stash?sslmode=require"
+
+
+def test_a_shown_address_holds_no_password() -> None:
+    for text in (ADDRESS, "postgres://me@db.example/stash?password=s3cr%40t"):
+        address = parse_address(text)
+        assert name_of(address) == text
+        for shown in (str(address), repr(address)):
+            assert "s3cr" not in shown
+            assert "me@db.example" in shown
+
+
+@pytest.mark.parametrize("text", ["postgresql:stash", "postgresql://db.example:port/stash"])
+def test_a_broken_address_is_refused_with_words(text: str) -> None:
+    with pytest.raises(BadInputError, match=r"PostgreSQL"):
+        location_of(text)
+
+
+def test_anything_else_is_a_file() -> None:
+    assert location_of("~/stash.db") == Path("~/stash.db").expanduser()
+
+
+async def test_a_server_that_cannot_be_reached_is_named_without_the_password(tmp_path: Path) -> None:
+    address = location_of(f"postgresql://me:{SECRET}@/stash?host={tmp_path}")
+    with pytest.raises(StoreError, match="cannot be opened") as raised:
+        await open_store(address)
+    assert "s3cr" not in str(raised.value)
+    assert "postgresql://me@" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +79,3 @@ async def test_a_process_that_is_open_while_a_newer_one_changes_the_tables_refus
                 await work()
     with closing(sqlite3.connect(path)) as newer:
         assert newer.execute("SELECT sum(messages) FROM segments").fetchone() == (1,)
-
-
-def test_a_file_that_is_not_a_database_is_refused_and_left_unchanged(path: Path) -> None:
-    content = b"These are notes, not a database. " * 100
-    path.write_bytes(content)
-    with pytest.raises(StoreError, match="no SQLite database"):
-        asyncio.run(open_sqlite(path))
-    assert path.read_bytes() == content
