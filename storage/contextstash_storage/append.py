@@ -13,29 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from contextstash_storage import log, messages, notes, sessions
+from contextstash_storage import log, messages, notes, records, sessions
 from contextstash_storage.documents import Document, documents, index_messages, indexed_pieces
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreBusyError
 from contextstash_storage.messages import Line
-from contextstash_storage.records import (
-    FACTS,
-    Appended,
-    Call,
-    Copied,
-    Count,
-    Counters,
-    Cursor,
-    EditsAfter,
-    EditsBefore,
-    Message,
-    NewMessage,
-    Request,
-    Session,
-    StoredBatch,
-    stored_content,
-    to_bytes,
-    to_json,
-)
 from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS
 from contextstash_storage.transaction import Database, Tx, listed, microseconds, now, time_of
 
@@ -65,7 +46,7 @@ class Prepared:
     the rows of the search index for it; `may_end` says whether a batch may be cut after it: no tool call is separated
     from its result there, and no reply from the rest of it."""
 
-    message: NewMessage
+    message: records.NewMessage
     content: bytes
     facts: str
     fingerprint: bytes
@@ -78,23 +59,23 @@ class Prepared:
         return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + len(self.content) // STORED_BYTES
 
 
-def is_large(new: Sequence[NewMessage]) -> bool:
+def is_large(new: Sequence[records.NewMessage]) -> bool:
     """Whether preparing these takes so long that it is done in a thread."""
     return sum(MESSAGE_SIZE + sum(block.size for block in each.blocks) for each in new) > ASIDE_SIZE
 
 
-def prepare(new: Sequence[NewMessage]) -> list[Prepared]:
+def prepare(new: Sequence[records.NewMessage]) -> list[Prepared]:
     """Do the work that needs no database: about 50 µs for a message, and 20 ms for each million characters."""
     prepared = []
     for message, may_end in zip(new, _ends(new), strict=True):
-        body = to_bytes(message.body)
-        content, facts = stored_content(body, message.texts), to_json(message, FACTS)
+        body = records.to_bytes(message.body)
+        content, facts = records.stored_content(body, message.texts), records.to_json(message, records.FACTS)
         pieces = indexed_pieces(documents(message.texts, message.blocks))
         prepared.append(Prepared(message, content, facts, messages.fingerprint(message.body, body), pieces, may_end))
     return prepared
 
 
-def _ends(messages: Sequence[NewMessage]) -> list[bool]:
+def _ends(messages: Sequence[records.NewMessage]) -> list[bool]:
     """For each message, whether the batch may be cut after it."""
     ends = []
     waiting: set[str] = set()
@@ -116,12 +97,12 @@ class Batch:
     owner: str
     session_id: str
     messages: Sequence[Prepared]
-    count: Count
+    count: records.Count
     first_seq: int | None = None
     batch_id: str | None = None
-    before: EditsBefore | None = None
-    cursor: Cursor | None = None
-    edits: EditsAfter | None = None
+    before: records.EditsBefore | None = None
+    cursor: records.Cursor | None = None
+    edits: records.EditsAfter | None = None
 
     @property
     def is_identified(self) -> bool:
@@ -145,11 +126,11 @@ class Progress:
     was made: a row number can come again. `appended` is what the append did, once it is complete."""
 
     done: int = 0
-    stored: tuple[Message, ...] = ()
+    stored: tuple[records.Message, ...] = ()
     first_seq: int | None = None
-    left: Counters | None = None
+    left: records.Counters | None = None
     into: tuple[int, datetime] | None = None
-    appended: Appended | None = None
+    appended: records.Appended | None = None
 
 
 def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progress:
@@ -181,7 +162,7 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
         session = sessions.store_counters(tx, row, session, counters)
     first_seq = first_seq if progress.first_seq is None else progress.first_seq
     all_stored = (*progress.stored, *stored)
-    appended = Appended(
+    appended = records.Appended(
         messages=all_stored,
         duplicates=len(batch.messages) - len(all_stored),
         session=session,
@@ -195,7 +176,7 @@ def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int,
     compared before. Raises BadInputError if other messages are stored at its position or under its id."""
     first_seq = batch.first_seq
     if first_seq is None:
-        known = None if batch.batch_id is None else notes.get_note(tx, row, StoredBatch, batch.batch_id)
+        known = None if batch.batch_id is None else notes.get_note(tx, row, records.StoredBatch, batch.batch_id)
         if known is not None and known.fingerprint != batch.fingerprint:
             raise BadInputError(
                 f"The batch_id '{batch.batch_id}' was used in this session for other messages, from position"
@@ -242,7 +223,9 @@ def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, 
     return done, chosen
 
 
-def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: Sequence[Prepared]) -> list[Message]:
+def store_messages(
+    tx: Tx, row: int, session: records.Session, first_seq: int, chosen: Sequence[Prepared]
+) -> list[records.Message]:
     """Store messages from a position on, with their bodies, outputs and the rows by which they are found; returns them
     as they are read, without their bodies. `session` says whose they are."""
     if not chosen:
@@ -252,8 +235,8 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     for seq, each in enumerate(chosen, start=first_seq):
         new = each.message
         created = time_of(microseconds(new.created_at or moment))
-        facts = {name: getattr(new, name) for name in FACTS}
-        message = Message(session_id=session.session_id, seq=seq, key=new.key, created_at=created, **facts)
+        facts = {name: getattr(new, name) for name in records.FACTS}
+        message = records.Message(session_id=session.session_id, seq=seq, key=new.key, created_at=created, **facts)
         stored.append(message)
         lines.append(Line(messages.line_of(message, each.facts, each.fingerprint), each.content))
         outputs += [output.model_copy(update={"seq": seq}) for output in new.outputs]
@@ -267,7 +250,9 @@ def store_messages(tx: Tx, row: int, session: Session, first_seq: int, chosen: S
     return stored
 
 
-def _store_call(tx: Tx, row: int, session: Session, sent: Request | None, message: NewMessage, seq: int) -> None:
+def _store_call(
+    tx: Tx, row: int, session: records.Session, sent: records.Request | None, message: records.NewMessage, seq: int
+) -> None:
     """Store the model call that a message at this position reports on, and book it to the request that was sent. A
     reply recorded in several messages is one call, with the last of its reports."""
     assert message.usage is not None
@@ -281,7 +266,7 @@ def _store_call(tx: Tx, row: int, session: Session, sent: Request | None, messag
             if before.group != message.group:
                 break
             start = before.seq
-    call = Call(
+    call = records.Call(
         purpose="agent",
         model=message.model or session.model,
         request_seq=(start if sent is None else sent.messages) - 1,
@@ -291,12 +276,12 @@ def _store_call(tx: Tx, row: int, session: Session, sent: Request | None, messag
     log.append_log(tx, row, call, message.group)
 
 
-def _note_batch(tx: Tx, row: int, batch: Batch, batch_id: str, stored: Sequence[Message]) -> None:
+def _note_batch(tx: Tx, row: int, batch: Batch, batch_id: str, stored: Sequence[records.Message]) -> None:
     """Remember that these messages of a batch are stored."""
-    known = notes.get_note(tx, row, StoredBatch, batch_id)
+    known = notes.get_note(tx, row, records.StoredBatch, batch_id)
     first, count = (stored[0].seq, 0) if known is None else (known.first_seq, known.count)
     count += len(stored)
-    noted = StoredBatch(batch_id=batch_id, first_seq=first, count=count, fingerprint=batch.fingerprint)
+    noted = records.StoredBatch(batch_id=batch_id, first_seq=first, count=count, fingerprint=batch.fingerprint)
     notes.put_note(tx, row, noted, batch_id)
 
 
@@ -312,7 +297,9 @@ ITEMS_AT_ONCE = 200
 """Items of a piece at most: it ends earlier if its messages fill a transaction."""
 
 
-async def copy_session(database: Database, session: Session, items: Iterator[Copied]) -> Session | None:
+async def copy_session(
+    database: Database, session: records.Session, items: Iterator[records.Copied]
+) -> records.Session | None:
     """Store a session as it was elsewhere, in pieces, the last of which makes it visible; None, and nothing is done, if
     its owner has one of that id. What is stored of one that fails is left to the deletion."""
     # By its name others can tell whether the process that copies still runs.
@@ -343,23 +330,25 @@ async def copy_session(database: Database, session: Session, items: Iterator[Cop
         raise
 
 
-def _store_piece(tx: Tx, row: int, session: Session, holder: str, seq: int, read: Sequence[Copied | Prepared]) -> int:
+def _store_piece(
+    tx: Tx, row: int, session: records.Session, holder: str, seq: int, read: Sequence[records.Copied | Prepared]
+) -> int:
     """Store some items, of which messages come first; returns the position of the next message."""
     _renew(tx, row, holder)
     prepared = [each for each in read if isinstance(each, Prepared)]
     store_messages(tx, row, session, seq, prepared)
     for item in read:
-        if isinstance(item, Prepared | NewMessage):
+        if isinstance(item, Prepared | records.NewMessage):
             continue
         reply = None
-        if isinstance(item, Call) and item.purpose == "agent":
+        if isinstance(item, records.Call) and item.purpose == "agent":
             before = messages.messages_before(tx, row, session.session_id, item.request_seq + 2, 1)
             reply = next((message.group for message in before), None)
         log.copy_record(tx, row, item, reply)
     return seq + len(prepared)
 
 
-def _publish(tx: Tx, row: int, session: Session, holder: str) -> Session | None:
+def _publish(tx: Tx, row: int, session: records.Session, holder: str) -> records.Session | None:
     """Make a session, which is stored to its end, visible; None if one of its id has come meanwhile."""
     _renew(tx, row, holder)
     notes.release_lease(tx, row, STAGING, holder)
@@ -377,12 +366,12 @@ def _renew(tx: Tx, row: int, holder: str) -> None:
         )
 
 
-def _read_piece(items: Iterator[Copied]) -> list[Copied | Prepared]:
+def _read_piece(items: Iterator[records.Copied]) -> list[records.Copied | Prepared]:
     """The next items, ready to be stored in one transaction, its messages first; none at the end."""
-    read: list[Copied | Prepared] = []
+    read: list[records.Copied | Prepared] = []
     size = 0
     for item in items:
-        if isinstance(item, NewMessage):
+        if isinstance(item, records.NewMessage):
             [prepared] = prepare([item])
             read.append(prepared)
             size += prepared.size
@@ -393,6 +382,6 @@ def _read_piece(items: Iterator[Copied]) -> list[Copied | Prepared]:
     return read
 
 
-def _is_there(tx: Tx, session: Session) -> bool:
+def _is_there(tx: Tx, session: records.Session) -> bool:
     text = "SELECT 1 FROM sessions WHERE owner = ? AND session_id = ?"
     return bool(tx.rows(text, (session.owner, session.session_id)))

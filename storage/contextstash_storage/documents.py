@@ -6,12 +6,11 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
 
 from contextstash_storage.messages import messages_before, readable_messages
 from contextstash_storage.records import Block, Message, Session, texts_of
@@ -84,14 +83,12 @@ def documents(texts: Sequence[tuple[int, str]], blocks: Sequence[Block]) -> list
 def _values(arguments: str) -> str:
     """The values of a call's arguments: in JSON, line breaks and quotes within them are letters to the index."""
     try:
-        value = json.loads(arguments)
+        children = [json.loads(arguments)]
     except (ValueError, RecursionError):
         return arguments
-    return "\n".join(_leaves(value)) if isinstance(value, dict | list) else arguments
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    children = [value]
+    if not isinstance(children[0], dict | list):
+        return arguments
+    found = []
     while children:  # not recursive: arguments may be nested as deep as JSON is read
         child = children.pop()
         if isinstance(child, dict):
@@ -99,18 +96,22 @@ def _leaves(value: Any) -> Iterator[str]:
         elif isinstance(child, list):
             children += reversed(child)
         elif isinstance(child, str):
-            yield child
+            found.append(child)
         elif isinstance(child, int | float) and not isinstance(child, bool):
-            yield repr(child)
+            found.append(repr(child))
+    return "\n".join(found)
 
 
 def pieces(document: Document) -> list[Document]:
-    """The pieces of a document, in order."""
-    found: list[Document] = []
-    start = 0
-    while start < len(document.text) or not found:
-        end = _end(document.text, start)
-        found.append(replace(document, text=document.text[start:end], piece=len(found)))
+    """The pieces of a document, in order. One ends after the last line break of its second half, or else the last
+    space."""
+    text, found, start = document.text, list[Document](), 0
+    while start < len(text) or not found:
+        middle, end = start + PIECE_CHARACTERS // 2, start + PIECE_CHARACTERS
+        if end < len(text):
+            breaks = (text.rfind(separator, middle, end) + 1 for separator in ("\n", " "))
+            end = next((place for place in breaks if place), end)
+        found.append(replace(document, text=text[start:end], piece=len(found)))
         start = end
     return found
 
@@ -128,26 +129,9 @@ def indexed_pieces(found: Sequence[Document]) -> list[Document]:
     return [*cut[:first], *cut[max(first, len(cut) - within(cut[::-1])) :]]
 
 
-def _end(text: str, start: int) -> int:
-    """Where a piece ends: after the last line break of its second half, or else the last space."""
-    end = start + PIECE_CHARACTERS
-    if end >= len(text):
-        return len(text)
-    middle = start + PIECE_CHARACTERS // 2
-    for separator in ("\n", " "):
-        place = text.rfind(separator, middle, end)
-        if place >= 0:
-            return place + 1
-    return end
-
-
 def indexed(text: str) -> str:
     """The text as the index sees it, followed by the words that its camelCase names are made of."""
-    names = [name for name in dict.fromkeys(_camel_names(text)) if len(name) <= MAX_NAME_LENGTH]
-    return storable(" ".join([text, *(_CAMEL.sub(" ", name) for name in names)]))
-
-
-def _camel_names(text: str) -> Iterator[str]:
+    names: dict[str, str] = {}
     end = 0
     for hump in _HUMP.finditer(text):
         if hump.start() >= end:
@@ -156,20 +140,16 @@ def _camel_names(text: str) -> Iterator[str]:
             assert before
             assert rest
             end = rest.end()
-            yield before[0] + rest[0]
+            name = before[0] + rest[0]
+            names[name] = _CAMEL.sub(" ", name) if len(name) <= MAX_NAME_LENGTH else ""
+    return storable(" ".join([text, *filter(None, names.values())]))
 
 
 CALL_MESSAGES = 60
 """How many messages before an output are searched for its call; as many as when the output is named by its call."""
 
-_BLOCKS = 65_536
+BLOCKS = 65_536
 """More blocks than a message has that is stored: the number of a place is made of a message's and a block's."""
-
-
-def place_of(number: int) -> tuple[int, int]:
-    """The position and block of a place's number."""
-    return divmod(number, _BLOCKS)
-
 
 Calls = dict[str, tuple[int, int]]
 """The positions and blocks of calls, by their ids; of calls with one id the last one's."""
@@ -209,7 +189,7 @@ def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Me
     entries, words = [], []
     for number, (seq, piece) in zip(numbers, pieces, strict=True):
         is_call = piece.kind is TextKind.CALL
-        own_place = seq * _BLOCKS + min(piece.block, _BLOCKS - 1) if is_call else None
+        own_place = seq * BLOCKS + min(piece.block, BLOCKS - 1) if is_call else None
         call_words = len(_LETTERS.findall(piece.fields[0]))
         entries.append((number, row, seq, piece.block, piece.piece, piece.kind.value, own_place, call_words))
         words.append((number, piece.kind.value, *piece.fields))

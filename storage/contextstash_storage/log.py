@@ -35,7 +35,7 @@ from contextstash_storage.records import (
 from contextstash_storage.sessions import store_counters
 from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, name_hash, now, only
 
-Logged = TypeVar("Logged", bound=Event | Call | Request | DeclaredVersion)
+Logged = TypeVar("Logged", bound=EditRecord | Event | Call | Request | DeclaredVersion)
 
 _FORMS: dict[type[Record], tuple[str, str]] = {
     EditRecord: ("edit", "edit_id"),
@@ -78,34 +78,11 @@ def _put(tx: Tx, row: int, records: Sequence[Record], reply: str | None = None) 
     )
 
 
-def _read(
-    tx: Tx,
-    row: int,
-    kind: type[Record],
-    condition: str = "number > 0",
-    *values: object,
-    limit: int = MAX_INTEGER,
-    newest: bool = False,
-) -> list[Any]:
-    """Records of a kind under their numbers, by default all, oldest or newest first. Raises DamagedError if one is
-    damaged."""
-    name, field = _FORMS[kind]
-    rows = tx.rows(
-        f"SELECT number, record, checksum FROM log WHERE session = ? AND kind = ? AND {condition}"
-        f" ORDER BY number {'DESC' if newest else ''} LIMIT ?",
-        (row, name, *values, limit),
-    )
-    for number, record, noted in rows:
-        if noted != checksum(name, number, record):
-            raise damaged(f"{name} {number}")
-    return [from_json(kind, plain(record).decode()).model_copy(update={field: number}) for number, record, _ in rows]
-
-
 def check(tx: Tx, row: int) -> None:
     """Read all of a session's log. Raises DamagedError if something in it is damaged."""
     read_edits(tx, row)
     for kind in _FORMS:
-        _read(tx, row, kind)
+        read_log(tx, row, kind, limit=MAX_INTEGER)  # type: ignore[type-var]
 
 
 def append_log(tx: Tx, row: int, record: Logged, reply: str | None = None) -> int:
@@ -131,16 +108,22 @@ def read_log(
     newest: bool = False,
 ) -> list[Logged]:
     """The records of a kind behind the one numbered `after`, oldest or newest first; those with some `numbers` if they
-    are given, and of events those of some kinds if they are given as `keys`."""
-    condition = "number > ?"
-    values: list[object] = [after]
+    are given, and of events those of some kinds if they are given as `keys`. Raises DamagedError if one is damaged."""
+    name, field = _FORMS[kind]
+    condition, values = "session = ? AND kind = ? AND number > ?", [row, name, after]
     if numbers is not None:
         condition += f" AND number IN {tx.numbers}"
         values.append(listed(numbers))
     if keys is not None:
         condition += f" AND key IN {tx.texts}"
         values.append(listed(map(name_hash, keys)))
-    return _read(tx, row, kind, condition, *values, limit=limit, newest=newest)
+    order = f"ORDER BY number {'DESC' if newest else ''} LIMIT ?"
+    rows = tx.rows(f"SELECT number, record, checksum FROM log WHERE {condition} {order}", (*values, limit))
+    for number, record, noted in rows:
+        if noted != checksum(name, number, record):
+            raise damaged(f"{name} {number}")
+    found: list[Any] = [from_json(kind, plain(record).decode()) for _, record, _ in rows]
+    return [record.model_copy(update={field: number}) for record, (number, *_) in zip(found, rows, strict=True)]
 
 
 def insert_edits(tx: Tx, row: int, edits: Sequence[Edit], counters: Counters) -> Counters:
@@ -190,7 +173,7 @@ def change_counters(
 
 def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[Edit]:
     """The edits behind number `after`, in order. Raises DamagedError if one is damaged or missing."""
-    found: list[Edit] = _read(tx, row, EditRecord, "number > ?", after)
+    found: list[Any] = read_log(tx, row, EditRecord, after=after, limit=MAX_INTEGER)
     for expected, edit in enumerate(found, start=after + 1):
         if edit.edit_id != expected:
             raise damaged(f"edit {expected} of the view")
@@ -212,7 +195,7 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
 
 def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
     """Whether a call with this reply is stored; its usage is replaced by the later report."""
-    found = [] if reply is None else _read(tx, row, Call, "key = ?", name_hash(reply))
+    found = [] if reply is None else read_log(tx, row, Call, keys=[reply])
     _put(tx, row, [call.model_copy(update=usage.model_dump()) for call in found], reply)
     return bool(found)
 

@@ -14,24 +14,9 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
+from contextstash_storage import records
 from contextstash_storage.errors import DamagedError, HandleNotFoundError
 from contextstash_storage.log import read_edits, read_log
-from contextstash_storage.records import (
-    HANDLE,
-    KnownPart,
-    Message,
-    Native,
-    Output,
-    Request,
-    Session,
-    SessionNews,
-    body_of,
-    compressed,
-    damaged,
-    parsed,
-    to_bytes,
-    zstd,
-)
 from contextstash_storage.sessions import read_session
 from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, microseconds, name_hash, only, storable, time_of
 
@@ -43,12 +28,12 @@ FINGERPRINT_BYTES = 16
 """Of the 32 of a SHA-256. Two different messages have the same 16 with a chance of 1 in 10^20 among 10^9."""
 
 
-def fingerprint(body: Native, json_text: bytes | None = None) -> bytes:
+def fingerprint(body: records.Native, json_text: bytes | None = None) -> bytes:
     """What makes two messages the same, in letters and digits: their JSON, key order included, cache marks of content
     blocks left out. `json_text` is `to_bytes(body)`, if the caller has it."""
-    data = to_bytes(body) if json_text is None else json_text
+    data = records.to_bytes(body) if json_text is None else json_text
     if CACHE_MARK.encode() in data:
-        data = to_bytes(_without_cache_marks(body))
+        data = records.to_bytes(_without_cache_marks(body))
     return b64encode(hashlib.sha256(data).digest()[:FINGERPRINT_BYTES]).rstrip(b"=")
 
 
@@ -88,14 +73,14 @@ class Line(NamedTuple):
 
 def packed(row: int, first_seq: int, lines: Sequence[bytes]) -> bytes:
     """A frame of these lines, before which its place stands: the session's row, and the first position."""
-    return compressed(b"\n".join([b"%d %d" % (row, first_seq), *lines]))
+    return records.compressed(b"\n".join([b"%d %d" % (row, first_seq), *lines]))
 
 
 @lru_cache(maxsize=32)
 def _lines(frame: bytes) -> list[bytes]:
     """The lines of a frame. The newest stay in memory: a search, and who reads message by message, come back to the
     same ones. Raises what reading a damaged one raises."""
-    return zstd.decompress(frame).split(b"\n")
+    return records.zstd.decompress(frame).split(b"\n")
 
 
 def unpacked(row: int, first_seq: int, messages: int, frame: bytes) -> dict[int, bytes]:
@@ -106,9 +91,9 @@ def unpacked(row: int, first_seq: int, messages: int, frame: bytes) -> dict[int,
         place, *lines = (_lines if len(frame) < BYTES else _lines.__wrapped__)(frame)
         if place != b"%d %d" % (row, first_seq) or len(lines) != messages:
             raise ValueError("another place")
-    except (zstd.ZstdError, ValueError, EOFError, TypeError) as error:
+    except (records.zstd.ZstdError, ValueError, EOFError, TypeError) as error:
         last = first_seq + messages - 1
-        raise damaged(f"message {first_seq}" if messages == 1 else f"messages {first_seq} to {last}") from error
+        raise records.damaged(f"message {first_seq}" if messages == 1 else f"messages {first_seq} to {last}") from error
     return dict(enumerate(lines, start=first_seq))
 
 
@@ -143,7 +128,7 @@ def read_lines(tx: Tx, row: int, column: Column, seqs: Collection[int]) -> dict[
     damaged."""
     found = dict(_readable(tx, row, column, seqs, is_strict=True))
     if missing := sorted(set(seqs).difference(found)):
-        raise damaged(f"message {missing[0]}")
+        raise records.damaged(f"message {missing[0]}")
     return found
 
 
@@ -181,7 +166,7 @@ _NAMES = ("handle", "seq", "block", "tool", "argument", "tokens", "characters", 
 _COLUMNS = ", ".join(_NAMES)
 
 
-def store_outputs(tx: Tx, row: int, outputs: Sequence[Output]) -> None:
+def store_outputs(tx: Tx, row: int, outputs: Sequence[records.Output]) -> None:
     """Store outputs at their positions, each under its handle, or under the next free one of that name: outputs with
     the same text are numbered in order."""
     wanted = {output.handle for output in outputs}
@@ -201,22 +186,22 @@ def store_outputs(tx: Tx, row: int, outputs: Sequence[Output]) -> None:
     tx.many(f"INSERT INTO outputs (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def _output(row: Sequence[Any]) -> Output:
+def _output(row: Sequence[Any]) -> records.Output:
     """The output of a row of _COLUMNS. Raises DamagedError if it is damaged."""
     fields = dict(zip(_NAMES, row, strict=True))
     try:
-        return Output(**{**fields, "sha256": fields["sha256"].hex(), "is_error": bool(fields["is_error"])})
+        return records.Output(**{**fields, "sha256": fields["sha256"].hex(), "is_error": bool(fields["is_error"])})
     except (TypeError, ValueError, AttributeError) as error:
-        raise damaged(f"output {fields['handle']}") from error
+        raise records.damaged(f"output {fields['handle']}") from error
 
 
-def read_outputs(tx: Tx, row: int, *, first: int = 0, last: int | None = None) -> list[Output]:
+def read_outputs(tx: Tx, row: int, *, first: int = 0, last: int | None = None) -> list[records.Output]:
     """The tool outputs of messages `first..last` of a session, both included, in order."""
     text = f"SELECT {_COLUMNS} FROM outputs WHERE session = ? AND seq BETWEEN ? AND ? ORDER BY seq, block"
     return [_output(each) for each in tx.rows(text, (row, first, MAX_INTEGER if last is None else last))]
 
 
-def find_output(tx: Tx, owner: str, handle: str, session_id: str | None = None) -> tuple[str, Output]:
+def find_output(tx: Tx, owner: str, handle: str, session_id: str | None = None) -> tuple[str, records.Output]:
     """The session and output of a handle, the newest session's if several hold it. Raises HandleNotFoundError."""
     condition, values = ("", ()) if session_id is None else (" AND session_id = ?", (session_id,))
     rows = tx.rows(
@@ -226,7 +211,7 @@ def find_output(tx: Tx, owner: str, handle: str, session_id: str | None = None) 
     )
     if not rows:
         what = f"There is no output '{handle}'{' in that session' * (session_id is not None)}."
-        if not HANDLE.fullmatch(handle):
+        if not records.HANDLE.fullmatch(handle):
             what = f"'{handle}' is too short, or no handle."
         raise HandleNotFoundError(
             f"{what} Handles look like out_k3f9x2abq7m4wz5d; search_history finds outputs and names theirs."
@@ -259,38 +244,35 @@ def find_key(tx: Tx, row: int, name: str) -> int | None:
     return seq
 
 
-def line_of(message: Message, facts: str, fingerprint: bytes) -> bytes:
+def line_of(message: records.Message, facts: str, fingerprint: bytes) -> bytes:
     """What is stored of what is derived from a message, of which the `facts` are JSON already."""
-    key = b"null" if message.key is None else to_bytes(message.key)
+    key = b"null" if message.key is None else records.to_bytes(message.key)
     return b'[%d,"%s",%s,%s]' % (microseconds(message.created_at), fingerprint, key, facts.encode())
 
 
-def message_of(session_id: str, seq: int, line: bytes, content: bytes | None = None) -> Message:
+def message_of(session_id: str, seq: int, line: bytes, content: bytes | None = None) -> records.Message:
     """The message of these lines, with its body if its content was read."""
-    created, _, key, facts = parsed(line)
-    body = None if content is None else body_of(content)
-    return Message(session_id=session_id, seq=seq, key=key, created_at=time_of(created), body=body, **facts)
-
-
-def fingerprint_in(line: bytes) -> bytes:
-    """The fingerprint of a message of which this line is stored."""
-    return line.split(b'"', 2)[1]
+    created, _, key, facts = records.parsed(line)
+    body = None if content is None else records.body_of(content)
+    return records.Message(session_id=session_id, seq=seq, key=key, created_at=time_of(created), body=body, **facts)
 
 
 def read_messages(
     tx: Tx, owner: str, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
-) -> list[Message]:
+) -> list[records.Message]:
     """Messages `first..last`, both included, in order. Raises DamagedError if one is missing or damaged."""
     seqs = range(max(first, 0), MAX_INTEGER if last is None else last + 1)
     return messages_at(tx, *read_session(tx, owner, session_id), seqs, bodies=bodies)
 
 
-def read_messages_at(tx: Tx, owner: str, session_id: str, seqs: Sequence[int]) -> list[Message]:
+def read_messages_at(tx: Tx, owner: str, session_id: str, seqs: Sequence[int]) -> list[records.Message]:
     """The messages at these positions, with their bodies, in order of position."""
     return messages_at(tx, *read_session(tx, owner, session_id), seqs)
 
 
-def messages_at(tx: Tx, row: int, session: Session, seqs: Sequence[int], *, bodies: bool = True) -> list[Message]:
+def messages_at(
+    tx: Tx, row: int, session: records.Session, seqs: Sequence[int], *, bodies: bool = True
+) -> list[records.Message]:
     """The same for a session that is read already."""
     name, count = session.session_id, session.counters.messages
     there = range(seqs.start, min(seqs.stop, count)) if isinstance(seqs, range) else {*seqs}.intersection(range(count))
@@ -302,14 +284,16 @@ def messages_at(tx: Tx, row: int, session: Session, seqs: Sequence[int], *, bodi
     return [message_of(name, seq, line, contents.get(seq)) for seq, line in facts.items()]
 
 
-def readable_messages(tx: Tx, row: int, session_id: str, seqs: Collection[int]) -> dict[int, tuple[Message, bytes]]:
+def readable_messages(
+    tx: Tx, row: int, session_id: str, seqs: Collection[int]
+) -> dict[int, tuple[records.Message, bytes]]:
     """Those of these messages that can be read, each with its content."""
     contents = dict(_readable(tx, row, "contents", seqs))
     facts = _readable(tx, row, "facts", contents)
     return {seq: (message_of(session_id, seq, line), contents[seq]) for seq, line in facts}
 
 
-def messages_before(tx: Tx, row: int, session_id: str, seq: int, count: int) -> Iterator[Message]:
+def messages_before(tx: Tx, row: int, session_id: str, seq: int, count: int) -> Iterator[records.Message]:
     """Of the `count` messages before a position those that can be read, the newest first, without their bodies."""
     lines = _readable(tx, row, "facts", range(max(0, seq - count), seq), newest=True)
     return (message_of(session_id, place, line) for place, line in lines)
@@ -323,18 +307,20 @@ def read_fingerprints(tx: Tx, owner: str, session_id: str) -> list[bytes]:
 
 def fingerprints_at(tx: Tx, row: int, seqs: range) -> list[bytes]:
     """The fingerprints of the messages at these positions."""
-    return [fingerprint_in(line) for line in read_lines(tx, row, "facts", seqs).values()]
+    return [line.split(b'"', 2)[1] for line in read_lines(tx, row, "facts", seqs).values()]
 
 
-def read_news(tx: Tx, owner: str, session_id: str, known: KnownPart) -> SessionNews:
+def read_news(tx: Tx, owner: str, session_id: str, known: records.KnownPart) -> records.SessionNews:
     """A session, its newest request, and beyond what the reader knows of it its edits and its messages with their
     outputs: what each turn of an agent loop needs, as of one moment. Raises SessionNotFoundError."""
     row, session = read_session(tx, owner, session_id)
     counters = session.counters
-    newest = read_log(tx, row, Request, newest=True, limit=1) if counters.requests else []
+    newest = read_log(tx, row, records.Request, newest=True, limit=1) if counters.requests else []
     edits = read_edits(tx, row, after=known.edits) if counters.edits > known.edits else []
     first, last = counters.messages if known.first is None else known.first, counters.messages - 1
     last = first if last - first > known.most else last
     messages = messages_at(tx, row, session, range(first, last + 1))
     outputs = read_outputs(tx, row, first=first, last=last) if messages else []
-    return SessionNews(session, known, newest[0] if newest else None, tuple(edits), tuple(messages), tuple(outputs))
+    return records.SessionNews(
+        session, known, newest[0] if newest else None, tuple(edits), tuple(messages), tuple(outputs)
+    )

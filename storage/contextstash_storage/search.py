@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from math import log
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
-from contextstash_storage.documents import MessagePlace, TextKind, pieces, place_of, read_documents
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.documents import BLOCKS, MessagePlace, TextKind, pieces, read_documents
 from contextstash_storage.records import SearchHit, parsed
 from contextstash_storage.sessions import HIDDEN_OWNER
 from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable
@@ -41,28 +40,18 @@ STOP_WORDS = frozenset(
 """English words that say nothing about what is looked for: pronouns, articles, forms of be, do and have, question
 words."""
 
-Scope = Literal["all", "outputs", "messages"]
 _KINDS = {"all": (), "outputs": (TextKind.CALL, TextKind.OUTPUT), "messages": (TextKind.TEXT, TextKind.CALL)}
+"""The kinds of documents that a scope has; none for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchFilter:
     """Where to search: only in `session_ids`, and in messages from `after` on, by default in UTC. The scope is `all`,
-    `outputs` (tool outputs with their calls) or `messages` (all others). Raises BadInputError if the scope is
-    unknown."""
+    `outputs` (tool outputs with their calls) or `messages` (all others)."""
 
     session_ids: Sequence[str] | None = None
     scope: str = "all"
     after: datetime | None = None
-
-    def __post_init__(self) -> None:
-        if self.scope not in get_args(Scope):
-            raise BadInputError(f"There is no scope '{self.scope}'. Known: {', '.join(get_args(Scope))}.")
-
-    @property
-    def kinds(self) -> tuple[TextKind, ...]:
-        """The kinds of documents that the scope has; empty for all."""
-        return _KINDS[self.scope]
 
 
 def terms(query: str) -> list[str]:
@@ -235,27 +224,22 @@ def rarity(count: int, entries: int) -> float:
     return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
 
 
-class Shown:
-    """The outputs that better hits show, with the terms that are looked for."""
+Seen = list[tuple[frozenset[str], set[str]]]
+"""The lines of the outputs that are shown, and the terms that each has."""
 
-    def __init__(self, wanted: Iterable[str]) -> None:
-        self._wanted = {term.casefold() for term in wanted}
-        self._known: list[tuple[frozenset[str], set[str]]] = []
 
-    def adds(self, text: str) -> bool:
-        """Whether an output shows enough that no better hit does; it is remembered then. Outputs of a command that is
-        run again and again may differ in the one line that is looked for."""
-        lines = _lines(text)
-        least = SAME_LINES * len(lines)
-        folded = text.casefold()
-        terms = {term for term in self._wanted if term in folded}
-        if lines and any(
-            not lines.isdisjoint(others) and len(lines & others) >= least and terms <= known
-            for others, known in self._known
-        ):
-            return False
-        self._known.append((lines, terms))
-        return True
+def _adds(text: str, wanted: Iterable[str], seen: Seen) -> bool:
+    """Whether an output shows enough that no better hit does; it is remembered then. Outputs of a command that is run
+    again and again may differ in the one line that is looked for."""
+    lines, folded = _lines(text), text.casefold()
+    least = SAME_LINES * len(lines)
+    terms = {term for term in wanted if term.casefold() in folded}
+    if lines and any(
+        not lines.isdisjoint(others) and len(lines & others) >= least and terms <= known for others, known in seen
+    ):
+        return False
+    seen.append((lines, terms))
+    return True
 
 
 def _lines(text: str) -> frozenset[str]:
@@ -310,7 +294,7 @@ def search(
     if weigh is not None:
         weighed = [hit._replace(score=weigh(hit.match.session_id, hit.match.seq) * hit.score) for hit in hits]
         hits = sorted(weighed, key=lambda hit: -hit.score)
-    return list(islice(_shown(tx, hits, Shown(wanted)), limit))
+    return list(islice(_shown(tx, hits, wanted), limit))
 
 
 _OTHERS = """
@@ -331,7 +315,7 @@ def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
         return None
     messages = sum(parsed(counters).get("messages", 0) for _, counters in rows)
     sessions = None if named is None else tuple(session for session, _ in rows)
-    return Place(owner, sessions, where.kinds, messages, is_shared)
+    return Place(owner, sessions, _KINDS[where.scope], messages, is_shared)
 
 
 def _matches(tx: Tx, found: Found, ranks: int, where: SearchFilter, place: Place) -> list[Match]:
@@ -373,8 +357,9 @@ def _read(
     return [each for each in matches if each.place in read and microseconds(read[each.place][0].created_at) >= since]
 
 
-def _shown(tx: Tx, hits: Sequence[RankedHit], shown: Shown) -> Iterator[SearchHit]:
+def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator[SearchHit]:
     """The hits with their texts, without outputs that add nothing to better ones. They are read as they are wanted."""
+    seen: Seen = []
     for first in range(0, len(hits), READ_TOGETHER):
         some = hits[first : first + READ_TOGETHER]
         read = read_documents(tx, [hit.match.place for hit in some])
@@ -384,7 +369,7 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], shown: Shown) -> Iterator[SearchHi
             message, found = read[hit.match.place]
             cut = [piece.text for each in found if each.block == hit.match.block for piece in pieces(each)] or [""]
             text = cut[min(hit.match.piece, len(cut) - 1)]
-            if hit.is_output and not shown.adds(text):
+            if hit.is_output and not _adds(text, wanted, seen):
                 continue
             yield SearchHit(
                 session_id=hit.match.session_id,
@@ -403,7 +388,7 @@ def _heading(tx: Tx, hit: RankedHit) -> str:
     if not hit.is_output:
         return ""
     if hit.call is not None:
-        seq, block = place_of(hit.call)
+        seq, block = divmod(hit.call, BLOCKS)
         place = (hit.match.session, hit.match.session_id, seq)
         _, found = read_documents(tx, [place]).get(place, (None, []))
         if (document := next((each for each in found if each.block == block), None)) is not None:

@@ -22,19 +22,7 @@ from typing import Any
 
 import aiosqlite
 
-from contextstash_storage import log, notes
-from contextstash_storage.database_file import (
-    DriverError,
-    FindKey,
-    is_encrypted,
-    make_file,
-    no_key,
-    open_file,
-    primary_code,
-    read_head,
-    remove_unfinished,
-    store_error,
-)
+from contextstash_storage import database_file, log, notes
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.messages import messages_at, read_outputs
 from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS, PIECE_SECONDS, read_session
@@ -159,8 +147,8 @@ def _until_free(db: sqlite3.Connection, statement: str, seconds: float) -> None:
         try:
             db.execute(statement)
             return
-        except DriverError as error:
-            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+        except database_file.DriverError as error:
+            if database_file.primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
         time.sleep(random.uniform(*LOOK_SECONDS))
 
@@ -169,14 +157,18 @@ def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
     """What `work` returns; what the driver raises becomes an error that says what to do."""
     try:
         return work(db)
-    except (DriverError, UnicodeDecodeError) as error:
-        raise store_error(error) from error
+    except (database_file.DriverError, UnicodeDecodeError) as error:
+        raise database_file.store_error(error) from error
     except (UnicodeEncodeError, OverflowError) as error:
         raise BadInputError(f"A name or number among the arguments cannot be stored: {error}.") from error
 
 
 async def connect(
-    path: Path, find_key: FindKey = no_key, *, read_only: bool = False, busy_seconds: float = BUSY_SECONDS
+    path: Path,
+    find_key: database_file.FindKey = database_file.no_key,
+    *,
+    read_only: bool = False,
+    busy_seconds: float = BUSY_SECONDS,
 ) -> Connection:
     """Open a connection in write-ahead mode; every commit is on the disk when it returns."""
 
@@ -188,22 +180,24 @@ async def connect(
         db.execute("PRAGMA secure_delete = ON")
         if read_only:
             db.execute("PRAGMA query_only = ON")
-        read_head(db)
+        database_file.read_head(db)
 
     options: dict[str, Any] = {
         "timeout": busy_seconds,
         "cached_statements": CACHED_STATEMENTS,
         "check_same_thread": False,
     }
-    connection = Connection(partial(open_file, path, find_key, prepare, isolation_level=None, **options), 64)
+    connection = Connection(
+        partial(database_file.open_file, path, find_key, prepare, isolation_level=None, **options), 64
+    )
     connection._thread.daemon = True
     try:
         await connection
     except Exception as error:
         # It reports its end to the event loop, which a hook closes at once: too late, that would be printed.
         await asyncio.to_thread(connection._thread.join)
-        if isinstance(error, (DriverError, UnicodeDecodeError)):
-            raise store_error(error) from error
+        if isinstance(error, (database_file.DriverError, UnicodeDecodeError)):
+            raise database_file.store_error(error) from error
         raise
     return connection
 
@@ -397,7 +391,7 @@ async def open_sqlite(
     path: Path,
     *,
     busy_seconds: float = BUSY_SECONDS,
-    find_key: FindKey = no_key,
+    find_key: database_file.FindKey = database_file.no_key,
     is_brief: bool = False,
 ) -> SqliteStore:
     """Open the database at `path`; it is created if it does not exist, readable only by its owner. A transaction waits
@@ -407,11 +401,11 @@ async def open_sqlite(
     Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used."""
 
     async def opened() -> SqliteStore:
-        await asyncio.to_thread(make_file, path)
+        await asyncio.to_thread(database_file.make_file, path)
         writer = reader = await connect(path, key, busy_seconds=busy_seconds)
         try:
             await writer.run(make_tables)
-            await asyncio.to_thread(remove_unfinished, path)
+            await asyncio.to_thread(database_file.remove_unfinished, path)
             if not is_brief:
                 reader = await connect(path, key, read_only=True, busy_seconds=busy_seconds)
         except BaseException:
@@ -448,24 +442,24 @@ class Health:
     encrypted: bool = False
 
 
-def look_at(path: Path, find_key: FindKey = no_key) -> Health:
+def look_at(path: Path, find_key: database_file.FindKey = database_file.no_key) -> Health:
     """Check a database file. Raises StoreError if it can't be read, also if it is of another version."""
     try:
-        with closing(open_file(path, find_key, read_only=True)) as db:
+        with closing(database_file.open_file(path, find_key, read_only=True)) as db:
             [check] = db.execute("PRAGMA quick_check(1)").fetchone()
-            encrypted = is_encrypted(db)
+            encrypted = database_file.is_encrypted(db)
             version = read_version(db)
             check_version(version)
             tx = SqliteTx(db)
             try:
                 sessions = tx.rows("SELECT session_id, owner FROM sessions WHERE owner <> ?", (HIDDEN_OWNER,))
-            except DriverError:
+            except database_file.DriverError:
                 if check == "ok":
                     raise
                 sessions = []
             damaged = tuple((name, why) for name, owner in sessions if (why := _damage(tx, owner, name)))
-    except (DriverError, UnicodeDecodeError) as error:
-        raise store_error(error) from error
+    except (database_file.DriverError, UnicodeDecodeError) as error:
+        raise database_file.store_error(error) from error
     return Health(len(sessions), version, str(check), damaged, encrypted)
 
 
@@ -478,7 +472,7 @@ def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
         read_outputs(tx, row)
         log.check(tx, row)
         notes.check(tx, row)
-    except (StoreError, DriverError, ValueError) as error:
+    except (StoreError, database_file.DriverError, ValueError) as error:
         return str(error)
     return None
 

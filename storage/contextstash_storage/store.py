@@ -9,20 +9,8 @@ from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
 
-from contextstash_storage import append, log, messages, notes, sessions
+from contextstash_storage import append, log, messages, notes, records, sessions
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreError
-from contextstash_storage.records import (
-    LOCAL_OWNER,
-    Appended,
-    Copied,
-    Count,
-    Cursor,
-    EditsAfter,
-    EditsBefore,
-    NewMessage,
-    SearchHit,
-    Session,
-)
 from contextstash_storage.transaction import Database, Result, Tx
 
 BETWEEN_PIECES_SECONDS = 0.005
@@ -36,9 +24,9 @@ class Placement(TypedDict, total=False):
 
     first_seq: int | None
     batch_id: str | None
-    before: EditsBefore | None
-    cursor: Cursor | None
-    edits: EditsAfter | None
+    before: records.EditsBefore | None
+    cursor: records.Cursor | None
+    edits: records.EditsAfter | None
 
 
 P = ParamSpec("P")
@@ -73,7 +61,7 @@ def of_session(
 
 
 def changing(
-    work: Callable[Concatenate[Tx, int, Session, P], Result],
+    work: Callable[Concatenate[Tx, int, records.Session, P], Result],
 ) -> Callable[Concatenate[Any, str, P], Coroutine[Any, Any, Result]]:
     """The same for a function that changes a session and is given it too."""
 
@@ -84,7 +72,7 @@ def changing(
     return method
 
 
-def _search(tx: Tx, owner: str, *arguments: Any, **named: Any) -> list[SearchHit]:
+def _search(tx: Tx, owner: str, *arguments: Any, **named: Any) -> list[records.SearchHit]:
     """See `contextstash_storage.search.search`: a hook that stores an output does not load it."""
     from contextstash_storage.search import search
 
@@ -99,7 +87,7 @@ class SessionStore:
     process is killed; deletions and copies go on unseen. Methods that take a `session_id` raise SessionNotFoundError if
     the owner has no such session."""
 
-    def __init__(self, database: Database, owner: str = LOCAL_OWNER) -> None:
+    def __init__(self, database: Database, owner: str = records.LOCAL_OWNER) -> None:
         self.database = database
         self.owner = owner
         self.deletions = sessions.Deletions(database)
@@ -122,22 +110,22 @@ class SessionStore:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def change(self, session_id: str, change: Callable[[Tx, int, Session], Result]) -> Result:
+    async def change(self, session_id: str, change: Callable[[Tx, int, records.Session], Result]) -> Result:
         """What a function that changes a session returns; no other transaction changes it meanwhile. Raises
         SessionNotFoundError."""
         read = sessions.read_session
         return await self.database.write(lambda tx: change(tx, *read(tx, self.owner, session_id, locked=True)))
 
-    async def create_session(self, session: Session) -> Session:
+    async def create_session(self, session: records.Session) -> records.Session:
         """Store a new session; one that is already there is returned as it is."""
 
-        def work(tx: Tx) -> Session:
+        def work(tx: Tx) -> records.Session:
             sessions.insert_session(tx, session.model_copy(update={"owner": self.owner}))
             return sessions.read_session(tx, self.owner, session.session_id)[1]
 
         return await self.database.write(work)
 
-    async def get_session(self, session_id: str) -> Session:
+    async def get_session(self, session_id: str) -> records.Session:
         return (await self.database.read(lambda tx: sessions.read_session(tx, self.owner, session_id)))[1]
 
     owners = of_owner(sessions.owners)
@@ -155,7 +143,7 @@ class SessionStore:
         await self.database.write(lambda tx: sessions.hide(tx, self.owner, [session_id, *along]))
         return await self.deletions.finish()
 
-    async def copy_session(self, session: Session, items: Iterable[Copied]) -> Session | None:
+    async def copy_session(self, session: records.Session, items: Iterable[records.Copied]) -> records.Session | None:
         """Store a whole session as it was elsewhere: its messages in order, then all else, unchanged; None, and
         nothing is done, if its owner has one of that id. It is stored in pieces, the last of which makes it visible.
         `items` is read in another thread while no transaction is open."""
@@ -169,8 +157,13 @@ class SessionStore:
         return stored
 
     async def append_messages(
-        self, session_id: str, messages: Sequence[NewMessage], *, count: Count, **placed: Unpack[Placement]
-    ) -> Appended:
+        self,
+        session_id: str,
+        messages: Sequence[records.NewMessage],
+        *,
+        count: records.Count,
+        **placed: Unpack[Placement],
+    ) -> records.Appended:
         """Append messages. What is stored already is known by a message's key, by `first_seq` (the position of the
         first message) or by `batch_id` (the same id with the same messages); without these all are new.
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.databases import Location
 from contextstash_storage.databases import open_store as open_store_at
 from contextstash_storage.store import SessionStore
+from contextstash_storage.transaction import Address
 from tests.support.postgres_server import new_store_address
 from tests.support.stored_sessions import new_session
 
@@ -42,7 +42,7 @@ def back_end(request: pytest.FixtureRequest) -> str:
 async def open_store(back_end: str, path: Path) -> AsyncIterator[Opener]:
     """Opens the test's database, as each of several processes would."""
     opened: list[SessionStore] = []
-    location: Location = path if back_end == "sqlite" else new_store_address()
+    location: Path | Address = path if back_end == "sqlite" else new_store_address()
 
     async def open_it() -> SessionStore:
         opened.append(await open_store_at(location))
