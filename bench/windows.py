@@ -32,7 +32,7 @@ from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, cache_price_ratios, facts_in, recorded, texts
 from contextstash.queries.costs import MIN_FREED, RESTART, SUMMARY_TOKENS, hidden_prefix
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
+from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
 from contextstash.stash import Stash
 from contextstash.window.token_counters import family_of
 from contextstash_storage.errors import BadInputError

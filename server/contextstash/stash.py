@@ -21,7 +21,7 @@ from contextstash.record.transcript_records import TranscriptMessage, Transcript
 from contextstash.record.transcripts import record_transcript
 from contextstash.reduce import compact, prune, session_settings
 from contextstash.reduce.automatic import AutoReducer
-from contextstash.request import client_window, get_context, handoff
+from contextstash.request import get_context, handoff
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
 from contextstash_storage.records import Appended, Call, Cursor, Event, Native
@@ -189,9 +189,9 @@ class Stash(Access):
     hand_off = handoff.hand_off_once
     hand_off_text = handoff.hand_off
     summary_instructions = handoff.summary_instructions
-    read_client_window = client_window.read_client_window
-    compact_client_window = client_window.compact_client_window
-    note_given_window = client_window.note_given_window
+    read_client_window = handoff.read_client_window
+    compact_client_window = handoff.compact_client_window
+    note_given_window = handoff.note_given_window
 
     # Sessions, and what happened to them.
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from contextstash.record.transcript_records import window_key
-from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
+from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.records import Event
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.client_files import applied, write_opencode

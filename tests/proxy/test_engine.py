@@ -18,7 +18,7 @@ from anthropic import Anthropic
 from openai import OpenAI
 
 from contextstash.clients.follow import ingest
-from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
+from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
 from contextstash.stash import Stash
 from tests.support.proxies import (
     ID,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash.request.client_window import (
+from contextstash.request.handoff import (
     ClientCall,
     ClientMessage,
     ClientResult,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from contextstash.clients.proxied import first_message
 from contextstash.reduce import summaries
-from contextstash.request.client_window import ClientWindow
-from contextstash.request.handoff import PART_HEAD_CHARACTERS, Part, divided
+from contextstash.request.handoff import PART_HEAD_CHARACTERS, ClientWindow, Part, divided
 from contextstash.stash import Stash
 from tests.support.client_files import SESSION, ClientTranscript
 from tests.support.stashes import reply, round_of, stash_at

@@ -14,7 +14,7 @@ from contextstash.clients.follow import ingest, recognize
 from contextstash.clients.transcripts import Batch, State, split_lines
 from contextstash.messages.detection import get_format
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash.request.client_window import ClientMessage
+from contextstash.request.handoff import ClientMessage
 from contextstash.stash import Stash
 
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
     from contextstash.clients.follow import IngestReport
     from contextstash.record.output_archive import OutputArchive
-    from contextstash.request.client_window import ClientMessage, ClientWindow
+    from contextstash.request.handoff import ClientMessage, ClientWindow
     from contextstash.stash import Stash
     from contextstash_storage.store import SessionStore
 
@@ -471,7 +471,7 @@ def _write_window(window: ClientWindow) -> None:
 
 
 def _message(given: Mapping[str, Any]) -> ClientMessage:
-    from contextstash.request.client_window import ClientCall, ClientMessage, ClientResult
+    from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
 
     calls = [ClientCall(_text(each, "id"), _text(each, "tool"), each.get("input")) for each in _objects(given, "calls")]
     results = [

@@ -58,10 +58,6 @@ WAITS = (
     " end."
 )
 
-OUTPUTS_AT_ONCE = 250
-"""Outputs that are read, described and counted at a time, so that other calls are served in between. A prune takes as
-long with 125 or 500."""
-
 # The contract of the preset `rolling`, in characters.
 MAX_INPUT = 12_000
 """How much of an output a model reads to write its digest."""
@@ -240,7 +236,7 @@ async def archive_outputs(
             if even_if_larger or each.edit.tokens < costs[output.seq, output.block]:
                 made.append(each if even_if_larger else replace(each, text=""))
 
-    async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen], OUTPUTS_AT_ONCE):
+    async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen]):
         await asyncio.to_thread(add, batch)
     return made
 

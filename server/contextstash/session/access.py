@@ -280,11 +280,11 @@ class Access:
         return get_format(session.format).read(message.body or {}).texts[output.block]
 
     async def output_texts(
-        self, snapshot: SessionSnapshot, outputs: Sequence[Output], at_once: int = READ_AT_ONCE
+        self, snapshot: SessionSnapshot, outputs: Sequence[Output]
     ) -> AsyncIterator[list[tuple[Output, str]]]:
         """Outputs in order of position, each with its full original text, in batches."""
-        for start in range(0, len(outputs), at_once):
-            batch = outputs[start : start + at_once]
+        for start in range(0, len(outputs), READ_AT_ONCE):
+            batch = outputs[start : start + READ_AT_ONCE]
             messages = await self.messages_at(snapshot, {output.seq for output in batch})
             texts = await asyncio.to_thread(_texts, snapshot.format, messages)
             yield [(output, texts[output.seq][output.block]) for output in batch]
