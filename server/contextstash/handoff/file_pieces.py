@@ -9,11 +9,10 @@ of the next edit more often than the surroundings of the newest edits do, and th
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from contextstash.events.call_lines import moves_of
 from contextstash.events.calls import Call, calls_of
@@ -43,7 +42,7 @@ DECAY = 0.3
 """An edit or read counts less with its age, in messages, to this power: as for names in use."""
 
 MAX_PIECE_LINES = 30
-"""A longer function is divided, at an empty line if there is one. Measured: 15 and 60 find a little less."""
+"""A longer function is divided. Measured: 15 and 60 find a little less."""
 
 MIN_PIECE_LINES = 2
 """Telling lines that a piece has. A shorter one, such as the head of a class, stays with what is next to it."""
@@ -54,9 +53,8 @@ MIN_SAME_LINES = 2
 MIN_TELLING = 6
 """Characters of a line that tells something: shorter ones, such as a bracket, are everywhere."""
 
-MAX_CHUNKS, MAX_CHARACTERS = 60, 400_000
-"""Parts that are known of one file, the newest, and characters of all: it bounds the work on a file that is edited
-thousands of times."""
+MAX_CHUNKS = 60
+"""Parts that are known of one file, the newest: it bounds the work on a file that is edited thousands of times."""
 
 MAX_BETWEEN = 4
 """Lines between two pieces that are shown as well: they take less room than a new head, and read as one text."""
@@ -128,23 +126,31 @@ class KnownFile:
         """Put the new text in the place of the old one. If that is not certain, what may be the place is not known any
         more, and the new text stands alone."""
         before = {line for chunk in self.chunks for line in chunk.lines}
-        new = change.new.split("\n")
-        places = sum(_occurrences(chunk, change) for chunk in self.chunks)
-        sure = not change.patched or _tells_place(change.old)
+        old, new = change.old.split("\n"), change.new.split("\n")
+        telling = {*_telling(old)}
+        # The old lines of a patch do not always say where they are: `}` alone does not.
+        sure = not change.patched or len(_telling(old)) >= MIN_SAME_LINES or bool(DEFINITION.search(change.old))
+        end = "\n" if change.patched else ""  # of which whole lines are replaced
+        texts = [f"{end}{chr(10).join(chunk.lines)}{end}" for chunk in self.chunks]
+        wanted = f"{end}{change.old}{end}"
+        places = sum(text.count(wanted) for text in texts) if change.old else 0
         if places and (change.everywhere or (places == 1 and sure)):
-            self.chunks = [_changed(chunk, change, seq) for chunk in self.chunks]
+            for place, (chunk, text) in enumerate(zip(self.chunks, texts, strict=True)):
+                if wanted in text:
+                    changed = text.replace(wanted, f"{end}{change.new}{end}")
+                    self.chunks[place] = Chunk((changed[1:-1] if end else changed).split("\n"), seq, chunk.first)
         elif change.new != change.old:
-            stays = {line.strip() for line in new}
-            self.chunks = [part for chunk in self.chunks for part in _uncertain(chunk, change, stays)]
-            self.chunks += [Chunk(change.new.strip("\n").split("\n"), seq)] if change.new.strip() else []
-            self.chunks, self.whole = self.chunks[-MAX_CHUNKS:], False
-        added = [line for chunk in self.chunks for line in chunk.lines if line not in before]
-        self.edited |= dict.fromkeys(_telling(added or new), seq)  # if lines were only removed, what stands beside them
-
-
-def _tells_place(old: str) -> bool:
-    """Whether the old lines of a patch say where they are: `}` alone does not."""
-    return len(_telling(old.split("\n"))) >= MIN_SAME_LINES or bool(DEFINITION.search(old))
+            known: list[Chunk] = []
+            for chunk, text in zip(self.chunks, texts, strict=True):
+                # Where several of the old lines stand, it may be the place: what stays of it the new text shows.
+                is_near = len(telling.intersection(map(str.strip, chunk.lines))) >= MIN_SAME_LINES
+                gone = telling if is_near else telling - {*map(str.strip, new)}
+                gone |= {line.strip() for line in old if line.strip()} if change.old and wanted in text else set()
+                known += chunk.without([line.strip() in gone for line in chunk.lines])
+            added = [Chunk(change.new.strip("\n").split("\n"), seq)] if change.new.strip() else []
+            self.chunks, self.whole = [*known, *added][-MAX_CHUNKS:], False
+        put_in = [line for chunk in self.chunks for line in chunk.lines if line not in before]
+        self.edited |= dict.fromkeys(_telling(put_in or new), seq)  # if lines were only removed, what is beside them
 
 
 def _kept(gone: Sequence[bool]) -> Iterator[tuple[int, int]]:
@@ -155,36 +161,6 @@ def _kept(gone: Sequence[bool]) -> Iterator[tuple[int, int]]:
             if place > start:
                 yield start, place
             start = place + 1
-
-
-def _occurrences(chunk: Chunk, change: Replaced) -> int:
-    """How often the old text stands in a chunk, that of a patch as whole lines."""
-    end = "\n" if change.patched else ""
-    return f"{end}{chr(10).join(chunk.lines)}{end}".count(f"{end}{change.old}{end}") if change.old else 0
-
-
-def _changed(chunk: Chunk, change: Replaced, seq: int) -> Chunk:
-    """The chunk with the new text in each place of the old one."""
-    if not _occurrences(chunk, change):
-        return chunk
-    end = "\n" if change.patched else ""
-    text = f"{end}{chr(10).join(chunk.lines)}{end}".replace(f"{end}{change.old}{end}", f"{end}{change.new}{end}")
-    return Chunk((text[1:-1] if end else text).split("\n"), seq, chunk.first)
-
-
-def _uncertain(chunk: Chunk, change: Replaced, stays: Collection[str]) -> Iterator[Chunk]:
-    """The parts of a chunk that a change somewhere in the file left as they are."""
-    known = {*_telling(change.old.split("\n"))}
-    # Where several of the old lines stand, it may be the place: what stays of it the new text shows.
-    is_near = len(known.intersection(map(str.strip, chunk.lines))) >= MIN_SAME_LINES
-    gone = known if is_near else known - {*stays}
-    leaves = [line.strip() in gone for line in chunk.lines]
-    size = change.old.count("\n") + 1
-    for start in range(len(leaves) if _occurrences(chunk, change) else 0):
-        text = "\n".join(chunk.lines[start : start + size])
-        if text == change.old or (change.old in text and not change.patched):
-            leaves[start : start + size] = [True] * len(chunk.lines[start : start + size])
-    return chunk.without(leaves)
 
 
 def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
@@ -205,9 +181,8 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
 def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, call: Call) -> None:
     if not use.changes and use.shown is None:
         return
-    shows = use.shown is not None or use.text is not None or use.replaced or was
-    if not shows:  # deleted, put back, or changed in a way that no call shows
-        files.pop(path, None)
+    if use.shown is None and use.text is None and not use.replaced and not was:
+        files.pop(path, None)  # deleted, put back, or changed in a way that no call shows
         return
     if was:
         old = files.pop(was, None)
@@ -235,24 +210,16 @@ def focus_of(turns: Sequence[Turn]) -> dict[str, float]:
     return dict(weights)
 
 
-_BEFORE_LINE = re.compile(r"^\s*(?:\d{1,7}[→\t:|-]|[+>])")
+_BEFORE_LINE = re.compile(r"^(?:\d{1,7}[→\t:|-]|[+>])")
 """What stands before a line of a file in a read, a search or a diff."""
-
-_JSON_STRING_END = re.compile(r"(?<!\\)\"\s*[:,}]\s*\"?")
 
 
 def lines_shown(turns: Iterable[Turn]) -> set[str]:
     """The lines that these turns show, without the spaces around them: as they are, without their numbers, and those
-    that a diff or an edit adds."""
-    found: set[str] = set()
-    for turn in turns:
-        for block, text in zip(turn.blocks, turn.texts, strict=True):
-            if block.type == "tool_call":
-                # The arguments are written as JSON: a line of its own for each of its strings.
-                text = _JSON_STRING_END.sub("\n", text).replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
-            for line in text.split("\n"):
-                found |= {line.strip(), _BEFORE_LINE.sub("", line).strip()}
-    return found
+    that a diff or an edit, whose arguments are JSON, adds."""
+    texts = (text.replace("\\n", "\n").replace('\\"', '"') for turn in turns for text in turn.texts)
+    lines = {line.strip() for text in texts for line in text.split("\n")}
+    return lines | {_BEFORE_LINE.sub("", line).strip() for line in lines}
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,35 +269,20 @@ def _weighted(
         used = (1 + newest - max(file.changed_at, file.read_at)) ** -DECAY
         places = Counter(line.strip() for chunk in file.chunks for line in chunk.lines)
         alone = {line: seq for line, seq in file.edited.items() if places[line] == 1}
-        for chunk in _bounded(file.chunks):
+        for chunk in file.chunks:
             for start, stop in _parts(chunk, file.edited):
-                lines = chunk.lines[start:stop]
-                text = "\n".join(lines)
-                edited = max((alone.get(line.strip(), -1) for line in lines), default=-1)
-                weight = used * _weight(text, edited, newest, focus) * _unseen(lines, seen)
-                yield _Piece(number, file, chunk, start, stop, weight, count(text) + HEAD_TOKENS)
+                text = "\n".join(chunk.lines[start:stop])
+                told = _telling(chunk.lines[start:stop])
+                edited = max((alone.get(line, -1) for line in told), default=-1)
+                weight = UNUSED + ((1 + newest - edited) ** -DECAY if edited >= 0 else 0.0)
+                weight += NAMED * sum(focus[word] for word in {*_WORD.findall(text)} if word in focus)
+                weight += DEFINED * sum(focus.get(name, 0.0) for name in {*DEFINITION.findall(text)})
+                new = sum(line not in seen for line in told) / len(told) if seen and told else 1.0
+                yield _Piece(number, file, chunk, start, stop, used * weight * new, count(text) + HEAD_TOKENS)
                 number += 1
 
 
-def _bounded(chunks: Sequence[Chunk]) -> list[Chunk]:
-    """The newest chunks up to MAX_CHARACTERS."""
-    sizes = [*accumulate(sum(map(len, chunk.lines)) for chunk in reversed(chunks))]
-    return [*chunks[-max(1, bisect_right(sizes, MAX_CHARACTERS)) :]]
-
-
 _WORD = re.compile(r"\w+")
-
-
-def _weight(text: str, edited: int, newest: int, focus: Mapping[str, float]) -> float:
-    recent = (1 + newest - edited) ** -DECAY if edited >= 0 else 0.0
-    named = sum(focus[word] for word in set(_WORD.findall(text)) if word in focus)
-    defined = sum(focus.get(name, 0.0) for name in set(DEFINITION.findall(text)))
-    return recent + NAMED * named + DEFINED * defined + UNUSED
-
-
-def _unseen(lines: Sequence[str], seen: Collection[str]) -> float:
-    told = _telling(lines)
-    return sum(line not in seen for line in told) / len(told) if seen and told else 1.0
 
 
 def _telling(lines: Iterable[str]) -> list[str]:
