@@ -22,7 +22,6 @@ E       AssertionError: assert 1 == 2
 FAILED tests/test_x.py::test_y - AssertionError: assert 1 == 2
 ======================== 2 failed, 41 passed in 3.21s =========================
 """
-DIFF = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,3 @@\n-old\n+new\n+more\n"
 NUMBERED = "".join(f"{n:6d}→{line}\n" for n, line in enumerate(["class Loans:", "    def lend(self):", ""], 40))
 TRACEBACK = "Traceback (most recent call last):\n  File \"x.py\", line 1\n    f()\nKeyError: 'due'\n"
 GREP = "src/a.py:3:def lend\nsrc/a.py:9:lend()\nsrc/b.py:1:import lend\n"
@@ -36,7 +35,6 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
     [
         ("Bash", "pytest", PYTEST, f"tests: 2 failed, 41 passed; first: {FIRST_FAILURE}"),
         ("Bash", "go test ./...", GO, "tests: 1 failed; first: TestLend"),
-        ("Bash", "git diff", DIFF, "diff of 1 file +2 −1: x.py"),
         ("Read", "loans.py", NUMBERED, "lines 40–42; defines Loans, lend"),
         ("Read", "loans.py", f"{NUMBERED}\n<system-reminder>\nx\n</system-reminder>\n",
          "lines 40–42; defines Loans, lend"),
