@@ -311,16 +311,12 @@ class Call:
         if self.tests:
             return self.tests.failed > 0
         if self.is_error or self.output.exit_code not in (None, 0):
-            return not self._harmless()
+            # A search or comparison that prints more than 2,000 characters has found something.
+            looked = self.output.exit_code in (None, 1) and len(self.output.text) < 2_000
+            return not (looked and LOOKING.match(bare_command(self.command or "")))
         if _TOOL_ERROR.match(self.output.text[:200]):
             return self.command is None
         return self.command is not None and self.output.exit_code is None and bool(find_crash(self.output.text))
-
-    def _harmless(self) -> bool:
-        if self.output is None or self.output.exit_code not in (None, 1):
-            return False
-        # A search or comparison that prints more than 2,000 characters has found something.
-        return len(self.output.text) < 2_000 and bool(LOOKING.match(bare_command(self.command or "")))
 
     @property
     def error_message(self) -> str:
@@ -374,7 +370,10 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
                     processes[output.process] = (tool, argument, call)
                     printed[output.process] = output.text[-MAX_PRINTED:]
                 is_error = block.is_error or text.startswith(TOOL_ERROR)  # some formats have no flag for it
-                done.append(_call(turn.seq, tool, argument, call, output, is_error, turn.handles.get(index)))
+                arguments = _arguments(call)
+                tests = find_test_run(output.text) if any(key in arguments for key in COMMAND_KEYS) else None
+                handle = turn.handles.get(index)
+                done.append(Call(turn.seq, tool, argument, call, arguments, output, is_error, handle, tests))
     for call_id, (seq, tool, argument, text) in calls.items():
         if call_id not in answered:
             done.append(Call(seq, tool, argument, text, _arguments(text), ended=seq < newest))
@@ -397,13 +396,6 @@ MAX_WAITING = 400
 
 MAX_PRINTED = 20_000
 """Characters that are known of what a command printed so far, the newest."""
-
-
-def _call(seq: int, tool: str, argument: str, call: str, output: Printed, is_error: bool, handle: str | None) -> Call:
-    arguments = _arguments(call)
-    runs = any(key in arguments for key in COMMAND_KEYS)
-    tests = find_test_run(output.text) if runs else None
-    return Call(seq, tool, argument, call, arguments, output, is_error, handle, tests)
 
 
 def _arguments(text: str) -> Mapping[str, Any]:

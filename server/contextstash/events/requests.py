@@ -138,19 +138,24 @@ MAX_DIALOG = 20_000
 def decisions_of(call: Call) -> Iterator[Said]:
     """The user's decisions in a dialog of a tool: answers, refusals, approved plans. The user's own words are whole; of
     a plan, the first lines are shown."""
-    if call.output is None:
-        return
-    text = call.output.text[:MAX_DIALOG]
+    text = call.output.text[:MAX_DIALOG] if call.output else ""
+    told: list[str] = []
     if call.refused:
-        yield _decided(call, _refusal(call, text))
-    elif call.tool in ASKING_TOOLS and (answered := _ANSWERED.search(text)):
-        yield _decided(call, f"The user answered: {defused(answered.group(1).strip())}")
+        words = _own_words(text)
+        if _CLARIFIES.match(words):
+            words = ", ".join(f"{question}={answer}" for question, answer in _PARTLY.findall(words))
+        argument = call.argument.rpartition("/")[2] if words and call.command is None else call.argument
+        made = call.tool if is_dialog(call.tool) else f"{call.tool} {one_line(argument, 40 if words else 100)}"
+        told = [f"{REFUSED}{one_line(made, 140)}" + (f": “{words}”" if words else "")]
+    elif call.tool in ASKING_TOOLS and (answers := _ANSWERED.search(text)):
+        told = [f"The user answered: {defused(answers.group(1).strip())}"]
     elif call.tool.lower() in PLAN_TOOLS and not call.is_error and _APPROVED.match(text):
-        yield from (_decided(call, line) for line in _approval(call, call.output.text))
-
-
-def _decided(call: Call, text: str) -> Said:
-    return Said(call.seq, text, dialog=True)
+        below = _PLAN_BELOW.search(text)
+        words = _own_words(text[: below.start() if below else MAX_DIALOG])
+        told = [f"The user said when approving the plan: “{words}”"] if words else []
+        if plan := approved_plan(call):
+            told.append(APPROVED + first_lines(plan, MAX_PLAN_LENGTH, f"the plan approved in message {call.seq}"))
+    yield from (Said(call.seq, each, dialog=True) for each in told)
 
 
 REFUSED = "The user refused "
@@ -159,23 +164,6 @@ REFUSED = "The user refused "
 def waits_for_words(decision: Said) -> bool:
     """Whether the user refused a call and said nothing: the client waits for words."""
     return decision.text.startswith(REFUSED) and not decision.text.endswith("”")
-
-
-def _refusal(call: Call, text: str) -> str:
-    words = _own_words(text)
-    if _CLARIFIES.match(words):
-        words = ", ".join(f"{question}={answer}" for question, answer in _PARTLY.findall(words))
-    argument = call.argument.rpartition("/")[2] if words and call.command is None else call.argument
-    made = call.tool if is_dialog(call.tool) else f"{call.tool} {one_line(argument, 40 if words else 100)}"
-    return f"{REFUSED}{one_line(made, 140)}" + (f": “{words}”" if words else "")
-
-
-def _approval(call: Call, text: str) -> Iterator[str]:
-    below = _PLAN_BELOW.search(text)
-    if words := _own_words(text[: below.start() if below else MAX_DIALOG]):
-        yield f"The user said when approving the plan: “{words}”"
-    if plan := approved_plan(call):
-        yield APPROVED + first_lines(plan, MAX_PLAN_LENGTH, f"the plan approved in message {call.seq}")
 
 
 def approved_plan(call: Call) -> str:
@@ -379,34 +367,14 @@ _RULE = re.compile(
     r"|必须|不要|不能|禁止|务必|必ず|しないで|반드시|절대",
     re.IGNORECASE,
 )
-_COMMANDS = re.compile(
-    r"\b(?:must|do not|don['’]?t|not allowed|forbidden|cannot|muss|müssen|darf|dürfen|doit|doivent|debe[ns]?|deve"
-    r"|devono|нельзя|должн\w+)\b|必须|不要|不能|禁止|务必|必ず|しないで|반드시|절대"
-    r"|^\W*(?:always|never|only|avoid|prefer|use|keep|ensure|make sure|please|stick to|immer|niemals|toujours|jamais"
-    r"|siempre|nunca|sempre|mai|никогда|всегда)\b",
-    re.IGNORECASE,
-)
-"""What a sentence of a pasted text has if it commands. Other words of rules, such as "required" or "is never called",
-describe there more often than they command."""
-
 MAX_RULE_LENGTH = 400
 """Characters of a sentence; a longer one is not a rule but a description."""
-
-MAX_TYPED_LENGTH = 2_000
-"""In characters. A longer message contains pasted text, of which only strong rules count. About 300 words."""
 
 
 def user_rules(text: str) -> list[str]:
     """The user's sentences that command or forbid something, verbatim."""
-    if not _RULE.search(text):
-        return []
-    pasted = len(text) > MAX_TYPED_LENGTH
     return [
         sentence
-        for sentence in sentences(without_pasted(text))
-        if 8 <= len(sentence) <= MAX_RULE_LENGTH
-        and not sentence.endswith(("?", ":"))
-        and _RULE.search(sentence)
-        # In a pasted text whose lines are wrapped, a line may begin in the middle of a sentence.
-        and not (pasted and (sentence[0].islower() or not _COMMANDS.search(sentence)))
+        for sentence in (sentences(without_pasted(text)) if _RULE.search(text) else ())
+        if 8 <= len(sentence) <= MAX_RULE_LENGTH and sentence[-1] not in "?:" and _RULE.search(sentence)
     ]

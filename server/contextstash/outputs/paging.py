@@ -128,7 +128,7 @@ def _plain(lines: list[str], line: int, column: int, limit: int | None, fit: Uni
     return Page(shown, len(lines), total, following, note)
 
 
-def matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple[int, tuple[int, int]]]:
+def _matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple[int, tuple[int, int]]]:
     """The indexes, from `first` on, of the lines that contain the pattern, and its position in each.
 
     A line is matched without its line feed. Raises BadInputError if the pattern is empty, too long, invalid or takes
@@ -172,7 +172,7 @@ def _compiled(pattern: str) -> Any:
 
 
 def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit: UnitLimit, total: int) -> Page:
-    found = matching_lines(lines, first, pattern)
+    found = _matching_lines(lines, first, pattern)
     if not found:
         where = f"from line {first + 1:,} on" if first else f"in {counted(len(lines), 'line')}"
         note = (
