@@ -52,7 +52,7 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
     script.call("Edit", {"file_path": "/srv/a.py", "old_string": "a", "new_string": "b"}, "done")
     told = "Last commit by a call of this session: 1a2b3c4 on fines, message 4"
-    assert commits() == [f"{told}; no call has pushed since (changed since: a.py)"]
+    assert commits() == [f"{told}; no call has pushed since (changed since: /srv/a.py)"]
     bash(script, "git checkout -- a.py", "")
     bash(script, "git push -q", "")
     assert commits() == [f"{told}; `git push` was run at message 10"]

@@ -143,16 +143,6 @@ def test_the_line_of_a_file_tells_in_what_its_newest_changes_are() -> None:
     assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + def fine(loan):; + return 2"]
 
 
-def test_every_changed_file_is_listed_the_older_ones_by_path() -> None:
-    script = Script()
-    for number in range(30):
-        script.call("Edit", {"file_path": f"src/part_{number}.py", "old_string": "a", "new_string": "b"}, "ok")
-    lines = lines_in(script)
-    assert lines[0] == "`src/part_29.py`: edited"
-    assert [number for number in range(30) if f"src/part_{number}.py" not in "\n".join(lines)] == []
-    assert sum(line.startswith("Also changed: ") for line in lines) == 4
-
-
 def patch(name: str, old: str, new: str) -> str:
     return f"*** Begin Patch\n*** Update File: {name}\n@@\n-{old}\n+{new}\n*** End Patch\n"
 
@@ -175,17 +165,6 @@ def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not
     assert file.chunks[0].lines == ["+x = 1", " EOF", "cat fix.patch"]
     ended = Script().call("bash", {"command": "cat > a.py <<-EOF\n\tx = 1\n\tEOF\npython a.py"}, "")
     assert lines_in(ended) == ["`a.py`: created, run"]
-
-
-def test_a_list_of_files_that_is_not_complete_says_so() -> None:
-    script = Script()
-    for number in range(20):
-        script.call("Edit", {"file_path": f"src/changed_{number}.py", "old_string": "a", "new_string": "b"}, "ok")
-        script.call("Read", {"file_path": f"src/read_{number}.py"}, "1\ta")
-    sections = read_summary(extract_summary(script.turns, max_tokens=300, count=quarter))
-    lines = sections[Section.FILES]
-    told = sum(line.count("changed_") for line in lines)
-    assert lines[-1] == f"[left out: {20 - told} changed]"
 
 
 def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:

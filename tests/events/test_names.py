@@ -57,13 +57,6 @@ def test_literals_that_the_agent_uses_again_are_listed() -> None:
     assert name_lines(script.turns, [], 200)[-1] == 'Literals: 8090, "no such loan: %s"'
 
 
-def test_names_that_stay_in_the_view_are_not_repeated() -> None:
-    kept = Script().assistant("charge_fine is done.").turns
-    lines = name_lines(changes(Script()).turns, kept, 200)
-    assert "charge_fine" not in " ".join(lines)
-    assert "dailyRate" in " ".join(lines)
-
-
 @pytest.mark.parametrize(
     ("text", "names"),
     [

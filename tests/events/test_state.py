@@ -61,12 +61,7 @@ def test_of_several_failed_runs_of_a_program_the_newest_is_told_with_what_was_ch
     script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
     (line,) = sections_of(script)[Section.FAILED]
     assert line.startswith("(3) ran `go test ./...`: 1 failed; --- FAIL: TestPrune (0.00s); sync_test.go:76: expected")
-    assert line.endswith(" (changed since: sync.go)")
-
-
-def test_looking_for_something_that_is_not_there_is_no_failure() -> None:
-    script = run(Script(), "rg -n DryRun cmd/main.go", "rg: cmd/main.go: No such file or directory", failed=True)
-    assert open_failures(run(script, "git show 3d6606d", "fatal: bad object", failed=True)) == []
+    assert line.endswith(" (changed since: /srv/sync.go)")
 
 
 def codex(output: str, *, state: str) -> str:
@@ -82,20 +77,12 @@ def test_a_command_that_is_waited_for_fails_and_passes_under_its_own_name() -> N
         assert open_failures(script) == ["ran `go test ./...`"] * code
 
 
-def test_what_a_command_printed_before_it_was_waited_for_is_a_part_of_its_output_and_it_is_told_once() -> None:
-    script = Script().user("Test it.")
-    running = codex("FAIL\texample.org/a\t0.1s\n", state="running with session ID 7")
-    script.call("exec_command", {"cmd": "go test ./..."}, running)
-    assert ": still running, so far: " in sections_of(script)[Section.STATE][-1]
-    script.call("write_stdin", json.dumps({"session_id": 7, "chars": ""}), codex(GO_PASSED, state="exited with code 1"))
-    assert Section.STATE not in sections_of(script)
-    assert [run.told for run in fold(script.turns).failed.values()] == ["1 failed; FAIL example.org/a 0.1s"]
-
-
 def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
     script = run(Script(), "go test ./...", GO_PASSED)
     script.call("Edit", {"file_path": "/srv/sync.go", "old_string": "a", "new_string": "b"}, "updated")
-    assert "Tests passed at message 1: `go test ./...` (changed since: sync.go)" in sections_of(script)[Section.STATE]
+    assert (
+        "Tests passed at message 1: `go test ./...` (changed since: /srv/sync.go)" in sections_of(script)[Section.STATE]
+    )
     assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed is None
 
 
@@ -116,28 +103,6 @@ def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> N
     assert sections_of(script)[Section.NOTES] == ["(3) The failure of TestPrune is unrelated to my change."]
     assert Section.NOTES not in sections_of(script.assistant("The sync tests pass. The docs stand beside the code."))
     assert fold(script.user("And the page?").turns).notes == []
-
-
-def test_a_list_at_the_end_of_a_turn_keeps_its_lines_so_that_it_can_be_cut_between_them() -> None:
-    items = "\n".join(
-        f"- ENT-{number}: `charge_{number}` in loans/{number}.py, of the daily run" for number in range(60)
-    )
-    script = Script().user("Which?").assistant(f"Done:\n\n{items}").user("Go on.").assistant("Gone.").user("Good.")
-    told = sections_of(script)[Section.DONE][0].split("\n")
-    assert told[:2] == ["(1) Done: ENT-0: `charge_0` in loans/0.py, of the daily run", told[1]]
-    assert told[1] == "ENT-1: `charge_1` in loans/1.py, of the daily run"
-    assert any("sentences]" in line for line in told)
-
-
-@pytest.mark.parametrize(("other", "since"), [("/srv/docs/b.md", "sync.go"), ("/srv/cmd/sync.go", "/srv/lib/sync.go")])
-def test_a_file_that_was_changed_since_is_told_with_its_folder_if_another_one_has_its_name(
-    other: str, since: str
-) -> None:
-    script = Script().call("Edit", {"file_path": other, "old_string": "a", "new_string": "b"}, "updated")
-    run(script, "go test ./...", GO_PASSED)
-    script.call("Edit", {"file_path": "/srv/lib/sync.go", "old_string": "a", "new_string": "b"}, "updated")
-    told = f"Tests passed at message 3: `go test ./...` (changed since: {since})"
-    assert told in sections_of(script)[Section.STATE]
 
 
 @pytest.mark.parametrize(
@@ -170,30 +135,10 @@ def test_what_a_sub_agent_reports_in_a_notice_is_told(notice: str) -> None:
     assert told.startswith("(3) A sub-agent reports: Review of fines: Two & more bugs.")
 
 
-def test_of_a_refused_call_the_users_words_have_the_room() -> None:
-    path = "/srv/city/worktrees/fines-of-loans/docs/plans/2026-02-01-charge-each-fine-once.md"
-    refused = "The user doesn't want to proceed with this tool use. The user said: no second ledger"
-    script = Script().user("Plan it.").call("Write", {"file_path": path}, refused, is_error=True)
-    said = "The user refused Write 2026-02-01-charge-each-fine-once.md: “no second ledger”"
-    assert fold(script.turns).words.entries[-1].text == said
-
-
-def test_a_failed_run_says_that_another_one_passed_since() -> None:
-    script = run(Script(), "mise run test", GO_FAILED, failed=True)
-    (line,) = sections_of(run(script, "go test ./...", GO_PASSED))[Section.FAILED]
-    assert line.endswith("; another run of tests passed at message 3")
-
-
 def test_a_quotation_is_not_told_as_what_the_agent_said() -> None:
     said = "The file says:\n> Always run setup.sh before the tests.\n\nIt is the only rule in this file, and old."
     script = Script().user("What does it say?").assistant(said).user("Thanks.").assistant("Welcome.")
     assert sections_of(script)[Section.DONE] == ["(1) The file says: It is the only rule in this file, and old."]
-
-
-def test_relative_and_absolute_paths_are_one_file() -> None:
-    script = Script().call("Edit", {"file_path": "src/a.py", "old_string": "a", "new_string": "b"}, "updated")
-    script.call("Read", {"file_path": "/srv/app/src/a.py"}, "1\tb")
-    assert {path: file.verbs for path, file in fold(script.turns).files.items()} == {"/srv/app/src/a.py": ["edited"]}
 
 
 words = st.text(st.sampled_from("ab ./_'\"`\n#-*漢:"), max_size=40)
@@ -222,13 +167,6 @@ def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tu
     first = adapter.validate_json(adapter.dump_json(fold(script.turns[:cut])))
     parts = fold(script.turns[cut:], first)
     assert parts == whole
-
-
-def test_the_last_run_that_passed_is_told_beside_another_one_that_failed() -> None:
-    script = run(Script(), "go test ./...", GO_PASSED)
-    run(script, "go test ./sync -run TestPrune", GO_FAILED, failed=True)
-    assert "Tests passed at message 1: `go test ./...`" in sections_of(script)[Section.STATE]
-    assert open_failures(script) == ["ran `go test ./sync -run TestPrune`"]
 
 
 def test_a_table_that_the_agent_showed_at_the_end_of_a_turn_is_told_by_its_rows() -> None:

@@ -35,12 +35,6 @@ def lines_of(file: KnownFile) -> list[str]:
     return [line for chunk in file.chunks for line in chunk.lines]
 
 
-def test_an_edit_at_an_unread_place_is_known_by_its_own_text() -> None:
-    script = Script().call("Read", {"file_path": "a.py", "offset": 4, "limit": 3}, numbered(FUNCTIONS[3:6], 4))
-    file = edited(edit(script, "far away", "over there\nand on", "a.py"))
-    assert [(chunk.first, chunk.lines) for chunk in file.chunks][1:] == [(0, ["over there", "and on"])]
-
-
 def test_a_new_read_says_how_the_file_stands_and_the_edits_are_still_known() -> None:
     script = edit(read_whole(), "return x + 99", "return x * 2_000")
     script.call("Read", {"file_path": "/srv/a.py"}, numbered(["import os", *lines_of(edited(script))]))
@@ -110,27 +104,6 @@ def test_the_functions_that_the_newest_messages_speak_of_are_shown_before_others
     assert [line for line in shown.split("\n") if line.startswith("def ")] == ["def b_total(x):", "def f_total(x):"]
 
 
-def test_texts_whose_paths_take_the_room_are_left_out_until_the_rest_fits_with_few_counts() -> None:
-    script = Script()
-    for number in range(200):
-        path = f"/srv/{'a_very_long_folder/' * 6}{number}.py"
-        script.call("Read", {"file_path": path}, numbered([f"def part{number}():", "    return 1"]))
-    texts: list[str] = []
-
-    def count(text: str) -> int:
-        texts.append(text)
-        return quarter(text)
-
-    shown = pieces_of_files(known_files(script.turns), 2_000, count)
-    assert 1_700 < quarter(shown) <= 2_000
-    assert len(texts) < 200 + 16
-
-
-def test_a_text_with_fences_is_fenced_by_longer_ones() -> None:
-    script = Script().call("Write", {"file_path": "README.md", "content": "```sh\nmake\n```"}, "created")
-    assert pieces_of_files(known_files(script.turns), 100, quarter).endswith("````\n```sh\nmake\n```\n````")
-
-
 LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "", "def f():", "    return a"]), min_size=1, max_size=12)
 
 
@@ -169,18 +142,6 @@ def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
     assert "masked" not in text
     assert "whole" not in text
     assert text.startswith("`/srv/a.py`, message 3:\n```\nimport os\n[…]\ndef a_total")
-
-
-def test_the_head_of_a_class_stays_with_its_first_method() -> None:
-    methods = [f"    def part{number}(self):\n        return {number}" for number in range(9)]
-    script = Script().call("Read", {"file_path": "a.py"}, numbered(["class Whole:", *"\n".join(methods).split("\n")]))
-    text = pieces_of_files(known_files(edit(script, "return 0", "return 70", "a.py").turns), 26, quarter)
-    assert text == "`a.py`, message 3:\n```\nclass Whole:\n    def part0(self):\n        return 70\n```"
-
-
-def test_the_end_of_a_function_of_which_nothing_else_is_known_is_not_shown() -> None:
-    script = Script().call("Read", {"file_path": "a.go", "offset": 90, "limit": 2}, numbered(["\treturn nil", "}"], 90))
-    assert pieces_of_files(known_files(script.turns), 500, quarter) == ""
 
 
 def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
@@ -272,13 +233,3 @@ def test_a_text_from_before_git_took_other_versions_says_so() -> None:
         .call("Read", {"file_path": "/srv/a.py"}, numbered(FUNCTIONS))
     )
     assert "before" not in pieces_of_files(known_files(again.turns), 900, quarter).split("\n")[0]
-
-
-def test_pieces_of_different_reads_say_of_which_message_they_are() -> None:
-    script = Script()
-    for first, name in ((40, "late"), (1, "early")):
-        lines = [f"def {name}():", "    return call()", "", "", "", "", "", "x = 1"]
-        script.call("Read", {"file_path": "a.py", "offset": first, "limit": 8}, numbered(lines, first))
-    text = pieces_of_files(known_files(script.turns), 900, quarter)
-    assert text.startswith("`a.py`, message 3:\n```\ndef early():")
-    assert "\n[… message 1]\ndef late():" in text

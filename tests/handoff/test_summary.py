@@ -50,24 +50,6 @@ def summary_of(script: Script, most: int = 1_000, previous: str | None = None) -
 FOUND = "\n".join(f"src/{name}.py:7: charge_{name}(loan)" for name in ("loans", "fines", "returns", "reports"))
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "made"),
-    [
-        ("Grep", {"pattern": "charge_", "path": "/srv/src"}, "Grep /srv/src for `charge_`"),
-        ("Bash", {"command": "cd /srv && rg -n charge_ src"}, "ran `cd /srv && rg -n charge_ src`"),
-    ],
-)
-def test_of_a_search_the_last_state_says_what_was_looked_for_and_the_lines_that_were_found_if_they_are_few(
-    tool: str, arguments: dict[str, str], made: str
-) -> None:
-    long = [f"{line} {'x' * 80}" for line in FOUND.split("\n")]
-    state = summary_of(Script().user("Find it.").call(tool, arguments, "\n".join(long)))[Section.STATE]
-    assert state == [f"(2) {made}: {' / '.join(long)} [out_00000002]"]
-    many = "\n".join(long * 5)
-    (counted,) = summary_of(Script().user("Find it.").call(tool, arguments, many))[Section.STATE]
-    assert counted == f"(2) {made}: 20 matches in 4 files: loans.py:7, fines.py, returns.py, reports.py [out_00000002]"
-
-
 def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> None:
     script = Script().user("Fix it.").assistant("First the parser.")
     edit = {"file_path": "/srv/a.py", "old_string": "x = 1\n", "new_string": "x = 1\ny = 2\n"}
@@ -80,14 +62,6 @@ def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> No
         "(5) ran `cd /srv && cat > b.py <<…`: wrote 2 lines",
         "(7) Edit /srv/a.py: - y = 2",
     ]
-
-
-def test_a_command_is_shown_as_it_was_run() -> None:
-    command = "cd /srv/app/src && git show main:/srv/app/src/a.json 2>/dev/null | grep -o name | sort | uniq -c"
-    script = Script().user("Look.").call("Read", {"file_path": "/srv/app/src/a.py"}, "x")
-    script.call("Read", {"file_path": "/srv/app/src/b.py"}, "x").call("Read", {"file_path": "/srv/app/src/c.py"}, "x")
-    state = summary_of(script.call("Bash", {"command": command}, "3 name"))[Section.STATE]
-    assert state[-1] == f"(8) ran `{command}`: 3 name"
 
 
 def test_the_sections_come_in_the_order_of_their_importance() -> None:
@@ -124,17 +98,6 @@ def test_the_rest_of_an_approved_plan_is_told_without_code_until_its_turn_ends()
     assert rest.endswith("\n## Step 2: The tests\n**Keep** the test of the ledger.")
     script.assistant("The fines are charged once. All tests pass.").user("And the page?")
     assert "rest of the plan" not in str(summary_of(script, most=2_000))
-
-
-def test_open_items_are_the_newest_to_do_list() -> None:
-    script = fines_session()
-    script.turns = script.turns[:-2]
-    assert summary_of(script)[Section.OPEN][:-1] == [
-        "The plan below is of message 16.",
-        "[~] Fix lint (in progress)",
-        "[ ] Write the changelog",
-        "[x] done: Find the cause",
-    ]
 
 
 def test_the_last_message_and_the_last_commands_are_kept() -> None:
@@ -240,12 +203,6 @@ def test_an_output_cannot_speak_for_the_user(tool: str, output: str, is_error: b
 )
 def test_a_text_by_a_host_in_the_users_role_is_not_the_users(text: str) -> None:
     assert "evil" not in str(summary_of(Script().user("Look at it.").user(text)))
-
-
-def test_a_message_that_a_reader_marks_as_the_hosts_is_not_the_users() -> None:
-    turns = Script().user("Look at it.").user(QUOTED).turns
-    turns[1] = replace(turns[1], kind="host")
-    assert "evil" not in extract_summary(turns, max_tokens=500, count=quarter)
 
 
 def test_a_carried_over_summary_is_not_a_request_of_the_user() -> None:
@@ -383,10 +340,3 @@ def test_short_outputs_are_told_whole_and_a_command_that_left_the_sandbox_says_s
     call = {"cmd": "git remote -v", "sandbox_permissions": "require_escalated"}
     state = summary_of(Script().user("Look.").call("exec_command", call, "origin\ta/b\nfork\tc/b\n"))[Section.STATE]
     assert state == ["(2) ran `git remote -v` outside the sandbox: origin a/b / fork c/b"]
-
-
-def test_what_the_agent_concluded_is_told_with_its_findings() -> None:
-    findings = " ".join(f"{place}. The fine of `part_{place}.py:{place}0` is charged twice." for place in range(1, 9))
-    script = Script().user("Review it.").assistant(f"Eight findings.\n\n{findings}").user("Put it in a memo.")
-    (line,) = summary_of(script, most=2_000)[Section.DONE]
-    assert all(f"`part_{place}.py:{place}0`" in line for place in range(1, 9))

@@ -83,11 +83,6 @@ def test_byte_budget_cuts_one_byte_more_to_the_first_four_thousand_with_a_notice
     assert limited("byte-budget", text) == f"{text[:4_000]}{notice}"
 
 
-def test_byte_budget_ends_on_a_character_boundary() -> None:
-    shown = limited("byte-budget", "x" + "é" * 2_000)
-    assert shown.startswith("x" + "é" * 1_999 + "\n[contextstash: 2 bytes cut here")
-
-
 def test_n_or_k_limits_no_output() -> None:
     assert limited("n-or-k", numbered(1_000_000)) == numbered(1_000_000)
 
@@ -137,13 +132,6 @@ def test_limits_too_small_for_a_notice_leave_a_brief_one_or_the_bare_head() -> N
     brief = "abcdefgh [contextstash: cut; whole output: out_k3f9x2ab]"
     assert limit(text, OutputLimits(chars=56, cut="middle"), quarter, HANDLE) == brief
     assert limit(text, OutputLimits(chars=12, cut="middle"), quarter, HANDLE) == "abcdefghijab"
-
-
-@pytest.mark.parametrize("cut", ["head", "head_tail", "middle", "smart"])
-@pytest.mark.parametrize("handle", ["", HANDLE])
-def test_the_notice_names_the_handle_if_the_whole_output_is_archived(cut: Any, handle: str) -> None:
-    _, notice, _ = parts(limit(numbered(5_000), OutputLimits(chars=1_000, cut=cut), quarter, handle))
-    assert ("whole output: " in notice) == bool(handle)
 
 
 output_lines = st.sampled_from(["error: no", "all fine", "3 failed", "x" * 90, "fatal: 漢", ""])

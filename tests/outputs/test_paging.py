@@ -64,15 +64,6 @@ def test_a_negative_offset_counts_from_the_end_and_limit_counts_lines() -> None:
     assert two.next_offset == 12
 
 
-def test_a_whole_output_has_no_note() -> None:
-    whole = page("a\r\nb", max_tokens=50, count=quarter)
-    assert (whole.text, whole.next_offset, whole.note) == ("a\r\nb", None, None)
-
-
-def test_the_note_of_an_empty_output_says_that_it_is_empty() -> None:
-    assert page("", max_tokens=50, count=quarter).note == "The output is empty."
-
-
 def test_an_offset_past_the_end_is_an_error_that_names_the_number_of_lines() -> None:
     with pytest.raises(BadInputError, match="1,000 lines"):
         page(LOG, offset=1_001, max_tokens=50, count=quarter)
@@ -95,12 +86,6 @@ def test_a_page_of_matches_keeps_within_its_limit_and_advances(text: str, patter
             break
         assert found.next_offset > seen
         offset = seen = found.next_offset
-
-
-def test_a_match_in_a_huge_line_is_shown_with_the_text_around_it() -> None:
-    text = "x" * 500_000 + "needle" + "y" * 500_000
-    found = page(text, pattern="needle", max_tokens=200, count=quarter)
-    assert "xneedley" in found.text
 
 
 @pytest.mark.parametrize("pattern", [r"(a|aa)+$", r"(x+x+)+y"])
@@ -152,21 +137,6 @@ def test_a_name_and_a_rare_word_say_more_than_words_that_are_everywhere() -> Non
     assert "retry_budget = 3" in snippet(text, ["test", "file", "retry_budget"], 100)[0]
 
 
-def test_words_are_found_by_stem_and_identifiers_by_their_parts() -> None:
-    shown, matched = snippet("It was configured by parse_config in main.", ["configuring", "config-parse", '"main"'])
-    assert matched == ["configuring", "config", "parse", '"main"']
-    assert shown == "It was configured by parse_config in main."
-
-
-def test_scripts_without_spaces_are_found() -> None:
-    _, matched = snippet("错误发生在数据库连接", ["数据库"])
-    assert matched == ["数据库"]
-
-
-def test_the_start_is_shown_if_no_term_matches() -> None:
-    assert snippet("alpha beta", ["gamma"]) == ("alpha beta", [])
-
-
 def test_words_inside_camel_case_names_are_found_as_the_index_finds_them() -> None:
     text = "alphabet " * 200 + "func TestShadowStrategy_Rewind(t) " + "alphabet " * 200
     shown, matched = snippet(text, ["shadow", "bet"])
@@ -183,10 +153,6 @@ def test_a_snippet_is_one_printable_line_within_its_limit(text: str, terms: list
     assert all(any(found in term for term in terms) for found in matched)  # a term, or a word of one
 
 
-def test_a_letter_whose_lower_case_is_longer_moves_no_place() -> None:
-    assert snippet("İ" * 400 + " the walrus sings", ["walrus"], 40)[0] == "…the walrus sings"
-
-
 def test_many_absent_words_in_five_megabytes_take_seconds_not_a_minute() -> None:
     text = "lorem ipsum dolor sit amet walrus " * 150_000
     started = time.process_time()
@@ -195,6 +161,15 @@ def test_many_absent_words_in_five_megabytes_take_seconds_not_a_minute() -> None
     assert time.process_time() - started < 10  # seconds; 1.5 here, 61 with patterns
 
 
-def test_of_an_identifier_that_does_not_occur_the_words_that_do_are_named() -> None:
-    assert snippet("We rent a house of 64 rooms.", ["ENT-64"])[1] == ["64"]
-    assert snippet("See ent-64 for this.", ["ENT-64"])[1] == ["ENT-64"]
+@pytest.mark.parametrize(
+    ("text", "terms", "matched"),
+    [
+        ("It was configured by parse_config.", ["configuring", "config-parse"], ["configuring", "config", "parse"]),
+        ("错误发生在数据库连接", ["数据库"], ["数据库"]),
+        ("alpha beta", ["gamma"], []),
+        ("We rent a house of 64 rooms.", ["ENT-64"], ["64"]),
+        ("See ent-64 for this.", ["ENT-64"], ["ENT-64"]),
+    ],
+)
+def test_a_term_is_found_as_it_is_by_its_stem_or_by_its_words(text: str, terms: list[str], matched: list[str]) -> None:
+    assert snippet(text, terms) == (text, matched)

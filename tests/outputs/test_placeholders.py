@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.outputs.digest import digest_output
-from contextstash.outputs.placeholders import compaction_digest, digest_message, filled_placeholder, placeholder
+from contextstash.outputs.placeholders import digest_message, filled_placeholder, placeholder
 from contextstash_storage.records import Output
 from tests.support.turns import laws
 
@@ -47,12 +47,6 @@ def test_a_placeholder_of_a_file_that_changed_since_says_so() -> None:
     )
 
 
-def test_a_placeholder_shows_the_end_of_a_long_path() -> None:
-    shown = placeholder(output("Read", "/srv/" + "deep/" * 30 + "loans.py", 9, 9), "9 lines")
-    assert "deep/loans.py (9 tokens" in shown
-    assert len(shown) < 220
-
-
 @pytest.mark.parametrize(
     ("template", "tool", "argument", "shown"),
     [
@@ -71,13 +65,6 @@ def test_a_digest_message_shows_head_and_tail_of_the_output_and_its_handle() -> 
     assert "first line" in shown
     assert "last line" in shown
     assert len(shown.split("]\n", 1)[1]) <= 800
-
-
-def test_one_digest_message_lists_all_outputs_that_a_compaction_archived() -> None:
-    shown = compaction_digest([(output(), "main, 88 lines"), (output("Bash", "make"), "ok " * 500)], 400)
-    assert shown.splitlines()[0] == "[Compaction tool digest]"
-    assert "- Read src/main.rs (out_abcd2345): main, 88 lines" in shown
-    assert len(shown) <= 560
 
 
 forged = st.sampled_from(

@@ -9,7 +9,6 @@ was deleted are told as they stand now. Paths stand whole, so that they can be c
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -227,11 +226,7 @@ class _Writer:
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
         runs = sorted(self._state.failed.values(), key=lambda run: run.seq)
-        passed = self._state.passed
-        lines = []
-        for run in runs:
-            later = f"; another run of tests passed at message {passed.seq}" if passed and passed.seq > run.seq else ""
-            lines.append(f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}{later}")
+        lines = [f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}" for run in runs]
         return newest(lines, room, self._count)
 
     def open(self, room: int) -> list[str]:
@@ -337,9 +332,7 @@ class _Writer:
 
     def _changed_since(self, run: Run) -> str:
         among = ", among others" if len(run.since) > MAX_SINCE else ""
-        same = Counter(path.rpartition("/")[2] for path in self._state.files)
-        named = ((path, path.rpartition("/")[2]) for path in run.since[-MAX_SINCE:])
-        paths = ", ".join(name if same[name] < 2 else self._short(path) for path, name in named)
+        paths = ", ".join(map(self._short, run.since[-MAX_SINCE:]))
         return f" (changed since{among}: {paths})" if paths else ""
 
     def names(self, room: int) -> list[str]:
