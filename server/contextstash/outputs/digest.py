@@ -197,9 +197,9 @@ _STACK = re.compile(r"^((?:Uncaught )?[A-Z]\w{0,60}(?:Error|Exception)\b: [^\n]{
 def find_crash(text: str) -> str:
     """The line with the error that ended a program (Python, Go, Rust, JavaScript, Java); empty if there is none."""
     text = ends_of(text)
-    *_, last = re.finditer(rf"^[ \t]*{re.escape(_TRACEBACK)}", text, re.MULTILINE) if _TRACEBACK in text else [None]
-    if last is not None:
-        rest = text[last.end() :]
+    begun = re.finditer(rf"^[ \t]*{re.escape(_TRACEBACK)}", text, re.MULTILINE) if _TRACEBACK in text else ()
+    if ends := [trace.end() for trace in begun]:
+        rest = text[ends[-1] :]
         plain = [line for line in rest.split("\n")[1:] if line.strip() and not line[0].isspace()]
         error = _PYTHON_ERROR.search(rest)
         return one_line(error[1] if error else plain[0] if plain else "", 300)
