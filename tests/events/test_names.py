@@ -61,12 +61,12 @@ def test_literals_that_the_agent_uses_again_are_listed() -> None:
     ("text", "names"),
     [
         ("see read/write, ./run and app/main.py", ["app/main.py"]),
-        ("See `ff6b6b`, `deadbe1` and `hooks.go-275`: app/hooks.go-275- in `install_hook`.",
+        ("See `hooks.go-275`: app/hooks.go-275- in `install_hook`.",
          ["app/hooks.go", "install_hook"]),
         ("charge_fine is in out_k5baog36fdo6xvjz", ["charge_fine"]),
-        ("cat $(go env X)/github.com/go-git/common.go; ls src/**/django/db.py; git diff origin/main...HEAD", []),
+        ("cat $(go env X)/github.com/go-git/common.go; ls src/**/django/db.py", []),
         (r"{\"text\": \"\tchargeFine(loanDays)\n\\treturn_loan\"}", ["chargeFine", "loanDays", "return_loan"]),
-        ("diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n",
+        ("--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n",
          ["app/fines.py", "charge_fine"]),
     ],
 )  # fmt: skip

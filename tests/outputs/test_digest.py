@@ -42,7 +42,7 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
         ("Bash", "grep -rn lend src", GREP, "3 matches in 2 files: a.py:3, b.py"),
         ("Bash", "git log", "3f2a9bc Fix fines\n91bb01d Lend\n", "3f2a9bc Fix fines … 91bb01d Lend"),
         ("Bash", "./build", f"start\n{'step ' * 9}\nbuilt in 3 s\n", "start … built in 3 s (3 lines)"),
-        ("Bash", "cat log", "see: Traceback (most recent call last)", "1 line, begins: see: Traceback (most recent call last)"),
+        ("Bash", "true", "no Traceback (most recent call last)", "no Traceback (most recent call last)"),
         ("Bash", "true", "", "no output"),
         ("exec_command", "make", "Process running with session ID 7\nOutput:\n", "still running, no output"),
         ("exec_command", "make", "Process running with session ID 7\nOutput:\nx", "still running, so far: x"),

@@ -50,11 +50,6 @@ def _within(folder: str, use: FileUse) -> FileUse:
     return replace(use, path=path_in(use.path), was=path_in(use.was)) if folder else use
 
 
-_NOT_OF_WORK = re.compile(r"(?:^|/)(?:\.git|\.claude/projects)/")
-"""Git's own files, such as a stale lock, and the outputs that Claude Code moved into files, are not files of the
-work."""
-
-
 def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
     """The file uses of each call. A script that a call runs changes what it opens to write. A name without a folder, as
     in a patch of Codex, is that of the file in the folder of the last command, if that file was used."""
@@ -62,7 +57,7 @@ def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
     used: dict[str, None] = {}
     folder = ""
     for call in calls:
-        uses = [use for use in file_uses(call) if not _NOT_OF_WORK.search(use.path) and not _in_vain(call, use)]
+        uses = [use for use in file_uses(call) if not _in_vain(call, use)]
         folder = call.folder or folder
         uses = [_within(folder if f"{folder}/{use.path}" in used else "", use) for use in uses]
         command = call.command or ""
@@ -96,16 +91,7 @@ def _in_vain(call: Call, use: FileUse) -> bool:
     return any(name in line and any(each in line for each in _REFUSALS) for line in lines)
 
 
-_PATH_KEYS = (
-    "file_path",
-    "path",
-    "notebook_path",
-    "filename",
-    "file",
-    "target_file",
-    "relative_path",
-    "filepath",
-)
+_PATH_KEYS = ("file_path", "path", "notebook_path", "filename", "file", "target_file", "relative_path", "filepath")
 _WORDS: Mapping[Verb, tuple[str, ...]] = {
     "deleted": ("delete", "remove"),
     "renamed": ("move", "rename"),

@@ -42,16 +42,9 @@ _BETWEEN = re.compile(r"[./@+~-]+")
 _ESCAPE = re.compile(r"\\+[ntr]")
 """Of a white space, as it stands in JSON within JSON too."""
 
-_DIFF_HEAD = re.compile(r"^(?:diff --git|---|\+\+\+) .+$", re.MULTILINE)
-_DIFF_SIDE = re.compile(r" [ab]/")
+_DIFF_HEAD = re.compile(r"^((?:diff --git|---|\+\+\+) )[ab]/", re.MULTILINE)
 _AT_LINE = re.compile(r"(\.\w{1,10})-\d+-?$")
 """A line number behind a path, as a search prints it."""
-
-_HEXADECIMAL = re.compile(r"[0-9a-f]{6,40}|[0-9A-F]{6,40}", re.ASCII)
-"""A colour or a hash looks like a name with digits."""
-
-_NO_FILE = re.compile(r"/(?:dev|proc)/|\.{0,2}/?[\w-]+$|.*\w\.{2,3}\w|(?:.*/)?\.git/")
-"""A path that names no file of the work: a device, a lone folder, a range of Git, or what Git keeps."""
 
 _SHAPED = re.compile(r"[a-z0-9][A-Z]|[A-Za-z0-9]_[A-Za-z0-9]|[A-Za-z]\d")
 
@@ -73,8 +66,7 @@ def names_of(text: str) -> dict[str, None]:
     text = text[:MAX_SCANNED]
     if "\\" in text:
         text = _ESCAPE.sub("\n", text).replace('\\"', '"')
-    if "--- " in text or "diff --git" in text:
-        text = _DIFF_HEAD.sub(lambda line: _DIFF_SIDE.sub(" ", line.group()), text)
+    text = _DIFF_HEAD.sub(r"\1", text) if "--- " in text else text
     return dict.fromkeys(name for token in dict.fromkeys(_TOKEN.findall(text)) for name in _names_in(token))
 
 
@@ -91,14 +83,13 @@ def _names_in(token: str) -> tuple[str, ...]:
     path = _AT_LINE.sub(r"\1", found.group()) if found else ""
     # `read/write` and `net/http` look like paths too; a file has an extension or a place.
     named = path[:1] in ("/", "~", ".") or "." in path.rpartition("/")[2]
-    return (path.removeprefix("./"),) if named and len(path_key(path)) >= 6 and not _NO_FILE.match(path) else ()
+    return (path.removeprefix("./"),) if named and len(path_key(path)) >= 6 else ()
 
 
 def _is_name(word: str) -> bool:
     return (
         bool(_NAME.fullmatch(word) and _SHAPED.search(word))
         and 3 * sum(map(str.isdigit, word)) <= len(word)
-        and not _HEXADECIMAL.fullmatch(word)
         and not HANDLE.fullmatch(word)
     )
 

@@ -14,18 +14,16 @@ MAX_SCANNED = 40_000
 """How many characters of one text are split, about 10,000 tokens. Longer texts are pasted, not written; their
 rest is not read."""
 
-_BULLET = re.compile(r"^\s*(?:(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑)+\s+)+")
+_BULLET = re.compile(r"^\s*(?:(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑|#{1,6})+\s+)+")
+_SETS_OFF = re.compile(r"[\W_]*(?:★.*─\W*)?")
+"""A line that only sets off a passage, such as `★ Insight ─────`."""
+
 _END = re.compile(r"(?<=[.!?])[\"'”’)*_]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
-_MARKUP = re.compile(
-    r"(?P<code>`[^`]+`)|^#{1,6} "
-    r"|(?<!\w)(?P<mark>\*\*|__(?=[^_]{0,80} ))(?=\S)(?P<bold>.{1,300}?)(?<=\S)(?P=mark)(?!\w)"
-)
-"""Code spans, which stay as they are, and marks: in `**kwargs` and `__name__` they are a part of the name."""
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences in order. The end of a line ends a sentence. Bullets, heading marks and bold marks are removed;
-    fenced code, block quotes and table rows are left out."""
+    """The sentences in order. The end of a line ends a sentence. Bullets and heading marks are removed; fenced
+    code, block quotes and table rows are left out."""
     return _split(without_blocks(text[:MAX_SCANNED], indented=False))
 
 
@@ -36,27 +34,17 @@ def own_sentences(text: str, *, rows: bool = False) -> list[str]:
     return [sentence for sentence in own if not is_speaker_line(sentence)]
 
 
-def _sets_off(line: str) -> bool:
-    """Whether a line only sets off a passage, such as `★ Insight ─────`."""
-    bare = line.strip(" \t`*_")
-    return bool(bare) and (not bare.strip("-─━═") or (bare[0] in "★✶" and bare[-1] in "─━"))
-
-
 def _split(text: str, *, rows: bool = False) -> list[str]:
     found: list[str] = []
     for line in text.split("\n"):
         if line.lstrip().startswith("|"):
             found += [line.strip()] if rows and line.strip("|:- \t") else []
             continue
-        if _sets_off(line):
+        if _SETS_OFF.fullmatch(line):
             continue
-        line = _BULLET.sub("", _MARKUP.sub(_plain, line.strip())).strip()
+        line = _BULLET.sub("", line.strip()).strip()
         found += [part.strip() for part in _END.split(line) if part.strip()]
     return found
-
-
-def _plain(match: re.Match[str]) -> str:
-    return match["code"] or (_MARKUP.sub(_plain, match["bold"]) if match["bold"] else "")
 
 
 _FENCE = re.compile(r"^[ \t]*(?:[-*+>][ \t]+|\d{1,3}[.)][ \t]+){0,4}(?P<mark>`{3,}|~{3,})(?P<info>.*)$")

@@ -40,6 +40,7 @@ MAX_NAMES_SHARE = 0.6
 
 FILES_HEADING = "## Files in use, as they stood at the messages named"
 
+
 MIN_HELD = 20
 """Letters and digits of a request. A shorter one may be part of the client's summary by chance, and would then be left
 out."""
@@ -82,8 +83,9 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
 
 def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     """The user's requests and rules, without those that stand word for word in the client's summary."""
-    held, words = letters_of(of.client_summary), of.state.words
-    kept = tuple(entry for entry in words.entries if not _holds(held, entry.text))
+    held, words = _letters_of(of.client_summary), of.state.words
+    letters = {entry: _letters_of(entry.text) for entry in words.entries}
+    kept = tuple(entry for entry, text in letters.items() if len(text) < MIN_HELD or text not in held)
     words = replace(words, entries=kept, answered={**words.answered, **of.state.answered})
     room = int(max_tokens * USER_SHARE)
     unused = max(0, room - count(words.entries[0].text)) if words.entries else 0
@@ -92,11 +94,6 @@ def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     return words_text(words, (0, max(0, of.state.seq)), lines, first_tokens=room, tokens=later, count=count)
 
 
-def _holds(held: str, text: str) -> bool:
-    letters = letters_of(text) if held else ""
-    return len(letters) >= MIN_HELD and letters in held
-
-
-def letters_of(text: str) -> str:
+def _letters_of(text: str) -> str:
     """The letters and digits of a text, by which it is found whatever stands between them."""
     return "".join(character for character in text.casefold() if character.isalnum())

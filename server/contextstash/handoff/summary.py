@@ -53,9 +53,6 @@ tokens a hundred changed files are named."""
 PER_LINE = 6
 """Paths in a line that lists them. A line is the unit that is left out if the summary is too long."""
 
-MIN_SCRIPTS = 3
-"""Files that were created and run, such as the agent's own scripts, are listed in one line if there are so many."""
-
 MAX_REPEATED = 160
 """Characters of a request that is repeated where it says what is under way: a line."""
 
@@ -201,12 +198,9 @@ class _Writer:
         list would read as complete."""
         used = [(self._short(path), file) for path, file in reversed(self._state.files.items())]
         files = [(short, file) for short, file in used if file.changed]
-        scripts = [short for short, file in files if {"created", "run"} <= set(file.verbs)]
-        scripts = scripts if len(scripts) >= MIN_SCRIPTS else []
-        own = [(short, file) for short, file in files if not (short in scripts or file.deleted)]
+        own = [(short, file) for short, file in files if not file.deleted]
         listed = {
             **_listed("Also changed", [short for short, _ in own[LATELY_CHANGED:]]),
-            **_listed("Created and run", scripts),
             **_listed("Deleted", [short for short, file in files if file.deleted]),
         }
         head = {f"Folder of the paths below: `{self._folder}`": 0} if self._folder and files else {}
