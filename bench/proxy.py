@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,26 +79,6 @@ def body_of(call: Recorded, unseen: int) -> dict[str, Any]:
     return body
 
 
-@dataclass
-class AutomaticCache:
-    """The cache of the Responses API: it finds the longest common start of any earlier request, in whole items and in
-    steps of 128 tokens, as long as that was used within an hour."""
-
-    clock: Callable[[], float] = lambda: 0.0
-    stored: dict[str, float] = field(default_factory=dict)
-    weights: Mapping[str, int] = field(default_factory=dict)
-
-    def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
-        """The usage of a request, whose prefixes are stored. Writing costs nothing extra, and is not reported."""
-        now, total, read = self.clock(), 0, 0
-        for chain, total in prefixes(items_of(body, hidden, self.weights)):
-            if now - self.stored.get(chain, float("-inf")) <= 3600.0:
-                read = total
-            self.stored[chain] = now
-        read = read // 128 * 128 if read >= 1024 else 0
-        return usage_of(read, total - read)
-
-
 def items_of(body: dict[str, Any], hidden: int, weights: Mapping[str, int]) -> Iterator[tuple[int, str]]:
     """What a request of the Responses API holds, in the order of the cache: its tokens and content."""
     around = json.dumps([body.get("tools"), body.get("instructions")])
@@ -109,19 +89,25 @@ def items_of(body: dict[str, Any], hidden: int, weights: Mapping[str, int]) -> I
 
 
 class Replayed:
-    """What a provider would count of a session's requests, by a cache of its own."""
+    """What a provider would count of a session's requests, by a cache of its own. That of the Responses API finds the
+    longest common start of any earlier request, in whole items and in steps of 128 tokens, as long as that was used
+    within an hour; writing costs nothing extra there, and is not reported."""
 
     def __init__(self, clock: Clock, weights: dict[str, int]) -> None:
+        self._clock, self._weights = clock, weights
         self._messages = CachingProvider(clock=clock, weights=weights)
-        self._items = AutomaticCache(clock, weights=weights)
+        self._stored: dict[str, float] = {}
 
     def count(self, body: dict[str, Any], hidden: int) -> dict[str, int]:
-        return self._items.count(body, hidden) if "input" in body else self._messages.count(body, hidden)
-
-
-def hidden_tokens(call: Recorded, body: dict[str, Any], weights: dict[str, int] | None = None) -> int:
-    """Tokens that the provider counted and the body does not hold."""
-    return max(0, call.prompt - sum(size for size, _ in _blocks(body, weights or {})))
+        if "input" not in body:
+            return self._messages.count(body, hidden)
+        now, total, read = self._clock(), 0, 0
+        for chain, total in prefixes(items_of(body, hidden, self._weights)):
+            if now - self._stored.get(chain, float("-inf")) <= 3600.0:
+                read = total
+            self._stored[chain] = now
+        read = read // 128 * 128 if read >= 1024 else 0
+        return usage_of(read, total - read)
 
 
 def weigh(call: Recorded, body: dict[str, Any], weights: dict[str, int]) -> None:
@@ -237,9 +223,10 @@ def replay(path: Path, calls: Sequence[Recorded], **settings: Any) -> Outcome:
             provider, Path(folder) / "stash.db", clock, keep_tokens=DEFAULT_KEEP_TOKENS, settings=settings
         ) as proxy,
     ):
-        provider.weights, behind = weights, AutomaticCache(clock, weights=weights)
+        provider.weights, behind = weights, Replayed(clock, weights)
         provider.responses_events = lambda body: responses_events(provider, behind.count(body, hidden))
-        unseen = min(hidden_tokens(call, body_of(call, 0)) for call in calls)
+        shown = (sum(size for size, _ in _blocks(body_of(call, 0), {})) for call in calls)
+        unseen = max(0, min(call.prompt - size for call, size in zip(calls, shown, strict=True)))
         for number, call in enumerate(calls):
             clock.now = call.at
             client, body = client_of(call, path.stem), body_of(call, unseen)

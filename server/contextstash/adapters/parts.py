@@ -12,11 +12,9 @@ its own objects again, of which only what left or was shortened is changed.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from difflib import SequenceMatcher
 from typing import Any
 
 from contextstash_storage.records import Native
@@ -49,35 +47,19 @@ def natives(parts: Sequence[Part], form: str) -> list[Native]:
 
 
 def parts_sent(sent: Sequence[Native], given: Sequence[Part], form: str) -> list[Part]:
-    """The parts of a request, each with the place of the given part that it is."""
+    """The parts of a request, each with the place of the given part that it is. Of equal ones, such as the same words
+    before each call, it is that of the longest run."""
     blocks = _blocks(sent, form)
-    keys = [_key(block) for _, block in blocks]
-    places = _places(keys, [_key(part.block) for part in given])
-    found = []
-    for (role, block), place in zip(blocks, places, strict=True):
-        if place is None:
-            found.append(Part(role, block))
-        else:
-            found.append(Part(role, block, given[place].source, _plain(block) != _plain(given[place].block)))
-    return found
-
-
-def _places(keys: Sequence[str], given: Sequence[str]) -> list[int | None]:
-    """Where in a list each key stands, in order. Keys that stand there once are found first; of equal ones, such as
-    the same words before each call, the last one before the next that was found."""
-    all_of: dict[str, list[int]] = defaultdict(list)
-    for at, key in enumerate(given):
-        all_of[key].append(at)
-    found: list[int | None] = [all_of[key][0] if len(all_of[key]) == 1 else None for key in keys]
-    least = list(accumulate((-1 if place is None else place for place in found), max, initial=-1))
-    after = len(given)
-    for at in range(len(keys) - 1, -1, -1):
-        candidates = all_of[keys[at]]
-        last = bisect_left(candidates, after) - 1
-        place = candidates[last] if last >= 0 and candidates[last] > least[at] else None
-        found[at] = place
-        after = after if place is None else place
-    return found
+    keys, known = [_key(block) for _, block in blocks], [_key(part.block) for part in given]
+    source_of: dict[int, Part] = {}
+    for run in SequenceMatcher(None, keys, known, autojunk=False).get_matching_blocks():
+        source_of |= {run.a + at: given[run.b + at] for at in range(run.size)}
+    return [
+        Part(role, block, found.source, _plain(block) != _plain(found.block))
+        if (found := source_of.get(place))
+        else Part(role, block)
+        for place, (role, block) in enumerate(blocks)
+    ]
 
 
 def by_message(parts: Sequence[Part]) -> list[tuple[int | None, list[Part]]]:
