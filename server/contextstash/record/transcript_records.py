@@ -69,8 +69,3 @@ class TranscriptMessage:
     cleared_call_ids: tuple[str, ...] = ()
     by_host: bool = False
     covers_before_key: str | None = None
-
-    @property
-    def reports_client_edit(self) -> bool:
-        """Whether all messages before this one must be stored first, because it refers to them."""
-        return self.rewind_to_key is not None or bool(self.cleared_call_ids)

@@ -177,7 +177,8 @@ def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]
     summaries."""
     runs: list[list[TranscriptMessage]] = [[]]
     for message in messages:
-        if runs[-1] and (message.covers_before or message.reports_client_edit):
+        reports_edit = message.rewind_to_key is not None or bool(message.cleared_call_ids)
+        if runs[-1] and (message.covers_before or reports_edit):
             runs.append([])
         runs[-1].append(message)
         if message.covers_before:

@@ -65,7 +65,12 @@ class AutoReducer:
         session_id = session.session_id
         estimate = await estimate_session(self._access, session)
         done = self._unreported.pop(session_id, [])
-        if not reduce or not await self._may_reduce(session) or self._closed or session_id in self._claims:
+        # One whose client goes through the proxy is not reduced automatically: there an edit changes the next request,
+        # and the proxy alone knows whether that pays.
+        may_reduce = session.source is None or await self._access.sends_own_history(session)
+        if not (reduce and may_reduce and self._access.settings(session).automatic):
+            return estimate, done
+        if self._closed or session_id in self._claims:
             return estimate, done
         # No await between the check and the claim: otherwise two callers could both find the session free.
         self._claims[session_id] = asyncio.Event()
@@ -91,13 +96,6 @@ class AutoReducer:
         """Wait until no reduction is running."""
         while self._claims:
             await asyncio.gather(*(ended.wait() for ended in self._claims.values()))
-
-    async def _may_reduce(self, session: Session) -> bool:
-        """Whether the session is reduced automatically. One whose client goes through the proxy is not: there an edit
-        changes the next request, and the proxy alone knows whether that pays."""
-        if not self._access.settings(session).automatic:
-            return False
-        return session.source is None or await self._access.sends_own_history(session)
 
     def _release(self, session_id: str) -> None:
         self._tasks.pop(session_id, None)

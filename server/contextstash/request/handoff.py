@@ -118,7 +118,10 @@ async def hand_off(
     of the session."""
     snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
     if max_tokens is None:
-        max_tokens = default_tokens(snapshot, snapshot.session.counters.appended)
+        max_tokens = snapshot.settings.handoff_tokens
+    if max_tokens is None:
+        share = min(snapshot.budget.window // WINDOW_SHARE, snapshot.session.counters.appended // SESSION_SHARE)
+        max_tokens = min(round(LARGEST * snapshot.counter.factor), max(SMALLEST, share))
     used = part.used(round(max_tokens / snapshot.counter.factor))
     if part.number > used:
         return None
@@ -140,14 +143,6 @@ async def summary_instructions(access: Access, session_id: str) -> str | None:
     rules, as a hand-off holds them. None if there are none."""
     words = words_handed_over(await hand_off(access, session_id, None) or "")
     return f"{KEEP}\n\n{words}\n" if words else None
-
-
-def default_tokens(snapshot: SessionSnapshot, recorded: int) -> int:
-    """How many tokens a hand-off of a session has at most that has so many."""
-    if snapshot.settings.handoff_tokens is not None:
-        return snapshot.settings.handoff_tokens
-    most = round(LARGEST * snapshot.counter.factor)
-    return min(most, max(SMALLEST, min(snapshot.budget.window // WINDOW_SHARE, recorded // SESSION_SHARE)))
 
 
 async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> HandedOff:
