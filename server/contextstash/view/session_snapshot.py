@@ -257,7 +257,7 @@ def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> st
 
 
 def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str) -> ArchiveEdit:
-    """The edit that shows an output as a placeholder."""
+    """The edit that shows an output as this placeholder."""
     return ArchiveEdit(**_replacing(snapshot, output, shown))
 
 
@@ -298,10 +298,7 @@ def summary_edit(
         shown = summary_text(text, first_seq, last_seq, later=later)
     else:
         shown = f"{marker}\n{unforged(text)}"
-    if files:
-        shown = f"{shown}\n\n{files}"
-    if pinned:
-        shown = f"{shown}\n\n{pinned}"
+    shown = "\n\n".join(filter(None, (shown, files, pinned)))
     return SummaryEdit(
         first_seq=first_seq,
         last_seq=last_seq,

@@ -54,15 +54,11 @@ class Overlay:
 
     def visible_ranges(self, messages: int) -> list[tuple[int, int]]:
         """The runs `(first, last)` of the `messages` recorded messages that no summary or rewind hides."""
-        ranges: list[tuple[int, int]] = []
-        start = 0
-        for cover in self.covers:
-            if cover.first_seq > start:
-                ranges.append((start, min(cover.first_seq, messages) - 1))
-            start = max(start, cover.last_seq + 1)
-        if start < messages:
-            ranges.append((start, messages - 1))
-        return ranges
+        hidden = _Spans(self.covers)
+        starts = [0, *(end + 1 for end in hidden.ends)]
+        ends = [*(start - 1 for start in hidden.starts), messages - 1]
+        cut_off = [(first, min(last, messages - 1)) for first, last in zip(starts, ends, strict=True)]
+        return [(first, last) for first, last in cut_off if first <= last]
 
     def with_edits(self, edits: Iterable[Edit]) -> Overlay:
         """The overlay with these edits laid over it, none of which undoes another."""
@@ -77,9 +73,9 @@ class Overlay:
                 case StripEdit():
                     strips.append(edit)
                 case SummaryEdit() | RewindEdit():
-                    digests = _still_shown(digests, edit)
-                    covers = [cover for cover in covers if not _inside(cover, edit)]
-                    covers.append(edit)
+                    digests, (first, last) = _still_shown(digests, edit), edit.span
+                    outside = [each for each in covers if each.first_seq < first or last < each.last_seq]
+                    covers = [*outside, edit]
         return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
 
 
@@ -88,16 +84,7 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
 
     A cover that lies completely inside a later one is hidden by it, and returns when the later one is undone.
     """
-    live: dict[int, Edit] = {}
-    number = 0
-    for edit in edits:
-        number = edit.edit_id or number + 1  # edits that are not stored yet have no number
-        if isinstance(edit, RestoreEdit):
-            for undone in edit.undoes:
-                live.pop(undone, None)
-        else:
-            live[number] = edit
-    return Overlay({}, ()).with_edits(live.values())
+    return Overlay({}, ()).with_edits(_live(edits)[0])
 
 
 def _still_shown(digests: list[DigestEdit], edit: DigestEdit | Cover) -> list[DigestEdit]:
@@ -112,10 +99,6 @@ def _still_shown(digests: list[DigestEdit], edit: DigestEdit | Cover) -> list[Di
 def is_user_block(edit: object) -> bool:
     """Whether an edit adds a message that holds the user's words."""
     return isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK)
-
-
-def _inside(inner: Cover, outer: Cover) -> bool:
-    return outer.first_seq <= inner.first_seq and inner.last_seq <= outer.last_seq
 
 
 @dataclass(frozen=True)
@@ -323,25 +306,25 @@ class _Spans:
     """The positions inside any of the edits' spans."""
 
     def __init__(self, edits: Iterable[SpanEdit]) -> None:
-        self._starts: list[int] = []
-        self._ends: list[int] = []
+        self.starts: list[int] = []
+        self.ends: list[int] = []
         for first, last in sorted(edit.span for edit in edits):
-            if self._ends and first <= self._ends[-1] + 1:
-                self._ends[-1] = max(self._ends[-1], last)
+            if self.ends and first <= self.ends[-1] + 1:
+                self.ends[-1] = max(self.ends[-1], last)
             else:
-                self._starts.append(first)
-                self._ends.append(last)
+                self.starts.append(first)
+                self.ends.append(last)
 
     def gap(self, seq: int) -> range:
         """The positions around this one that are in no span; empty if it is in one."""
-        place = bisect_right(self._starts, seq)
-        first = self._ends[place - 1] + 1 if place else 0
-        end = self._starts[place] if place < len(self._starts) else 2**63
+        place = bisect_right(self.starts, seq)
+        first = self.ends[place - 1] + 1 if place else 0
+        end = self.starts[place] if place < len(self.starts) else 2**63
         return range(first, end) if seq >= first else range(0)
 
     def __contains__(self, seq: int) -> bool:
-        place = bisect_right(self._starts, seq) - 1
-        return place >= 0 and seq <= self._ends[place]
+        place = bisect_right(self.starts, seq) - 1
+        return place >= 0 and seq <= self.ends[place]
 
 
 def parts_of(entries: Iterable[Entry]) -> dict[Part, int]:
@@ -487,10 +470,12 @@ def _live(edits: Iterable[Edit]) -> tuple[list[Edit], list[Edit]]:
     """The edits that no restore has undone, including hidden ones; and those that the client itself undid."""
     live: dict[int, Edit] = {}
     undone_by_host: list[Edit] = []
+    number = 0
     for edit in edits:
-        live[edit.edit_id] = edit
+        number = edit.edit_id or number + 1  # edits that are not stored yet have no number
+        live[number] = edit
         if isinstance(edit, RestoreEdit):
-            undone = [live.pop(number) for number in edit.undoes if number in live]
+            undone = [live.pop(each) for each in edit.undoes if each in live]
             undone_by_host += undone if edit.strategy == HOST else []
     return list(live.values()), undone_by_host
 
