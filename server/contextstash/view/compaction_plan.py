@@ -182,15 +182,8 @@ def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
         tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned_tokens(snapshot), budget.free // 8)
         whole = int(tokens * WHOLE_SHARE)
         request = int(budget.usable * WHOLE_REQUEST_SHARE)
-    return KeepLimits(
-        tokens=tokens,
-        messages=settings.compact_keep_messages,
-        either=settings.compact_keep == "either",
-        levels=levels,
-        whole=whole,
-        smallest=settings.prune_smallest_tokens,
-        request=request,
-    )
+    either, smallest = settings.compact_keep == "either", settings.prune_smallest_tokens
+    return KeepLimits(tokens, settings.compact_keep_messages, either, levels, whole, smallest, request)
 
 
 def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:
@@ -229,8 +222,7 @@ def plan_of(snapshot: SessionSnapshot, asked: bool) -> tuple[CompactPlan, KeepLi
 
 def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
     """The summaries at the head of a view, after the system messages, oldest first."""
-    head = entries[leading_fixed(entries) : leading_kept(entries)]
-    return tuple(entry.summary for entry in head if entry.summary)
+    return tuple(entry.summary for entry in entries[leading_fixed(entries) : leading_kept(entries)] if entry.summary)
 
 
 MIN_SUMMARY_TOKENS = 200

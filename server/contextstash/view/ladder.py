@@ -61,8 +61,7 @@ Step = Callable[[SessionSnapshot], PrunePlan]
 
 def count_step(snapshot: SessionSnapshot) -> PrunePlan:
     """The oldest outputs beyond `prune_at_results`, whatever their size."""
-    pinned = snapshot.pinned
-    shown = sum(len(visible_outputs(entry, pinned)) for entry in snapshot.entries)
+    shown = sum(len(visible_outputs(entry, snapshot.pinned)) for entry in snapshot.entries)
     keep = max(0, (snapshot.settings.prune_at_results or 0) - shown)
     oldest = oldest_outputs(snapshot.entries, snapshot.unpinned, keep)
     return PrunePlan(oldest, f"Nothing done: the view holds no more tool outputs than {keep}.")
@@ -70,11 +69,12 @@ def count_step(snapshot: SessionSnapshot) -> PrunePlan:
 
 def cut_candidates(snapshot: SessionSnapshot, characters: int) -> list[Candidate]:
     """The outputs that show more than so many characters, whole or cut, but no pinned ones."""
-    outputs = snapshot.unpinned
-    found = [(entry, each) for entry in snapshot.entries for each in reversed(visible_outputs(entry, outputs))]
-    edits = [entry.replaced.get(each.output.block) for entry, each in found]
-    shown = [len(edit.text) if edit else each.output.characters for edit, (_, each) in zip(edits, found, strict=True)]
-    return [each for length, (_, each) in zip(shown, found, strict=True) if length > characters]
+    return [
+        each
+        for entry in snapshot.entries
+        for each in reversed(visible_outputs(entry, snapshot.unpinned))
+        if (len(edit.text) if (edit := entry.replaced.get(each.output.block)) else each.output.characters) > characters
+    ]
 
 
 def plan_prune(
@@ -240,10 +240,9 @@ def fit(
     size: so it is known of a long view that messages will be left out, and their outputs are not shortened before."""
     if total_tokens(entries) <= budget:
         return Fitted()
-    settings, whole, outputs, pinned = snapshot.settings, snapshot.entries, snapshot.outputs, snapshot.pinned
+    settings, whole, unpinned = snapshot.settings, snapshot.entries, snapshot.unpinned
     archive, keep_messages = settings.fit_by == "archive", settings.fit_keep_messages
     starts = {whole[cut].first_seq for cut in cuts_of(whole) if cut < len(whole)}
-    unpinned = {place: output for place, output in outputs.items() if place not in pinned}
     ladder = _Ladder(list(entries), shorten)
     goal = budget - budget // MARGIN if archive else budget
     if archive:
@@ -253,15 +252,16 @@ def fit(
         if sum(smallest_tokens(entry, placeholder) for entry in entries) > budget:
             ladder.shorten_kept(unpinned, goal, tail, size, ladder.last_start(keep_messages, starts))
         else:
-            ladder.archive(unpinned, budget, goal, first=tail)
-            ladder.cut(unpinned, budget, goal, size)
+            ladder.archive(unpinned, goal, first=tail)
+            if ladder.tokens > budget:
+                ladder.cut(unpinned, goal, size)
     dropped: tuple[Entry, ...] = ()
     if ladder.tokens > budget:
         dropped = ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
     room = budget - (notice_tokens if dropped else 0)
-    for these in (unpinned, outputs) if pinned else (unpinned,):
-        ladder.cut(these, room, room, MIN_CUT_TOKENS)
-        ladder.archive(these, room, room)
+    for these in (unpinned, snapshot.outputs):
+        ladder.cut(these, room, MIN_CUT_TOKENS)
+        ladder.archive(these, room)
     kept = {entry.first_seq for entry in ladder.view if entry.message}
     edits = tuple(edit for edit in ladder.made.values() if edit.seq in kept)
     return Fitted(dropped, edits, max(0, ladder.tokens - room))
@@ -269,8 +269,8 @@ def fit(
 
 @dataclass
 class _Ladder:
-    """The steps of one request. Each does nothing if the view is within the budget, and else aims at the goal. `made`
-    are the edits so far, the last one of each output."""
+    """The steps of one request, each towards a goal in tokens. `made` are the edits so far, the last one of each
+    output."""
 
     view: list[Entry]
     shorten: Shorten
@@ -280,17 +280,17 @@ class _Ladder:
     def tokens(self) -> int:
         return total_tokens(self.view)
 
-    def archive(self, outputs: Mapping[Place, Output], budget: int, goal: int, first: int | None = None) -> None:
+    def archive(self, outputs: Mapping[Place, Output], goal: int, first: int | None = None) -> None:
         """Outputs become placeholders, the oldest first, of the entries before `first` if that is given. A placeholder
         must save at least half of what it replaces."""
-        if self.tokens > budget:
-            places = range(len(self.view) if first is None else first)
-            self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, places), self.tokens - goal, None)
+        excess, places = self.tokens - goal, range(len(self.view) if first is None else first)
+        if excess > 0:
+            self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, places), excess, None)
 
-    def cut(self, outputs: Mapping[Place, Output], budget: int, goal: int, minimum: int) -> None:
+    def cut(self, outputs: Mapping[Place, Output], goal: int, minimum: int) -> None:
         """The largest outputs are cut to one size, as large as possible but at least `minimum`."""
         excess = self.tokens - goal
-        if self.tokens <= budget:
+        if excess <= 0:
             return
         places = range(len(self.view))
         costs = sorted((cost for cost, _, _ in self._shown(outputs, 0, places)), reverse=True)

@@ -231,8 +231,7 @@ def _parts(snapshot: SessionSnapshot, entries: Sequence[Entry], beyond: Beyond |
         snapshot.session.counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed
     )
     parts_now = counting.breakdown(snapshot.session.counters, tokens, followed=snapshot.followed)
-    counted = counted_parts(entries, beyond)
-    parts = {str(part): tokens for part, tokens in sorted(counted.items()) if tokens}
+    parts = {str(part): tokens for part, tokens in sorted(counted_parts(entries, beyond).items()) if tokens}
     return {**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts
 
 
