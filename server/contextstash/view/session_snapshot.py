@@ -160,16 +160,27 @@ class SessionSnapshot:
             {place: output for place, output in self.outputs.items() if place not in pinned} if pinned else self.outputs
         )
 
-    def counters_after(self, entries: Sequence[Entry], *, own: bool = True) -> Callable[[Counters], Counters]:
-        """What edits make of the counters after which the view has these entries: what the entries add up to, and what
-        was recorded since the snapshot. `own` edits are ours, others follow the client's."""
-        planned, beyond = self.session.counters, beyond_after(self, entries)
-        after = counting.Totals(
-            counted_parts(entries, beyond),
+    def totals_of(self, entries: Sequence[Entry]) -> counting.Totals:
+        """What a view with these entries adds up to, with what is beyond the reach, unless one of its summaries covers
+        that."""
+        beyond = self.beyond
+        for entry in entries if beyond else ():
+            if beyond and entry.summary and entry.first_seq <= beyond.first_seq and beyond.last_seq <= entry.last_seq:
+                beyond = None
+        parts = parts_of(entries)
+        for part, tokens in beyond.parts.items() if beyond else ():
+            parts[part] = parts.get(part, 0) + tokens
+        return counting.Totals(
+            parts,
             len(entries) + (beyond.messages if beyond else 0),
             results_of(entries) + (beyond.results if beyond else 0),
             max((entry.last_seq for entry in entries if entry.summary), default=-1),
         )
+
+    def counters_after(self, entries: Sequence[Entry], *, own: bool = True) -> Callable[[Counters], Counters]:
+        """What edits make of the counters after which the view has these entries: what the entries add up to, and what
+        was recorded since the snapshot. `own` edits are ours, others follow the client's."""
+        planned, after = self.session.counters, self.totals_of(entries)
         return lambda counters: counting.edited(counters, planned, after, own=own)
 
     @cached_property
@@ -201,46 +212,21 @@ def event_of(
 ) -> Event:
     """An event for the session's log: what was done to the view. `entries` are those of the view afterwards; what is
     beyond the snapshot's reach is unchanged, unless a summary covers it."""
-    beyond = beyond_after(snapshot, entries)
+    counters, after = snapshot.session.counters, snapshot.totals_of(entries)
+    parts = {str(part): tokens for part, tokens in sorted(after.parts.items()) if tokens}
+    tokens, _ = counting.estimate(counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed)
+    parts_now = counting.breakdown(counters, tokens, followed=snapshot.followed)
     return Event(
         kind=kind,
         tokens_before=snapshot.view_tokens,
-        tokens_after=total_tokens(entries) + (beyond.tokens if beyond else 0),
+        tokens_after=sum(after.parts.values()),
         messages_before=snapshot.view_messages,
-        messages_after=len(entries) + (beyond.messages if beyond else 0),
+        messages_after=after.messages,
         reason=reason,
-        seq=snapshot.session.counters.messages,
-        parts=_parts(snapshot, entries, beyond),
+        seq=counters.messages,
+        parts={**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts,
         duration_ms=round(1000 * seconds, 2),
     )
-
-
-def beyond_after(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> Beyond | None:
-    """What is beyond the reach of a snapshot and still in the view, which has these entries now."""
-    beyond = snapshot.beyond
-    covered = beyond is not None and any(
-        entry.summary is not None and entry.first_seq <= beyond.first_seq and beyond.last_seq <= entry.last_seq
-        for entry in entries
-    )
-    return None if covered else beyond
-
-
-def _parts(snapshot: SessionSnapshot, entries: Sequence[Entry], beyond: Beyond | None) -> dict[str, int]:
-    """The tokens in the window by part, including what was never recorded."""
-    tokens, _ = counting.estimate(
-        snapshot.session.counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed
-    )
-    parts_now = counting.breakdown(snapshot.session.counters, tokens, followed=snapshot.followed)
-    parts = {str(part): tokens for part, tokens in sorted(counted_parts(entries, beyond).items()) if tokens}
-    return {**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts
-
-
-def counted_parts(entries: Sequence[Entry], beyond: Beyond | None) -> dict[Part, int]:
-    """The tokens of a view by part, also of what is beyond the reach."""
-    counted = parts_of(entries)
-    for part, tokens in beyond.parts.items() if beyond else ():
-        counted[part] = counted.get(part, 0) + tokens
-    return counted
 
 
 PINNED_SHARE = 4
@@ -275,7 +261,7 @@ def _replacing(snapshot: SessionSnapshot, output: Output, shown: str) -> dict[st
 
 
 def summary_id(first_seq: int, last_seq: int, text: str) -> str:
-    """The short id of a summary, derived from what it covers and from its text."""
+    """The id of a summary, derived from what it covers and from its text."""
     return handle_of("sum", f"{first_seq}\0{last_seq}\0{text}")
 
 
