@@ -35,5 +35,5 @@ def newest(folder: Path, project: Path) -> list[Path]:
 READER = Reader("notebook", "openai-chat", lambda head: any("notebook" in each for each in head.records), said)
 
 NOTEBOOK = Client(
-    "notebook", ("notebook",), files=Files(lambda home: home / ".notebook", newest), reader=lambda: READER
+    "notebook", ("notebook",), files=Files(lambda: Path.home() / ".notebook", newest), reader=lambda: READER
 )

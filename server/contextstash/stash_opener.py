@@ -45,7 +45,7 @@ class StashOpener:
     async def __call__(self) -> Stash:
         """The open stash, to be closed by the caller. Raises StoreError if the database cannot be used, BadInputError
         if no transcripts can be followed."""
-        from contextstash.clients.client import project_of, used_windows
+        from contextstash.clients.client import clients, project_of
         from contextstash.configuration.database import open_database
         from contextstash.configuration.setting_layers import api_key_from
         from contextstash.stash import Stash
@@ -63,7 +63,7 @@ class StashOpener:
                 api_key=api_key_from(os.environ),
                 consent=self.settings.may_call_model,
                 current_session=current_session,
-                host_windows=used_windows(),
+                host_windows={each.name: each.used_window for each in clients() if each.used_window},
                 project_of=project_of,
             )
             if self.follow is not None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 from dataclasses import asdict
@@ -139,22 +138,6 @@ def test_a_placeholder_names_the_handle_of_the_whole_output(home: CommandLine, t
         assert originals[call].strip() in home.run("show", handle_in(text)).stdout
 
 
-def test_outputs_that_the_model_has_not_answered_share_half_of_the_window(home: CommandLine, tmp_path: Path) -> None:
-    transcript = tmp_path / ".claude" / "projects" / "-orchard" / f"{SESSION}.jsonl"
-    write_transcript(transcript, outputs=20)
-    records = transcript.read_text().splitlines()[:-1]  # without the reply to the newest output
-    newest = json.loads(records[-1])
-    whole = "".join(f"row {number}: pear, planted {1900 + number}\n" for number in range(4_000))
-    newest["message"]["content"][0]["content"] = whole
-    transcript.write_text("".join(f"{each}\n" for each in [*records[:-1], json.dumps(newest)]))
-    answer = ask(home, transcript, tokens=8_000)
-    shown = window(transcript, answer)[-1].results[0].text
-    assert shown.startswith(whole[:1_000])
-    assert shown.endswith(whole[-1_000:])
-    assert answer["tokens_after"] <= 1.5 * 8_000
-    assert home.run("show", handle_in(shown)).stdout.count("pear") > shown.count("pear")
-
-
 def test_the_view_is_the_window_of_the_compaction_until_something_is_changed(
     home: CommandLine, transcript: Path
 ) -> None:
@@ -261,15 +244,6 @@ def test_what_cannot_be_compacted_is_left_to_the_client(
     if damaged:
         home.database.write_bytes(b"not a database" * 1_000)
     assert says in failure_of(home.run("window", "claude-code", typed=asked(path)))
-
-
-def test_a_locked_database_is_given_up_in_time_and_nothing_is_recorded(home: CommandLine, transcript: Path) -> None:
-    ask(home, transcript, "record")
-    with sqlite3.connect(home.database, isolation_level=None) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert failure_of(home.run("window", "claude-code", typed=asked(transcript)))
-        other.execute("ROLLBACK")
-    assert recorded(home)[0] == []
 
 
 def test_a_session_in_opencodes_database_is_recorded(home: CommandLine) -> None:

@@ -59,27 +59,14 @@ class ReadingModel:
 
 
 def texts_of(messages: Sequence[dict[str, Any]]) -> list[str]:
-    found = []
-    for content in (message["content"] for message in messages):
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        found += [block["text"] for block in blocks if block.get("type") == "text"]
-    return found
+    contents = [message["content"] for message in messages]
+    blocks = [[{"type": "text", "text": each}] if isinstance(each, str) else each for each in contents]
+    return [block["text"] for listed in blocks for block in listed if block.get("type") == "text"]
 
 
 def functions(kind: str) -> list[str]:
     """The functions of a file, in words, as most code is: digits take more tokens."""
-    words = (
-        "reader",
-        "author",
-        "shelf",
-        "catalogue",
-        "reservation",
-        "reminder",
-        "receipt",
-        "volume",
-        "journal",
-        "desk",
-    )
+    words = ["reader", "author", "shelf", "catalogue", "hold", "reminder", "receipt", "volume", "journal", "desk"]
     return [
         f"def count_{kind}_by_{one}_and_{other}(ledger):\n"
         f"    return ledger.select({one}=ledger.current.{one}).group({other}=ledger.previous.{other}).total()\n"

@@ -66,16 +66,6 @@ def test_its_transcripts_are_imported(installed: Path, tmp_path: Path) -> None:
     assert [(each["session_id"], each["recorded"]) for each in json.loads(done.stdout)] == [("n1", 2)]
 
 
-def test_a_client_that_takes_one_of_our_names_is_left_out(installed: Path) -> None:
-    (installed / "own_client-1.0.dist-info" / "entry_points.txt").write_text(
-        "[contextstash.clients]\ncodex = own_client:FALSE\n"
-    )
-    with (installed / "own_client.py").open("a") as file:
-        file.write('\nFALSE = Client("codex")\n')
-    assert [each.name for each in clients()].count("codex") == 1
-    assert client("codex").hooks is not None
-
-
 def test_a_client_that_cannot_be_imported_is_left_out_with_a_warning(
     installed: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

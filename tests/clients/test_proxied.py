@@ -22,26 +22,35 @@ def proxied(program: str) -> Proxied:
     return found
 
 
-def codex(folder: Path, **environment: str) -> tuple[str, str]:
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of Codex, without a key or an address in the environment."""
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
+    for name in ("CODEX_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def codex() -> tuple[str, str]:
     """The model API that Codex would use, and the option with which it is started."""
-    given = {"CODEX_HOME": str(folder), **environment}
     client = proxied("/usr/bin/codex")
-    launch = client.launch(URL, ("codex", "exec"), given)
+    launch = client.launch(URL, ("codex", "exec"))
     assert (launch.command[0], launch.command[1], launch.command[3:]) == ("codex", "-c", ("exec",))
     assert not launch.environment
-    return client.upstream(given), launch.command[2]
+    return client.upstream(), launch.command[2]
 
 
-def test_codex_keeps_its_built_in_provider(tmp_path: Path) -> None:
+def test_codex_keeps_its_built_in_provider(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chatgpt = ("https://chatgpt.com", f'openai_base_url="{URL}/backend-api/codex"')
     api = ("https://api.openai.com", f'openai_base_url="{URL}/v1"')
-    assert codex(tmp_path) == chatgpt
-    assert codex(tmp_path, OPENAI_API_KEY="unused by Codex") == chatgpt
-    assert codex(tmp_path, CODEX_API_KEY="k") == api
-    (tmp_path / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": "k"}))
-    assert codex(tmp_path) == api
-    (tmp_path / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": "k", "tokens": {"id_token": "t"}}))
-    assert codex(tmp_path) == chatgpt
+    monkeypatch.setenv("OPENAI_API_KEY", "unused by Codex")
+    assert codex() == chatgpt
+    (home / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": "k"}))
+    assert codex() == api
+    (home / "auth.json").write_text(json.dumps({"OPENAI_API_KEY": "k", "tokens": {"id_token": "t"}}))
+    assert codex() == chatgpt
+    monkeypatch.setenv("CODEX_API_KEY", "k")
+    assert codex() == api
 
 
 @pytest.mark.parametrize(
@@ -57,11 +66,11 @@ def test_codex_keeps_its_built_in_provider(tmp_path: Path) -> None:
     ],
 )
 def test_a_provider_that_the_user_chose_for_codex_stays_behind_the_proxy(
-    tmp_path: Path, config: str, upstream: str, option: str
+    home: Path, config: str, upstream: str, option: str
 ) -> None:
-    (tmp_path / "config.toml").write_text(config)
+    (home / "config.toml").write_text(config)
     name, _, path = option.partition("={}")
-    assert codex(tmp_path) == (upstream, f'{name}="{URL}{path}"')
+    assert codex() == (upstream, f'{name}="{URL}{path}"')
 
 
 LARGE_MODEL = "claude-opus-4-6"

@@ -177,13 +177,6 @@ def summary(uuid: str, covered: str) -> list[Record]:
     ]
 
 
-def compacted(uuid: str, covered: str, *kept: str, before: bool = False) -> list[Record]:
-    """A compaction that kept these messages; `before` its summary, or else after it."""
-    boundary, message = summary(uuid, covered)
-    listed = {"anchorUuid": boundary["uuid"] if before else message["uuid"], "uuids": kept}
-    return [{**boundary, "compactMetadata": {"trigger": "auto", "preservedMessages": listed}}, message]
-
-
 def as_lines(records: list[Record]) -> bytes:
     return b"".join(json.dumps(item).encode() + b"\n" for item in records)
 

@@ -78,9 +78,9 @@ def install(client: str | None, db: Location | None, **confirmed: bool) -> None:
     if client is not None:
         _install(client, database, confirmed)
         return
-    from contextstash.clients.client import Machine, clients
+    from contextstash.clients.client import clients
 
-    found = [each for each in clients() if each.is_on(Machine.this())]
+    found = [each for each in clients() if each.is_on()]
     if not found:
         raise BadInputError(
             f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
@@ -92,12 +92,11 @@ def install(client: str | None, db: Location | None, **confirmed: bool) -> None:
 
 
 def _install(name: str, database: Location | None, confirmed: Mapping[str, bool]) -> None:
-    from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
     from contextstash.clients.install import apply_install, own_command, plan_install
 
     client = client_of(name)
-    changes = plan_install(client, Machine.this(), own_command(), database)
+    changes = plan_install(client, own_command(), database)
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is already installed in {name}: {changes[0].path}")
     elif _written(changes, apply_install, **confirmed):
@@ -116,11 +115,10 @@ def uninstall(client: str, **confirmed: bool) -> None:
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, opencode or pi.
     """
-    from contextstash.clients.client import Machine
     from contextstash.clients.client import client as client_of
     from contextstash.clients.install import apply_uninstall, plan_uninstall
 
-    changes = plan_uninstall(client_of(client), Machine.this())
+    changes = plan_uninstall(client_of(client))
     if not any(change.needed for change in changes):
         click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
     elif _written(changes, apply_uninstall, **confirmed):
@@ -237,7 +235,7 @@ def run(
     sized = with_window(launched, window)
     proxied = launched.proxied
     assert proxied is not None
-    address = check_upstream(upstream or proxied.upstream(os.environ))
+    address = check_upstream(upstream or proxied.upstream())
     configured = _is_configured(launched, "not installed in this client, so nothing is pruned")
     options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
     opener = StashOpener(db, settings_from(preset, given))
@@ -245,7 +243,7 @@ def run(
     started = time.time()
     with _log_file(db) as log:
         with proxy_beside(served, log) as url:
-            launch = sized(proxied.launch(url, (program, *arguments), os.environ))
+            launch = sized(proxied.launch(url, (program, *arguments)))
             code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
             ignore_signals()
         _report(opener, started)
@@ -288,10 +286,9 @@ def _log_file(db: Location | None) -> TextIO:
 
 def _is_configured(client: Client, without: str) -> bool:
     """Whether the client has our server; if it has not, says what is the case `without` it, and what to do."""
-    from contextstash.clients.client import Machine
     from contextstash.clients.proxied import is_configured
 
-    found = is_configured(client, Machine.this())
+    found = is_configured(client)
     if not found:
         click.echo(f"contextstash: {without}. To change that: contextstash install {client.name}", err=True)
     return found

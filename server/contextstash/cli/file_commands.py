@@ -237,7 +237,7 @@ def _own_folders() -> tuple[Path, ...]:
     """The folders in which the clients on this machine keep their transcripts. Raises BadInputError for none."""
     from contextstash.clients.client import clients
 
-    places = [each.files.folder(Path.home()) for each in clients() if each.files is not None]
+    places = [each.files.folder() for each in clients() if each.files is not None]
     there = tuple(place for place in places if place is not None and place.exists())
     if not there:
         raise BadInputError("No client has kept a session here: name a transcript, or a folder of them.")

@@ -112,7 +112,7 @@ def settings_from(preset: str | None, given: tuple[str, ...], on_remark: RemarkH
     """The settings of files, environment and options together. `on_remark` gets a line about each of a project's
     files that is not used; by default it is printed to standard error."""
     return configuration(
-        project=project_folder(os.environ),
+        project=project_folder(),
         environment=os.environ,
         preset=preset,
         given=given,

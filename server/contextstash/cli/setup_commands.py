@@ -36,7 +36,7 @@ from contextstash.safety.sanitize import counted
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Client, Kind, Machine
+    from contextstash.clients.client import Client, Kind
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import Native
@@ -153,35 +153,34 @@ def _network(_: Location | None) -> Findings:
 
 
 def _clients(_: Location | None) -> Findings:
-    from contextstash.clients.client import Machine, clients
+    from contextstash.clients.client import clients
 
-    machine = Machine.this()
-    found = [finding for client in clients() for finding in _of_client(client, machine)]
+    found = [finding for client in clients() for finding in _of_client(client)]
     yield from found
     if not found:
         yield Finding("clients", "note", "contextstash is not installed in any client", "contextstash install CLIENT")
 
 
-def _of_client(client: Client, machine: Machine) -> Findings:
+def _of_client(client: Client) -> Findings:
     """What is installed in a client: a bundle, a server with hooks, a plugin."""
     from contextstash.clients.install import SERVER, missing_hooks
 
     install = f"contextstash install {client.name}"
-    if client.bundle is not None and client.bundle.is_enabled(machine):
+    if client.bundle is not None and client.bundle.is_enabled():
         yield Finding(f"{client.name} (plugin)", "ok", "its server, hooks and mod are there")
     try:
         if (entry := client.entry) is not None:
-            servers = _content(entry.kind, entry.file(machine)).get(entry.key)
+            servers = _content(entry.kind, entry.file()).get(entry.key)
             if isinstance(servers, dict) and SERVER in servers:
                 yield _starts(client.name, _command_of(servers[SERVER]), install)
                 if (hooks := client.hooks) is not None and hooks.file is not None:
-                    missing = missing_hooks(client, _content("json", hooks.file(machine)))
+                    missing = missing_hooks(client, _content("json", hooks.file()))
                     if missing:
                         yield Finding(f"{client.name} hooks", "note", f"missing for {', '.join(missing)}", install)
     except BadInputError as error:
         yield Finding(client.name, "wrong", str(error), "Correct the file.")
         return
-    if (plugin := client.plugin) is not None and (command := plugin.installed(machine)) is not None:
+    if (plugin := client.plugin) is not None and (command := plugin.installed()) is not None:
         yield _starts(f"{client.name} (plugin)", command, install)
 
 
@@ -310,7 +309,7 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
 
     PATH is the file, or the project's folder. [default: the current project]
     """
-    trusted, file = TrustedFiles(user_config_folder()), _named(path or project_folder(os.environ))
+    trusted, file = TrustedFiles(user_config_folder()), _named(path or project_folder())
     if revoke:
         if not trusted.remove(file):
             raise BadInputError(f"{file} is not trusted.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,13 @@ from contextstash.clients.client import (
     Files,
     Hooks,
     Launch,
-    Machine,
     Proxied,
     Requests,
     TextPath,
     WindowSetting,
     anthropic_api,
     below,
+    text_blocks,
     typed,
 )
 
@@ -43,10 +43,9 @@ def _reader() -> Reader:
 # Its files.
 
 
-def projects_folder(home: Path) -> Path:
+def projects_folder() -> Path:
     """The folder in which Claude Code keeps its transcripts."""
-    configured = os.environ.get("CLAUDE_CONFIG_DIR")
-    return (Path(configured) if configured else home / ".claude") / "projects"
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"
 
 
 def current_files(folder: Path, project: Path) -> list[Path]:
@@ -99,10 +98,7 @@ def text_paths(tool: str, response: Any) -> list[TextPath]:
         return [()]
     if isinstance(response, dict) and tool in TEXT_PATHS:
         return TEXT_PATHS[tool]
-    blocks = response.get("content") if isinstance(response, dict) else response
-    before: TextPath = ("content",) if isinstance(response, dict) else ()
-    listed = enumerate(blocks) if isinstance(blocks, list) else ()
-    return [(*before, n, "text") for n, each in listed if isinstance(each, dict) and each.get("type") == "text"]
+    return text_blocks(response)
 
 
 def replacement(changed: Any, _: Sequence[str]) -> dict[str, Any]:
@@ -153,7 +149,7 @@ def _with_window(launch: Launch, tokens: int) -> Launch:
     return Launch(launch.command, {**launch.environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(tokens + RESERVE)})
 
 
-def _launch(url: str, command: Sequence[str], _: Mapping[str, str]) -> Launch:
+def _launch(url: str, command: Sequence[str]) -> Launch:
     """From 2.1.326 on at the latest, its windows and its tool search are the same behind any host."""
     return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url})
 
@@ -165,8 +161,8 @@ PLUGIN = f"contextstash@{MARKET}"
 """Our plugin in our marketplace, as `claude plugin install` names it (.claude-plugin/marketplace.json)."""
 
 
-def _noted_by_client(machine: Machine) -> list[tuple[Path, tuple[str, ...]]]:
-    folder = machine.home / ".claude" / "plugins"
+def _noted_by_client() -> list[tuple[Path, tuple[str, ...]]]:
+    folder = Path.home() / ".claude" / "plugins"
     return [(folder / "known_marketplaces.json", (MARKET,)), (folder / "installed_plugins.json", ("plugins", PLUGIN))]
 
 
@@ -193,9 +189,7 @@ CLIENTS = (
             timeout=30,
             parts=3,
             after_tool="PostToolUse",
-            before_compaction="PreCompact",
-            instructs_summary=True,
-            read_to_its_end=("SessionEnd", "SubagentStop", "Stop"),
+            instructs_summary="PreCompact",
             mcp_prefix="mcp__",
             text_paths=text_paths,
             replacement=replacement,

@@ -54,8 +54,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
         if (record.get("isSidechain") is True) != stem.startswith("agent-"):
             continue
         if record.get("subtype") == "compact_boundary":
-            boundary = {"until": record.get("timestamp"), "after": state.get("latest")}
-            state.update(kept=_kept(record, branch), boundary=boundary)
+            state["boundary"] = {"until": record.get("timestamp"), "after": state.get("latest")}
         message = _spoken(record, state, branch) or _attached(record, state)
         uuid = text_of(record.get("uuid"))
         if message is None:
@@ -88,15 +87,6 @@ def _note_session(record: Json, state: State, stem: str) -> None:
             state["title"] = title_of(record.get(name)) or state.get("title")
 
 
-def _kept(record: Json, branch: Branch) -> dict[str, str]:
-    """The messages after the summarized ones that a compaction kept in addition to its summary. They stay at their
-    place in the file. Those before them, if the user had the later part summarized, count as summarized too."""
-    listed = part(record, "compactMetadata", "preservedMessages")
-    uuids = _texts(listed.get("uuids")) if listed else []
-    kept = [uuid for uuid in uuids if uuid in branch.path] or uuids
-    return {"covers_before_key": kept[0]} if kept and record.get("uuid") != listed.get("anchorUuid") else {}
-
-
 def _spoken(record: Json, state: State, branch: Branch) -> TranscriptMessage | None:
     """A prompt, a reply, or results."""
     if record.get("type") not in ("user", "assistant"):
@@ -126,7 +116,6 @@ def _spoken(record: Json, state: State, branch: Branch) -> TranscriptMessage | N
         covers_before=summary or window == "first",
         rewind_to_key=branch.rewound_to(_parent(record)) if is_prompt else None,
         by_host=window == "first" or _is_by_host(record),
-        **(state.pop("kept", {}) if summary else {}),
     )
 
 
@@ -190,9 +179,5 @@ def _parent(record: Json) -> str | None:
 def _text(body: Json) -> str:
     """The text of a message, the empty string if there is none."""
     content = body.get("content")
-    return content if isinstance(content, str) else "\n".join(_texts([each.get("text") for each in objects(content)]))
-
-
-def _texts(value: object) -> list[str]:
-    """A string as a list, or the strings in a list."""
-    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+    texts = [content] if isinstance(content, str) else [each.get("text") for each in objects(content)]
+    return "\n".join(each for each in texts if isinstance(each, str))

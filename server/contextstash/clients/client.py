@@ -1,6 +1,6 @@
 """What is known of a client, and the table of all clients.
 
-    client("codex").entry.file(Machine.this(), "user")
+    client("codex").entry.file()
 
 Other packages add clients by the entry point group `contextstash.clients`; each entry point names a `Client`. A hook
 runs after every tool call of its client, so this module and those of the clients import nothing heavy at their head.
@@ -37,36 +37,29 @@ PLUGINS = Path(__file__).parent / "plugins"
 """The plugins for clients: files that are copied, and a marketplace of folders, as Claude Code names it."""
 
 
-@dataclass(frozen=True)
-class Machine:
-    """The machine: the user's home, the platform, and the environment."""
-
-    home: Path
-    platform: str
-    environment: Mapping[str, str]
-
-    @classmethod
-    def this(cls) -> Machine:
-        """The machine that this process runs on."""
-        return cls(Path.home(), sys.platform, os.environ)
-
-    @property
-    def configuration(self) -> Path:
-        """The folder in which desktop programs keep their settings."""
-        if self.platform == "win32":
-            return Path(self.environment.get("APPDATA") or self.home / "AppData" / "Roaming")
-        if self.platform == "darwin":
-            return self.home / "Library" / "Application Support"
-        return self.dot_config
-
-    @property
-    def dot_config(self) -> Path:
-        return Path(self.environment.get("XDG_CONFIG_HOME") or self.home / ".config")
+def settings_folder() -> Path:
+    """The folder in which programs keep the user's settings."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
 
 
-def below(*names: str) -> Callable[[Machine], Path]:
+def desktop_folder() -> Path:
+    """The folder in which desktop programs keep them."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming")
+    return Path.home() / "Library" / "Application Support" if sys.platform == "darwin" else settings_folder()
+
+
+def below(*names: str) -> Callable[[], Path]:
     """A file below the user's home."""
-    return lambda machine: machine.home.joinpath(*names)
+    return lambda: Path.home().joinpath(*names)
+
+
+def text_blocks(response: Any) -> list[TextPath]:
+    """The places of the texts in the result of an MCP tool: in a list of blocks, or in an object with one."""
+    blocks = response.get("content") if isinstance(response, dict) else response
+    before: TextPath = ("content",) if isinstance(response, dict) else ()
+    listed = [each if isinstance(each, dict) else {} for each in blocks] if isinstance(blocks, list) else []
+    return [(*before, place, "text") for place, each in enumerate(listed) if each.get("type") == "text"]
 
 
 def plain(command: Sequence[str]) -> dict[str, Any]:
@@ -86,17 +79,17 @@ class Entry:
 
     kind: Kind
     key: str
-    file: Callable[[Machine], Path]
+    file: Callable[[], Path]
     form: Callable[[Sequence[str]], dict[str, Any]] = plain
 
 
 @dataclass(frozen=True)
 class Files:
-    """Where a client keeps its transcripts: `folder`, given the user's home, None if there is none; a hook reads
-    no file outside it. `current` are the newest transcript of a project and those of its sub-agents. A client that
-    keeps them in `databases`, a pattern of names, lists the sessions in one as paths below it (`in_database`)."""
+    """Where a client keeps its transcripts: `folder`, None if there is none; a hook reads no file outside it. `current`
+    are the newest transcript of a project and those of its sub-agents. A client that keeps them in `databases`, a
+    pattern of names, lists the sessions in one as paths below it (`in_database`)."""
 
-    folder: Callable[[Path], Path | None]
+    folder: Callable[[], Path | None]
     current: Callable[[Path, Path], list[Path]]
     sub_agents: Callable[[Path], list[Path]] = lambda _: []
     databases: str = ""
@@ -111,9 +104,9 @@ class Hooks:
     seconds. `parts` are the hooks of the start of a session, each of which gives a part of a hand-off. `remark` is what
     the user has to know.
 
-    Events: `after_tool` and `before_compaction` are the client's names for these two, the second empty if it has none;
-    `read_to_its_end` are the events at which its transcript is read. `instructs_summary` is true if what a hook prints
-    at `before_compaction` is told to the model that writes the client's summary.
+    Events: `after_tool` is the client's name for the end of a tool call; at the start of a session that was compacted a
+    hand-off is given; at each other of the `events` the transcript is read. What a hook prints at the event
+    `instructs_summary` is told to the model that writes the client's summary.
 
     Outputs: `text_paths` returns the places of the texts in a tool's response that the model would see, or none if the
     response has an unknown shape; `replacement` returns the hook's response, given the response with other texts, and
@@ -130,15 +123,13 @@ class Hooks:
     events: tuple[str, ...]
     timeout: int
     after_tool: str
-    read_to_its_end: tuple[str, ...]
     mcp_prefix: str
     text_paths: Callable[[str, Any], Sequence[TextPath]]
     replacement: Callable[[Any, Sequence[str]], dict[str, Any]]
-    file: Callable[[Machine], Path] | None = None
+    file: Callable[[], Path] | None = None
     parts: int = 1
     remark: str | None = None
-    before_compaction: str = ""
-    instructs_summary: bool = False
+    instructs_summary: str | None = None
     script_ids: str | None = None
     # About 2,500 tokens at 4 characters each. The rest stays retrievable.
     default_limit: int = 10_000
@@ -159,7 +150,7 @@ class Plugin:
     plugins, `file` where the client loads it for all projects of a user, `does` what it is for, in words."""
 
     source: str
-    file: Callable[[Machine], Path]
+    file: Callable[[], Path]
     does: str
 
     def code(self, command: Sequence[str], options: Sequence[str]) -> bytes:
@@ -172,10 +163,10 @@ class Plugin:
         """Whether a file is this plugin, of whichever version or installation, by its first line."""
         return code.startswith(self.code((), ()).partition(b"\n")[0])
 
-    def installed(self, machine: Machine) -> str | None:
+    def installed(self) -> str | None:
         """The program that the installed plugin starts, None if it is not installed."""
         try:
-            code = read_regular(self.file(machine))
+            code = read_regular(self.file())
         except OSError:
             return None
         named = re.search(rb'^const PROGRAM = \["(.*?)"', code, re.MULTILINE)
@@ -193,17 +184,17 @@ class Bundle:
     own command installed it. `database` is the place for the database that it uses, `traces` are places in files in
     which the client then notes it."""
 
-    file: Callable[[Machine], Path]
+    file: Callable[[], Path]
     values: Mapping[tuple[str, ...], Any]
     enabled: tuple[str, ...]
     database: tuple[str, ...]
-    traces: Callable[[Machine], Sequence[tuple[Path, tuple[str, ...]]]]
+    traces: Callable[[], Sequence[tuple[Path, tuple[str, ...]]]]
     does: str
 
-    def is_enabled(self, machine: Machine) -> bool:
+    def is_enabled(self) -> bool:
         """Whether the client loads it, by a file that can be read."""
         try:
-            found = json.loads(read_regular(self.file(machine)))
+            found = json.loads(read_regular(self.file()))
         except (OSError, ValueError):
             return False
         for key in self.enabled:
@@ -221,11 +212,11 @@ class Launch:
 
 @dataclass(frozen=True)
 class Proxied:
-    """How a client is started behind the proxy. `upstream` returns the model API that it would use, from its
-    environment; `launch` its process for the proxy's address, its command and its environment."""
+    """How a client is started behind the proxy. `upstream` returns the model API that it would use in this process's
+    environment; `launch` its process for the proxy's address and its command."""
 
-    upstream: Callable[[Mapping[str, str]], str]
-    launch: Callable[[str, Sequence[str], Mapping[str, str]], Launch]
+    upstream: Callable[[], str]
+    launch: Callable[[str, Sequence[str]], Launch]
 
 
 ANTHROPIC = "https://api.anthropic.com"
@@ -236,9 +227,9 @@ def without_version(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
-def anthropic_api(environment: Mapping[str, str]) -> str:
-    """The address of Anthropic's API that a program with this environment uses."""
-    return without_version(environment.get("ANTHROPIC_BASE_URL") or ANTHROPIC)
+def anthropic_api() -> str:
+    """The address of Anthropic's API that a program in this environment uses."""
+    return without_version(os.environ.get("ANTHROPIC_BASE_URL") or ANTHROPIC)
 
 
 @dataclass(frozen=True)
@@ -290,14 +281,14 @@ class Client:
     proxied: Proxied | None = None
     continued: Callable[[str, str], tuple[str, ...]] | None = None
 
-    def is_on(self, machine: Machine) -> bool:
+    def is_on(self) -> bool:
         """Whether its program is on the path, or its configuration is there."""
-        files = [each.file(machine) for each in (self.entry, self.hooks) if each is not None and each.file is not None]
-        folders = [file.parent for file in files if file.parent not in (machine.home, machine.dot_config)]
+        files = [each.file() for each in (self.entry, self.hooks) if each is not None and each.file is not None]
+        folders = [file.parent for file in files if file.parent not in (Path.home(), settings_folder())]
         if self.bundle is not None:
-            folders.append(self.bundle.file(machine).parent)
+            folders.append(self.bundle.file().parent)
         if self.plugin is not None and self.entry is None:  # its folder of plugins may not be there yet
-            folders.append(self.plugin.file(machine).parents[1])
+            folders.append(self.plugin.file().parents[1])
         there = any(file.is_file() for file in files) or any(folder.is_dir() for folder in folders)
         return there or any(map(shutil.which, self.programs))
 
@@ -312,10 +303,10 @@ def hooks_of(client: Client) -> Hooks:
 CLIENTS = (
     Client(
         "claude-desktop",
-        entry=Entry("json", "mcpServers", lambda at: at.configuration / "Claude" / "claude_desktop_config.json"),
+        entry=Entry("json", "mcpServers", lambda: desktop_folder() / "Claude" / "claude_desktop_config.json"),
     ),
     Client("cursor", entry=Entry("json", "mcpServers", below(".cursor", "mcp.json"))),
-    Client("vscode", entry=Entry("json", "servers", lambda at: at.configuration / "Code" / "User" / "mcp.json", typed)),
+    Client("vscode", entry=Entry("json", "servers", lambda: desktop_folder() / "Code" / "User" / "mcp.json", typed)),
 )
 """The clients that take an MCP server, and no more. Sources: their documentation, read in November 2026."""
 
@@ -365,11 +356,6 @@ def other_clients() -> Iterator[Client]:
             yield found
 
 
-def used_windows() -> Mapping[str, Callable[[str | None, int], int | None]]:
-    """By the agent that sessions are recorded under, the share of its model's window that a client uses."""
-    return {each.name: each.used_window for each in clients() if each.used_window is not None}
-
-
 MAX_HEAD_BYTES = 200_000
 """Bytes at the start of a transcript in which its folder is searched for. Claude Code and Codex name it in
 their first records."""
@@ -394,8 +380,8 @@ def project_of(source: str | None) -> str | None:
     return None
 
 
-def project_folder(environment: Mapping[str, str], client: str | None = None) -> Path:
+def project_folder(client: str | None = None) -> Path:
     """The project that this client, or any if none is given, names to the programs that it starts, else the current
     folder. Only Claude Code names one, and one that was started in its shell inherits the name."""
-    named = environment.get("CLAUDE_PROJECT_DIR") if client in ("claude-code", None) else None
+    named = os.environ.get("CLAUDE_PROJECT_DIR") if client in ("claude-code", None) else None
     return Path(named) if named else Path.cwd()

@@ -24,11 +24,11 @@ from contextstash.clients.client import (
     Files,
     Hooks,
     Launch,
-    Machine,
     Proxied,
     Requests,
     TextPath,
     WindowSetting,
+    text_blocks,
 )
 from contextstash.clients.transcripts import (
     Json,
@@ -175,14 +175,9 @@ def _summary(payload: Json) -> str:
     return "\n\n".join(texts) or "(Codex compacted the conversation here; its summary is not readable.)"
 
 
-def _home(environment: Mapping[str, str], home: Path) -> Path:
-    """The folder in which Codex keeps the user's files."""
-    return Path(environment.get("CODEX_HOME") or home / ".codex")
-
-
-def sessions_folder(home: Path) -> Path:
-    """The folder in which Codex keeps its rollouts."""
-    return _home(os.environ, home) / "sessions"
+def _in_folder(name: str) -> Callable[[], Path]:
+    """A file or folder in the folder in which Codex keeps the user's."""
+    return lambda: Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / name
 
 
 def current_rollouts(folder: Path, project: Path) -> list[Path]:
@@ -216,18 +211,12 @@ def text_paths(_: str, response: Any) -> list[TextPath]:
     """The paths of the texts in a response: a shell's output is a string, that of an MCP tool a result with blocks."""
     if isinstance(response, str):
         return [()]
-    is_result = isinstance(response, dict)
-    blocks = response.get("content") if is_result else response
-    listed = objects(blocks)
-    if not all(block.get("type") == "text" and isinstance(block.get("text"), str) for block in listed):
-        return []  # the reason is text only: images and the like would be lost
-    if (
-        not listed
-        or len(listed) != len(blocks)
-        or (is_result and (response.get("isError") or response.get("is_error")))
-    ):
-        return []
-    return [("content", place, "text") if is_result else (place, "text") for place in range(len(listed))]
+    blocks = response
+    if isinstance(response, dict):
+        blocks = None if response.get("isError") or response.get("is_error") else response.get("content")
+    found = text_blocks(response)
+    # The reason is text only: images and the like would be lost.
+    return found if isinstance(blocks, list) and len(found) == len(blocks) else []
 
 
 def replacement(_: Any, texts: Sequence[str]) -> dict[str, Any]:
@@ -236,33 +225,24 @@ def replacement(_: Any, texts: Sequence[str]) -> dict[str, Any]:
     return {"decision": "block", "reason": "\n".join(texts)}
 
 
-def _in_folder(name: str) -> Callable[[Machine], Path]:
-    """A file of Codex's own folder."""
-    return lambda machine: _home(machine.environment, machine.home) / name
-
-
-_settings_file = _in_folder("config.toml")
-
-
 BUILT_IN = "openai"
 API_BASE = "https://api.openai.com/v1"
 CHATGPT_BASE = "https://chatgpt.com/backend-api/codex"
 """The built-in provider's addresses: with an API key, and for users who signed in with ChatGPT."""
 
 
-def provider(environment: Mapping[str, str]) -> tuple[str, str]:
-    """The address of the provider that Codex would use with this environment, and the setting that replaces it. What a
+def provider() -> tuple[str, str]:
+    """The address of the provider that Codex would use in this environment, and the setting that replaces it. What a
     profile or an option of its own sets is not seen."""
-    folder = _home(environment, Path.home())
-    settings = _document(folder / "config.toml", tomllib.loads)
+    settings = _document("config.toml", tomllib.loads)
     name = settings.get("model_provider")
     own = (
         part(settings, "model_providers", name).get("base_url") if isinstance(name, str) and name != BUILT_IN else None
     )
     if isinstance(own, str):
         return own, f"model_providers.{name}.base_url"
-    given = settings.get("openai_base_url") or environment.get("OPENAI_BASE_URL")
-    has_key = environment.get("CODEX_API_KEY") or _has_key(_document(folder / "auth.json", json.loads))
+    given = settings.get("openai_base_url") or os.environ.get("OPENAI_BASE_URL")
+    has_key = os.environ.get("CODEX_API_KEY") or _has_key(_document("auth.json", json.loads))
     return text_of(given) or (API_BASE if has_key else CHATGPT_BASE), "openai_base_url"
 
 
@@ -272,24 +252,24 @@ def _has_key(login: Mapping[str, Any]) -> bool:
     return bool(login.get("OPENAI_API_KEY")) and (mode == "apikey" if mode else not login.get("tokens"))
 
 
-def _document(path: Path, parse: Any) -> Mapping[str, Any]:
+def _document(name: str, parse: Any) -> Mapping[str, Any]:
     """The file's content; nothing if it cannot be read. Codex itself says what is wrong with it."""
     try:
-        found = parse(read_regular(path).decode())
+        found = parse(read_regular(_in_folder(name)()).decode())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _upstream(environment: Mapping[str, str]) -> str:
-    parts = urlsplit(provider(environment)[0])
+def _upstream() -> str:
+    parts = urlsplit(provider()[0])
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _launch(url: str, command: Sequence[str], environment: Mapping[str, str]) -> Launch:
+def _launch(url: str, command: Sequence[str]) -> Launch:
     """The built-in provider at another address: with a provider of another name Codex would not let OpenAI compact, and
     its list of sessions to resume would be empty. A provider that the user chose keeps its name too."""
-    base_url, setting = provider(environment)
+    base_url, setting = provider()
     option = f"{setting}={json.dumps(url + urlsplit(base_url).path.rstrip('/'))}"
     return Launch((command[0], "-c", option, *command[1:]), {})
 
@@ -307,8 +287,8 @@ CLIENTS = (
     Client(
         "codex",
         programs=("codex",),
-        entry=Entry("toml", "mcp_servers", _settings_file),
-        files=Files(sessions_folder, current_rollouts),
+        entry=Entry("toml", "mcp_servers", _in_folder("config.toml")),
+        files=Files(_in_folder("sessions"), current_rollouts),
         reader=lambda: READER,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),
@@ -318,8 +298,6 @@ CLIENTS = (
             remark="Codex runs new hooks only once you trust them: /hooks shows them. Until then nothing is shortened"
             " or handed over, and a session is recorded only if its model calls one of our tools.",
             after_tool="PostToolUse",
-            before_compaction="PreCompact",
-            read_to_its_end=("SessionEnd", "Stop", "SubagentStop"),
             mcp_prefix="mcp__",
             text_paths=text_paths,
             replacement=replacement,

@@ -184,34 +184,24 @@ async def ingest(
 
 
 def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
+    """What is new in a file of lines, in a piece of it; or all of another transcript, nothing if it has not changed."""
     if reader.load:
-        return _read_whole(path, reader, cursor)
-    size = path.stat().st_size
-    with open_regular(path) as file:
-        if not _continues(file, size, cursor):
-            cursor = Cursor(source=cursor.source)
-        lines, length, end = _new_lines(file, cursor, size)
-        read = min(_HEAD, offset := cursor.offset + length)
-        ends = {"head": _sample(file, 0, read), "tail": _sample(file, offset - read, read)}
+        stamp = reader.stamp(path)
+        lines = reader.lines(path) if cursor.state.get("stamp") != stamp else []
+        offset, end, known = 0, True, {"stamp": stamp}
+    else:
+        size = path.stat().st_size
+        with open_regular(path) as file:
+            if not _continues(file, size, cursor):
+                cursor = Cursor(source=cursor.source)
+            lines, length, end = _new_lines(file, cursor, size)
+            read = min(_HEAD, offset := cursor.offset + length)
+            known = {"head": _sample(file, 0, read), "tail": _sample(file, offset - read, read)}
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
-    batch = reader.read(lines, state, cursor.source)
-    kept = {"reader": state, **ends, "session_id": _session_id(cursor, batch)}
-    return _Chunk(batch, Cursor(source=cursor.source, offset=offset, state=kept), end)
-
-
-def _read_whole(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
-    """All of a transcript that is not a file of lines; nothing if it has not changed since the last reading."""
-    stamp = reader.stamp(path)
-    state: State = copy.deepcopy(cursor.state.get("reader", {}))
-    lines = reader.lines(path) if cursor.state.get("stamp") != stamp else []
     batch = reader.read(lines, state, cursor.source) if lines else None
-    kept = {"reader": state, "stamp": stamp, "session_id": _session_id(cursor, batch)}
-    return _Chunk(batch, Cursor(source=cursor.source, state=kept))
-
-
-def _session_id(cursor: Cursor, batch: Batch | None) -> str | None:
-    known = cursor.state.get("session_id")
-    return known if isinstance(known, str) else batch.session.session_id if batch else None
+    session_id = cursor.state.get("session_id") or (batch.session.session_id if batch else None)
+    kept = {"reader": state, **known, "session_id": session_id}
+    return _Chunk(batch, Cursor(source=cursor.source, offset=offset, state=kept), end)
 
 
 def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
@@ -260,10 +250,10 @@ def find_transcripts(follow: str, project: Path | None = None) -> Find:
 
     def find() -> list[Path]:
         """Those that lie below the client's folder once links are resolved."""
-        folder = files.folder(Path.home())
+        folder = files.folder()
         if folder is None:
             return []
-        found = files.current(folder, project or project_folder(os.environ, follow))
+        found = files.current(folder, project or project_folder(follow))
         return [path for path in found if is_below(path, folder)]
 
     return find
@@ -353,18 +343,14 @@ def _said(lines: Iterable[Line], state: State, source: str) -> list[TranscriptMe
     bodies = [line.record for line in lines]
     if bodies:
         found = state.setdefault("format", _format_of(bodies))
-        state.update(session=session_id_of(source), agent="gemini" if found == "gemini" else None)
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-")[:80] or "session"
+        digest = hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()[:6]  # files may have the same name
+        state.update(session=f"{stem}-{digest}", agent="gemini" if found == "gemini" else None)
     return [TranscriptMessage(body) for body in bodies]
 
 
 MESSAGES = Reader("messages", None, _claims, _said, _load)
 """A list of provider messages, which is the whole conversation."""
-
-
-def session_id_of(source: str) -> str:
-    """A session id made of the file's name and a hash of its path, which distinguishes files with the same name."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-")[:80] or "session"
-    return f"{stem}-{hashlib.sha256(source.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
 
 
 def _messages_of(document: object) -> list[Json]:

@@ -161,10 +161,9 @@ def _usage(tokens: Json) -> Usage | None:
     return usage_of(count_of(tokens, "input"), completion, count_of(tokens, "cached"))
 
 
-def home_folder(home: Path) -> Path:
+def home_folder() -> Path:
     """The folder in which Gemini CLI keeps all its files."""
-    configured = os.environ.get("GEMINI_CLI_HOME")
-    return (Path(configured) if configured else home) / ".gemini"
+    return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
 
 
 def _chats_folder(root: Path, project: Path) -> Path:
@@ -231,7 +230,6 @@ CLIENTS = (
             timeout=30_000,
             file=_SETTINGS,
             after_tool="AfterTool",
-            read_to_its_end=("SessionEnd",),
             mcp_prefix="mcp_",
             text_paths=text_paths,
             replacement=replacement,

@@ -94,9 +94,9 @@ that accepts it."""
 
 OWN_SERVER = "contextstash"
 
-ENDS = "SessionEnd"
-"""The event of a client that is about to end. Claude Code waits 1.5 s for it, and then kills its hooks; reading a long
-transcript on a busy machine takes longer."""
+STARTS, ENDS = "SessionStart", "SessionEnd"
+"""All clients have these events. At the second one the client is about to end: Claude Code waits 1.5 s for it, and then
+kills its hooks; reading a long transcript on a busy machine takes longer."""
 
 Result = TypeVar("Result")
 Event = Mapping[str, Any]
@@ -155,15 +155,13 @@ def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any]
     """The hook's response to an event, as JSON or as the plain text that the client wants; None if there is nothing to
     say. Does not catch any error."""
     name, hooks = event.get("hook_event_name"), hooks_of(client)
-    if name == "SessionStart" and event.get("source") == "compact":
-        return _run(_hand_off(client, event, part))
+    if name == STARTS:
+        return _run(_hand_off(client, event, part)) if event.get("source") == "compact" else None
     if part[0] > 1:
         return None  # the hook with the first part handles every other event
     if name == hooks.after_tool:
         return _after_tool(client, hooks, event)
-    if name in (*hooks.read_to_its_end, hooks.before_compaction):
-        return _run(_read_to_the_end(client, hooks, event))
-    return None
+    return _run(_read_to_the_end(client, hooks, event)) if name in hooks.events else None
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
@@ -239,7 +237,7 @@ def _has_settings() -> bool:
     """Whether there are any settings, which may limit outputs more than the default does."""
     from contextstash.configuration.database import has_settings
 
-    return has_settings(os.environ, project_folder(os.environ))
+    return has_settings(os.environ, project_folder())
 
 
 async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple[str, bool]]) -> list[str] | None:
@@ -257,7 +255,7 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
     if _has_settings():  # most users have none
         from contextstash.configuration.setting_layers import configuration
 
-        project, remark = project_folder(os.environ), partial(note, client.name)
+        project, remark = project_folder(), partial(note, client.name)
         found = configuration(project=project, environment=os.environ, on_remark=remark)
         layer = found.settings_layer(client.name)
     own = _limits_in_characters(layer) if sets_output_limits(layer) else {}
@@ -325,12 +323,11 @@ def _limits(hooks: Hooks, tool: str, text: str, own: Mapping[str, Any], *, is_pr
 
 async def _read_to_the_end(client: Client, hooks: Hooks, event: Event) -> str | None:
     """Read the transcript. Returns what the model that writes the client's summary is told, if the client is about to
-    compact and passes it on."""
+    ask for one, and passes it on."""
     async with hook_stash(client) as stash:
         reports = await read_transcripts(client, stash, event.get("transcript_path"))
         session_id = session_of(reports, event.get("agent_id"))
-        compacts = event.get("hook_event_name") == hooks.before_compaction
-        if compacts and hooks.instructs_summary and session_id is not None:
+        if session_id is not None and event.get("hook_event_name") == hooks.instructs_summary:
             return await stash.summary_instructions(session_id)
     return None
 
@@ -358,7 +355,7 @@ async def hook_stash(client: Client) -> AsyncIterator[Stash]:
     from contextstash.window.settings import resolve_settings
 
     remark = partial(note, client.name)
-    found = configuration(project=project_folder(os.environ), environment=os.environ, on_remark=remark)
+    found = configuration(project=project_folder(), environment=os.environ, on_remark=remark)
     resolve_settings(found.settings_layer(client.name))
     async with Stash(
         await open_database(busy_seconds=HOOK_BUSY_SECONDS),
@@ -402,7 +399,7 @@ def own_file(path: str, client: Client) -> Path | None:
     if it is missing (a new session has no transcript yet). Raises BadInputError if it is not a regular file below the
     folder in which the client keeps its transcripts."""
     found = resolved(Path(path).expanduser())
-    own = client.files.folder(Path.home()) if client.files is not None else None
+    own = client.files.folder() if client.files is not None else None
     if own is None or not is_below(found, own.expanduser()):
         raise BadInputError(f"Not read: {str(found)[:200]} is outside of {own}, where {client.name} keeps its files.")
     try:

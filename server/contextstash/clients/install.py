@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import read_regular, replace_file
-from contextstash.clients.client import Client, Kind, Machine, hooks_of
+from contextstash.clients.client import Client, Kind, hooks_of
 from contextstash_storage.databases import name_of
 from contextstash_storage.errors import BadInputError
 
@@ -71,31 +71,29 @@ def own_command(executable: str = sys.executable) -> list[str]:
     return [executable, "-P", "-m", "contextstash"]
 
 
-def plan_install(
-    client: Client, machine: Machine, command: Sequence[str], database: Location | None = None
-) -> list[Change]:
+def plan_install(client: Client, command: Sequence[str], database: Location | None = None) -> list[Change]:
     """The changes that an installation would make; server and hooks get the `database`, if one is named. Raises
     BadInputError if one of the client's files cannot be read."""
     named = () if database is None else ("--db", name_of(database))
     changes = []
-    for path, pieces in _by_file(_pieces(client, machine, command, named)).items():
+    for path, pieces in _by_file(_pieces(client, command, named)).items():
         before = _read(path)
         after = _edited(pieces[0].kind, before or b"", [each.add for each in pieces], path) or before
         is_first = _edited(pieces[0].kind, before or b"", [each.take for each in pieces], path) is None
         changes.append(Change(path, before, after, tuple(each.what for each in pieces if each.what), is_first))
     if (plugin := client.plugin) is not None:
-        path = plugin.file(machine)
+        path = plugin.file()
         before = _read(path)
         is_first = before is None or not plugin.is_ours(before)
         changes.append(Change(path, before, plugin.code(command, named), (plugin.does,), is_first))
     return changes
 
 
-def plan_uninstall(client: Client, machine: Machine) -> list[Change]:
+def plan_uninstall(client: Client) -> list[Change]:
     """The changes that undo an installation: to the byte if the rest of the file was not changed since, else only our
     part."""
     changes = []
-    for path, pieces in _by_file(_pieces(client, machine, [SERVER], ("--db", ""))).items():
+    for path, pieces in _by_file(_pieces(client, [SERVER], ("--db", ""))).items():
         current, former, kind = _read(path), _read(_backup(path)), pieces[0].kind
         after = None if current is None else _edited(kind, current, [each.take for each in pieces], path)
         gone = [each for each in pieces if each.what and _edited(kind, current or b"", [each.take], path) is not None]
@@ -106,7 +104,7 @@ def plan_uninstall(client: Client, machine: Machine) -> list[Change]:
             after = former
         changes.append(Change(path, current, after, does))
     if (plugin := client.plugin) is not None:
-        path = plugin.file(machine)
+        path = plugin.file()
         current = _read(path)  # a file of another program that has our name stays
         is_ours = current is not None and plugin.is_ours(current)
         changes.append(Change(path, current, _read(_backup(path)) if is_ours else current, ("without its plugin",)))
@@ -134,21 +132,21 @@ def apply_uninstall(change: Change) -> None:
     _backup(change.path).unlink(missing_ok=True)
 
 
-def _pieces(client: Client, machine: Machine, command: Sequence[str], named: Sequence[str]) -> Iterator[Piece]:
+def _pieces(client: Client, command: Sequence[str], named: Sequence[str]) -> Iterator[Piece]:
     """What is put into a client's files; `named` are the options that name the database."""
     if (bundle := client.bundle) is not None:
-        path = bundle.file(machine)
+        path = bundle.file()
         values = {**bundle.values, **({bundle.database: named[1]} if named else {})}
         for number, (keys, value) in enumerate(values.items()):
             yield _value(path, "json", keys, value, bundle.does if number == 0 else "")
-        for path, keys in bundle.traces(machine):
+        for path, keys in bundle.traces():
             yield Piece(path, "json", lambda _: None, _leaf_taken(keys))
         return
     if (entry := client.entry) is not None:
         follows = ("--follow", client.name) if client.files is not None else ()
         served = [*command, "serve", *follows, *named]
         what = f"the MCP server {SERVER}: {shlex.join(served)}"
-        yield _value(entry.file(machine), entry.kind, (entry.key, SERVER), entry.form(served), what)
+        yield _value(entry.file(), entry.kind, (entry.key, SERVER), entry.form(served), what)
     if (hooks := client.hooks) is not None and hooks.file is not None:
         called = [*command, "hook", client.name]
         what = f"hooks for {', '.join(hooks.events)}: {shlex.join([*called, *named])}"
@@ -157,7 +155,7 @@ def _pieces(client: Client, machine: Machine, command: Sequence[str], named: Seq
             lines = [shlex.join([*called, *part, *named]) for part in (parts if event == "SessionStart" else [()])]
             group = {"hooks": [{"type": "command", "command": line, "timeout": hooks.timeout} for line in lines]}
             said = what if event == hooks.events[0] else ""
-            yield _group(hooks.file(machine), ("hooks", event), group, f"hook {client.name}", said)
+            yield _group(hooks.file(), ("hooks", event), group, f"hook {client.name}", said)
 
 
 def _value(path: Path, kind: Kind, keys: Keys, value: object, what: str) -> Piece:

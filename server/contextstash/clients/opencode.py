@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import open_regular
-from contextstash.clients.client import Client, Entry, Files, Plugin
+from contextstash.clients.client import Client, Entry, Files, Plugin, settings_folder
 from contextstash.clients.transcripts import (
     Json,
     Line,
@@ -45,11 +45,10 @@ DATABASES = "opencode*.db"
 """`opencode.db`, or `opencode-<channel>.db` of an unreleased version (src/storage/db.ts)."""
 
 
-def data_folder(home: Path) -> Path:
+def data_folder() -> Path:
     """The folder of OpenCode's data, which is the same on each system; the database itself if OPENCODE_DB names one."""
-    configured = os.environ.get("XDG_DATA_HOME")
-    folder = (Path(configured) if configured else home / ".local" / "share") / "opencode"
-    return folder / os.environ.get("OPENCODE_DB", "")
+    folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return folder / "opencode" / os.environ.get("OPENCODE_DB", "")
 
 
 def current_sessions(folder: Path, project: Path) -> list[Path]:
@@ -64,11 +63,6 @@ def current_sessions(folder: Path, project: Path) -> list[Path]:
     if not own:
         return []
     return [file / str(own[0]), *(file / str(row[0]) for row in rows if row[1] == own[0])]
-
-
-def is_in_database(path: Path) -> bool:
-    """Whether this names a session in a database."""
-    return path.parent.suffix == ".db" and path.parent.is_file()
 
 
 @contextmanager
@@ -145,36 +139,34 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
         key, is_users = text_of(info.get("id")), info.get("role") == "user"
         if key is None:
             continue
-        if not is_users and record is records[-1] and not _is_complete(info):
+        is_complete = part(info, "time").get("completed") or info.get("error")
+        if not is_users and record is records[-1] and not is_complete:
             return
-        found = list(_user(info, parts) if is_users else _reply(info, parts))
         if is_users:
+            blocks = [block for item in parts if (block := _user_block(item)) is not None]
+            created = moment(part(info, "time").get("created"))
+            body = {"role": "user", "content": blocks}
+            found = [TranscriptMessage(body=body, key=key, created_at=created)] if blocks else []
             tails = [text_of(each.get("tail_start_id")) for each in parts if each.get("type") == "compaction"]
             kept[key] = tails[0] if tails else None
-        elif info.get("summary") is True:
-            tail = kept.get(str(info.get("parentID")))
-            found = [
-                replace(each, covers_before=True, covers_before_key=first_keys.get(tail or "")) for each in found[:1]
-            ]
+        else:
+            found = list(_reply(info, parts))
+        if not is_users and info.get("summary") is True:
+            tail = first_keys.get(kept.get(str(info.get("parentID"))) or "")
+            found = [replace(each, covers_before=True, covers_before_key=tail) for each in found[:1]]
         for message in found:
             first_keys.setdefault(key, str(message.key))
             yield message
 
 
 READER = Reader(
-    "opencode", "anthropic", lambda head: is_in_database(head.path), _said, load_from_database, stamp_in_database
+    "opencode",
+    "anthropic",
+    lambda head: head.path.parent.suffix == ".db" and head.path.parent.is_file(),
+    _said,
+    load_from_database,
+    stamp_in_database,
 )
-
-
-def _is_complete(info: Json) -> bool:
-    return bool(part(info, "time").get("completed") or info.get("error"))
-
-
-def _user(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
-    blocks = [block for item in parts if (block := _user_block(item)) is not None]
-    if blocks:
-        created = moment(part(info, "time").get("created"))
-        yield TranscriptMessage(body={"role": "user", "content": blocks}, key=str(info["id"]), created_at=created)
 
 
 def _user_block(item: Json) -> Native | None:
@@ -269,14 +261,14 @@ CLIENTS = (
         entry=Entry(
             "json",
             "mcp",
-            lambda at: at.dot_config / "opencode" / "opencode.json",
+            lambda: settings_folder() / "opencode" / "opencode.json",
             _entry,
         ),
         files=Files(data_folder, current_sessions, databases=DATABASES, in_database=sessions_in_database),
         reader=lambda: READER,
         plugin=Plugin(
             "opencode.js",
-            lambda at: at.dot_config / "opencode" / "plugins" / "contextstash.js",
+            lambda: settings_folder() / "opencode" / "plugins" / "contextstash.js",
             "a plugin: above 100,000 tokens older messages leave each request for a hand-off",
         ),
     ),

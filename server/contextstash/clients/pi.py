@@ -81,9 +81,11 @@ def _message(line: Line, branch: Branch) -> TranscriptMessage | None:
     message = entry["message"] if entry.get("type") == "message" else {}
     reply = message.get("role") == "assistant"
     compacts = entry.get("type") == "compaction"
+    # A compaction that our plugin gave was recorded then, by this key.
+    ours = window_key(entry["summary"]) if compacts and entry["summary"].startswith(MARKER) else None
     return TranscriptMessage(
         body=body,
-        key=_window_key(entry) or text_of(entry.get("id")) or line.digest,
+        key=ours or text_of(entry.get("id")) or line.digest,
         usage=_usage(message.get("usage")) if reply else None,
         model=text_of(message.get("model")) if reply else None,
         created_at=moment(entry.get("timestamp")),
@@ -91,12 +93,6 @@ def _message(line: Line, branch: Branch) -> TranscriptMessage | None:
         by_host=body["role"] == "user" and message.get("role") not in ("user", "toolResult"),
         covers_before_key=branch.first_from(text_of(entry.get("firstKeptEntryId"))) if compacts else None,
     )
-
-
-def _window_key(entry: Json) -> str | None:
-    """The key of a compaction that our plugin gave, and that was recorded then."""
-    summary = text_of(entry.get("summary")) if entry.get("type") == "compaction" else None
-    return window_key(summary) if summary and summary.startswith(MARKER) else None
 
 
 def _body(entry: Json) -> Native | None:
@@ -158,15 +154,9 @@ def _usage(usage: object) -> Usage | None:
     return usage_of(count_of(usage, "input") + cached + written, count_of(usage, "output"), cached, written)
 
 
-def agent_folder(home: Path) -> Path:
+def agent_folder() -> Path:
     """pi's own folder."""
-    configured = os.environ.get("PI_CODING_AGENT_DIR")
-    return Path(configured).expanduser() if configured else home / ".pi" / "agent"
-
-
-def sessions_folder(home: Path) -> Path:
-    """The folder in which pi keeps its sessions."""
-    return agent_folder(home) / "sessions"
+    return Path(os.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent").expanduser()
 
 
 def current_sessions(folder: Path, project: Path) -> list[Path]:
@@ -182,11 +172,11 @@ CLIENTS = (
     Client(
         "pi",
         programs=("pi", "pi-coding-agent"),
-        files=Files(sessions_folder, current_sessions),
+        files=Files(lambda: agent_folder() / "sessions", current_sessions),
         reader=lambda: READER,
         plugin=Plugin(
             "pi.js",
-            lambda at: agent_folder(at.home) / "extensions" / "contextstash.js",
+            lambda: agent_folder() / "extensions" / "contextstash.js",
             "an extension: pi's compactions are answered by a hand-off",
         ),
     ),

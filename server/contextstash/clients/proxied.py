@@ -18,7 +18,6 @@ from contextstash.clients.client import (
     ANTHROPIC,
     Client,
     Launch,
-    Machine,
     Proxied,
     Requests,
     anthropic_api,
@@ -46,18 +45,18 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
     known = next((each for each in clients() if name in each.programs and each.proxied is not None), None)
     variables = OF_PROVIDERS.get(without_version(upstream or ANTHROPIC), tuple(SDK_VARIABLES))
 
-    def launch(url: str, command: Sequence[str], _: Mapping[str, str]) -> Launch:
+    def launch(url: str, command: Sequence[str]) -> Launch:
         return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in variables})
 
     return known or Client("", proxied=Proxied(anthropic_api, launch))
 
 
-def is_configured(client: Client, machine: Machine) -> bool:
+def is_configured(client: Client) -> bool:
     """Whether our server is configured in the client, by its files. True for unknown clients."""
-    if client.entry is None or (client.bundle is not None and client.bundle.is_enabled(machine)):
+    if client.entry is None or (client.bundle is not None and client.bundle.is_enabled()):
         return True
     try:
-        return b"contextstash" in read_regular(client.entry.file(machine))
+        return b"contextstash" in read_regular(client.entry.file())
     except OSError:
         return False
 

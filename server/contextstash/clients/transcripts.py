@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
@@ -66,8 +66,7 @@ class Reported:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Messages of one session, in order."""
 
     session: TranscriptSession

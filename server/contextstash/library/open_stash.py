@@ -70,7 +70,7 @@ class LibraryStash:
         from contextstash.stash_opener import StashOpener
         from contextstash.window.settings import resolve_settings
 
-        found = configuration(project=project_folder(os.environ), environment=os.environ, preset=self._preset)
+        found = configuration(project=project_folder(), environment=os.environ, preset=self._preset)
         found = found.over(Layer("open_stash", self._settings))
         resolve_settings(found.settings_layer())
         self._opened = await StashOpener(self._database, found)()

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from contextstash.cli.client_commands import _log_file
-from contextstash.clients.client import Machine
 from contextstash.clients.proxied import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine
@@ -106,12 +105,12 @@ def listed_in(database: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def test_a_client_without_our_server_is_noticed(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, sys.platform, {})
+def test_a_client_without_our_server_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     claude = launched_client("claude")
-    assert not is_configured(claude, machine)
+    assert not is_configured(claude)
     (tmp_path / ".claude.json").write_text('{"mcpServers": {"contextstash": {}}}', "utf-8")
-    assert is_configured(claude, machine)
+    assert is_configured(claude)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
 ) -> None:
     proxied = launched_client("aider", upstream).proxied
     assert proxied is not None
-    assert set(proxied.launch("http://127.0.0.1:1", ("aider",), {}).environment) == variables
+    assert set(proxied.launch("http://127.0.0.1:1", ("aider",)).environment) == variables
 
 
 def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from tests.support.client_files import (
     Record,
     as_lines,
     call,
-    compacted,
     passed,
     prompt,
     record,
@@ -122,26 +120,6 @@ async def test_after_a_compaction_the_summary_stands_for_all_before(tmp_path: Pa
     shown = await view_of(tmp_path, [*records, prompt("c", "s", "Next")])
     assert "Old" not in shown
     assert "Summary of it all" in shown
-
-
-@pytest.mark.parametrize(("before", "named"), [(False, "b"), (True, None)])
-def test_the_messages_that_a_compaction_kept_after_its_summary_are_named(before: bool, named: str | None) -> None:
-    talk = [prompt("a", None, "One"), reply("b", "a", "Two"), passed("h", "b"), prompt("c", "h", "Three")]
-    summarized = read([*talk, *compacted("s", "c", "h", "b", "c", before=before)])[3]
-    assert summarized.covers_before_key == named
-
-
-async def test_what_a_compaction_kept_is_shown_behind_its_summary(tmp_path: Path) -> None:
-    talk = [prompt("a", None, "Old"), reply("b", "a", "Old"), prompt("c", "b", "Kept"), reply("d", "c", "Kept too")]
-    records = [*talk, *compacted("s", "d", "c", "d"), prompt("e", "d", "Next")]
-    shown = await view_of(tmp_path, records)
-    assert '"Old"' not in shown
-    assert re.findall("Summary of it all|Kept too|Kept|Next", shown) == [
-        "Summary of it all",
-        "Kept",
-        "Kept too",
-        "Next",
-    ]
 
 
 def test_a_result_written_before_its_call_comes_after_it() -> None:

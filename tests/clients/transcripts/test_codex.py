@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from contextstash.clients.codex import READER, current_rollouts
+from contextstash.clients.codex import current_rollouts
 from contextstash.clients.follow import ingest
-from contextstash.clients.transcripts import Batch, Line, State, digest_of
 from contextstash.stash import Stash
-from contextstash_storage.records import Usage
 from tests.support.client_files import write_lines
 from tests.support.stashes import stash_at, view
 
@@ -55,48 +52,27 @@ TALK += [
 ]
 
 
-async def shown_after(folder: Path, records: list[Json]) -> str:
-    async with stash_at(folder / "stash.db") as stash:
-        await ingest(stash, write_lines(folder / "rollout-1.jsonl", records))
-        return str(await view(stash, SESSION))
+AGAIN = message("user", "Again")
+AT_LAST = message("user", "At last")
 
 
-async def test_a_rollback_takes_back_the_turns_it_names(tmp_path: Path) -> None:
-    shown = await shown_after(tmp_path, [*TALK, rolled_back(2), message("user", "Again")])
-    assert all(text in shown for text in ("Rules", "One", "First", "Again"))
-    assert not any(text in shown for text in ("Two", "Second", "Three", "Third"))
-    assert shown.count("environment_context") == 2
-
-
-async def test_a_rollback_of_more_turns_than_there_are_leaves_what_came_before_the_first(tmp_path: Path) -> None:
-    shown = await shown_after(tmp_path, [*TALK, rolled_back(9), message("user", "Again")])
-    assert all(text in shown for text in ("Rules", "environment_context", "Again"))
-    assert not any(text in shown for text in ("One", "Two", "Three"))
-
-
-async def test_rollbacks_one_after_another_go_back_further(tmp_path: Path) -> None:
-    records = [*TALK, rolled_back(1), message("user", "Again"), rolled_back(2), message("user", "At last")]
-    shown = await shown_after(tmp_path, records)
-    assert all(text in shown for text in ("One", "First", "At last"))
-    assert not any(text in shown for text in ("Two", "Three", "Again"))
-
-
-def batch_of(records: list[Json], state: State) -> Batch:
-    lines = [Line(record, digest_of(json.dumps(record).encode())) for record in records]
-    batch = READER.read(lines, state, "rollout-1.jsonl")
-    assert batch
-    return batch
-
-
-def test_usage_that_comes_in_a_later_reading_names_its_reply() -> None:
-    state: State = {}
-    reply = batch_of([meta(), message("user", "One"), message("assistant", "First")], state).messages[-1]
-    late = batch_of([usage(900), usage(900)], state)
-    assert late.messages == []
-    assert late.session.late_usage == (reply.key, Usage(prompt_tokens=900, completion_tokens=5, cached_tokens=10))
-    following = batch_of([message("user", "Two"), message("assistant", "Second"), usage(950)], state)
-    assert following.session.late_usage is None
-    assert following.messages[1].usage == Usage(prompt_tokens=950, completion_tokens=5, cached_tokens=10)
+@pytest.mark.parametrize(
+    ("after", "kept", "gone"),
+    [
+        ([rolled_back(2), AGAIN], "Rules One First Again", "Two Second Three Third"),
+        # Of more turns than there are: what came before the first stays.
+        ([rolled_back(9), AGAIN], "Rules environment_context Again", "One Two Three"),
+        ([rolled_back(1), AGAIN, rolled_back(2), AT_LAST], "One First At last", "Two Three Again"),
+    ],
+)
+async def test_a_rollback_takes_back_the_turns_it_names(
+    tmp_path: Path, after: list[Json], kept: str, gone: str
+) -> None:
+    async with stash_at(tmp_path / "stash.db") as stash:
+        await ingest(stash, write_lines(tmp_path / "rollout-1.jsonl", [*TALK, *after]))
+        shown = str(await view(stash, SESSION))
+    assert [word for word in kept.split() if word not in shown] == []
+    assert [word for word in gone.split() if word in shown] == []
 
 
 async def test_a_rollout_read_line_by_line_reports_what_it_does_as_a_whole(tmp_path: Path) -> None:
@@ -119,25 +95,17 @@ WINDOW = 258_400
 """What Codex 0.1xx writes for a model that has 1,050,000 tokens elsewhere."""
 
 
-def windowed(kind: str) -> Json:
-    if kind == "task_started":
-        return line("event_msg", type=kind, model_context_window=WINDOW)
-    return line("event_msg", type="token_count", info={**usage(900)["payload"]["info"], "model_context_window": WINDOW})
-
-
-@pytest.mark.parametrize("kind", ["task_started", "token_count"])
-async def test_the_window_is_the_one_that_codex_says_it_uses(stash: Stash, tmp_path: Path, kind: str) -> None:
+async def test_the_window_is_the_one_that_codex_says_it_uses(stash: Stash, tmp_path: Path) -> None:
     turn = line("turn_context", model="gpt-5.4", cwd="/srv/orchard")
     rollout = write_lines(tmp_path / "rollout-1.jsonl", [meta(), turn, *TALK[1:]])
     await ingest(stash, rollout)
     before = await stash.estimate_context(SESSION)
-    write_lines(rollout, [meta(), turn, *TALK[1:], windowed(kind), message("user", "Four")])
+    started = line("event_msg", type="task_started", model_context_window=WINDOW)
+    write_lines(rollout, [meta(), turn, *TALK[1:], started, message("user", "Four")])
     await ingest(stash, rollout)
-    after = await stash.estimate_context(SESSION)
+    assert before.window > (await stash.estimate_context(SESSION)).window == WINDOW
     await stash.configure_session(SESSION, settings={"window": 100_000})
-    configured = await stash.estimate_context(SESSION)
-    assert before.window > after.window == WINDOW
-    assert configured.window == 100_000
+    assert (await stash.estimate_context(SESSION)).window == 100_000
 
 
 def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: Path) -> None:

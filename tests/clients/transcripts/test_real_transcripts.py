@@ -55,19 +55,6 @@ def test_a_real_transcript_is_read_whole_and_the_same_in_pieces(path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "path", sample(sorted((TRACES / "openai_chat").rglob("*.jsonl")), quick=2), ids=lambda path: path.stem
-)
-def test_every_message_of_a_recorded_list_is_there_verbatim(path: Path) -> None:
-    reader = recognize(path)
-    batch = reader.read(reader.lines(path), {}, str(path))
-    assert batch
-    assert (reader.name, batch.session.format) == ("messages", "openai-chat")
-    assert [message.body for message in batch.messages] == [
-        json.loads(line) for line in path.read_text("utf-8").splitlines()
-    ]
-
-
-@pytest.mark.parametrize(
     "path", sample(sorted((TRACES / "claude_code").glob("*.jsonl")), quick=4), ids=lambda path: path.stem
 )
 def test_every_message_of_a_claude_code_transcript_is_there_verbatim(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A Claude Code session through its hooks: outputs replaced, a compaction survived, everything found again."""
+"""Sessions through the hooks of Claude Code, Codex and Gemini CLI: outputs replaced, compactions survived."""
 
 from __future__ import annotations
 
@@ -14,10 +14,20 @@ from typing import Any
 import pytest
 
 from contextstash.clients.hooks import MAX_ARCHIVED_CHARACTERS, MAX_EVENT_BYTES
-from tests.support.client_files import SESSION, TranscriptFile
+from tests.support.client_files import SESSION, TranscriptFile, write_session
 from tests.support.command_line import CommandLine
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
+
+
+def fired(contextstash: CommandLine, client: str, event: str, *options: str, **fields: Any) -> Any:
+    """The hook's response to an event, None if it has none."""
+    named = json.dumps({"session_id": SESSION, "hook_event_name": event, "cwd": str(contextstash.folder), **fields})
+    done = contextstash.run("hook", client, *options, typed=named)
+    assert (done.returncode, done.stderr) == (0, "")
+    if event == "PreCompact" and done.stdout:
+        return done.stdout  # plain text: of JSON the client passes nothing on
+    return json.loads(done.stdout) if done.stdout else None
 
 
 class Hooked:
@@ -31,12 +41,8 @@ class Hooked:
 
     def fire(self, event: str, part: str = "1/1", **fields: Any) -> Any:
         """The hook's response to an event, None if it has none."""
-        named = {"session_id": SESSION, "transcript_path": str(self.transcript), "hook_event_name": event, **fields}
-        done = self.command_line.run("hook", "claude-code", "--part", part, typed=json.dumps(named))
-        assert (done.returncode, done.stderr) == (0, "")
-        if event == "PreCompact" and done.stdout:
-            return done.stdout  # plain text: of JSON the client passes nothing on
-        return json.loads(done.stdout) if done.stdout else None
+        fields["transcript_path"] = str(self.transcript)
+        return fired(self.command_line, "claude-code", event, "--part", part, **fields)
 
     def after(self, tool: str, response: Any, **tool_input: Any) -> Any:
         """The replaced response, None if it is unchanged."""
@@ -89,17 +95,6 @@ def test_a_large_output_is_replaced_in_its_own_shape_once_it_is_archived(hooked:
     assert hooked.whole(handle_in(updated["stdout"])) == LARGE
 
 
-def test_the_status_names_what_a_hook_shortened_and_the_receipt_does_not_call_it_unchanged(hooked: Hooked) -> None:
-    response = {"stdout": LARGE, "stderr": "", "interrupted": False, "isImage": False}
-    hooked.after("Bash", response, command="make all")
-    hooked.write("user", "Fix the build.")
-    hooked.write("assistant", [{"type": "text", "text": "Done."}], tokens=5_000, model="claude-sonnet-4-5")
-    line = hooked.command_line
-    assert line.run("import", hooked.transcript).returncode == 0
-    assert line.json("receipt", SESSION)["unchanged_sessions"] == 0
-    assert "1 output cut when new, each kept whole by its handle." in line.run("status").stdout
-
-
 def test_a_file_is_cut_if_it_is_very_long_and_only_at_its_end_because_claude_code_numbers_its_lines(
     hooked: Hooked,
 ) -> None:
@@ -138,17 +133,13 @@ def persisted(hooked: Hooked, text: str, file: Path) -> Any:
     return hooked.after("Bash", response, command="make all")
 
 
-def test_an_output_too_long_to_be_archived_while_the_client_waits_stays_as_it_is(hooked: Hooked) -> None:
-    assert hooked.after("mcp__some__tool", "x" * (MAX_ARCHIVED_CHARACTERS + 1)) is None
-    assert "too long" in (hooked.command_line.database.parent / "hooks.log").read_text()
+@pytest.mark.parametrize(
+    ("characters", "says"), [(MAX_ARCHIVED_CHARACTERS, "too long"), (MAX_EVENT_BYTES, "is not handled")]
+)
+def test_what_takes_too_long_while_the_client_waits_stays_as_it_is(hooked: Hooked, characters: int, says: str) -> None:
+    assert hooked.after("mcp__some__tool", "x" * (characters + 1)) is None
+    assert says in (hooked.command_line.folder / "hooks.log").read_text()
     assert not hooked.command_line.database.exists()
-
-
-def test_a_very_large_event_is_not_handled(contextstash: CommandLine) -> None:
-    typed = f'{{"hook_event_name": "PostToolUse", "x": "{"x" * MAX_EVENT_BYTES}"}}'
-    done = contextstash.run("hook", "claude-code", typed=typed)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert "is not handled" in (contextstash.folder / "hooks.log").read_text()
 
 
 @pytest.mark.parametrize(
@@ -168,21 +159,35 @@ def test_each_tools_shape_is_kept(hooked: Hooked, tool: str, response: Any, text
     assert hooked.whole(handle_in(text_of(updated))) == LARGE
 
 
+RESULT = [{"type": "text", "text": LARGE}]
+
+
 @pytest.mark.parametrize(
-    ("tool", "response"),
+    ("client", "tool", "response"),
     [
-        ("Bash", {"stdout": "done", "stderr": ""}),
-        ("mcp__contextstash__get_archived_output", [{"type": "text", "text": LARGE}]),
-        ("mcp__plugin_contextstash_contextstash__search_history", [{"type": "text", "text": LARGE}]),
-        ("Edit", {"filePath": "a.py", "originalFile": LARGE}),
-        ("mcp__shots__take", [{"type": "image", "data": "A" * 90_000}]),
-        ("Bash", None),
+        ("claude-code", "Bash", {"stdout": "done", "stderr": ""}),
+        ("claude-code", "mcp__contextstash__get_archived_output", RESULT),
+        ("claude-code", "mcp__plugin_contextstash_contextstash__search_history", RESULT),
+        ("claude-code", "Edit", {"filePath": "a.py", "originalFile": LARGE}),
+        ("claude-code", "mcp__shots__take", [{"type": "image", "data": "A" * 90_000}]),
+        ("claude-code", "Bash", None),
+        ("codex", "Bash", "short"),
+        ("codex", "mcp__contextstash__get_archived_output", LARGE),
+        ("codex", "view", {"content": [{"type": "image", "data": LARGE}]}),
+        ("codex", "mcp__x__y", {"content": RESULT, "isError": True}),
+        ("gemini", "read_file", {"llmContent": "short"}),
+        ("gemini", "mcp_contextstash_get_archived_output", {"llmContent": LARGE}),
+        ("gemini", "x", {"llmContent": LARGE, "error": {"message": "failed"}}),
+        ("gemini", "x", {"llmContent": [{"text": LARGE}, {"inlineData": {"data": "x"}}]}),
+        ("gemini", "x", None),
     ],
-    ids=["small", "our own page", "our own find", "unknown shape", "image", "nothing"],
 )
-def test_what_is_small_ours_or_unknown_stays(hooked: Hooked, tool: str, response: Any) -> None:
-    assert hooked.after(tool, response) is None
-    assert not hooked.command_line.database.exists()
+def test_what_is_small_ours_an_error_or_of_an_unknown_shape_stays(
+    contextstash: CommandLine, client: str, tool: str, response: Any
+) -> None:
+    event = "AfterTool" if client == "gemini" else "PostToolUse"
+    assert fired(contextstash, client, event, tool_name=tool, tool_input={}, tool_response=response) is None
+    assert not contextstash.database.exists()
 
 
 def test_a_compaction_is_survived_with_a_hand_off_and_everything_found_again(hooked: Hooked) -> None:
@@ -262,16 +267,11 @@ def test_a_new_session_gets_nothing(hooked: Hooked, source: str) -> None:
     assert not hooked.command_line.database.exists()
 
 
-@pytest.mark.parametrize("typed", ["", "{", "[]", '"text"', "{}", '{"hook_event_name": "Unheard"}', "\udcff"])
-def test_whatever_comes_the_user_is_not_disturbed(contextstash: CommandLine, typed: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "contextstash", "hook", "claude-code"],
-        input=typed.encode("utf-8", "surrogateescape"),
-        env={**os.environ, "CONTEXTSTASH_DB": str(contextstash.database), "HOME": str(contextstash.folder)},
-        capture_output=True,
-        cwd=contextstash.folder,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
+@pytest.mark.parametrize("typed", ["", "{", "[]", "{}", '{"hook_event_name": 5}'])
+def test_whatever_comes_the_user_is_not_disturbed(contextstash: CommandLine, client: str, typed: str) -> None:
+    done = contextstash.run("hook", client, typed=typed)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_if_the_archive_cannot_be_written_the_output_stays_and_the_log_says_why(hooked: Hooked) -> None:
@@ -313,14 +313,17 @@ def test_a_cut_imports_little_of_ours_and_nothing_heavy(hooked: Hooked) -> None:
     assert lines <= MAX_LINES
 
 
-@pytest.mark.parametrize("event", ["Stop", "SessionEnd"])
+@pytest.mark.parametrize("event", ["SubagentStop", "SessionEnd"])
 def test_a_session_that_was_deleted_is_recorded_again_only_by_an_import(hooked: Hooked, event: str) -> None:
-    run = hooked.command_line.run
+    run, response = hooked.command_line.run, {"stdout": LARGE, "stderr": ""}
     hooked.write("user", "The private matter 4711.")
     hooked.write("assistant", "Noted.")
-    hooked.fire("Stop")
+    hooked.fire("SubagentStop")
+    updated = hooked.after("Bash", response, command="make all")
     assert "4711" in run("search", "4711").stdout
     run("delete", SESSION, "--yes")
+    assert hooked.after("Bash", response, command="make all") is None
+    assert run("show", handle_in(updated["stdout"])).returncode != 0
     for _ in range(2):
         hooked.write("user", "Go on.")
         hooked.call(1, "done", agent="a1")
@@ -336,14 +339,48 @@ def test_a_session_that_was_deleted_is_recorded_again_only_by_an_import(hooked: 
     assert "Once more" in run("search", "4712").stdout
 
 
-def test_no_output_of_a_deleted_session_is_archived_while_its_client_goes_on(hooked: Hooked) -> None:
-    run = hooked.command_line.run
-    response = {"stdout": f"{LARGE}\nkey 4712", "stderr": ""}
-    hooked.write("user", "The private matter 4711.")
-    hooked.fire("Stop")
-    updated = hooked.after("Bash", response, command="make all")
-    run("delete", SESSION, "--yes")
-    assert hooked.after("Bash", response, command="make all") is None
-    assert run("show", handle_in(updated["stdout"])).returncode != 0
-    run("import", str(hooked.transcript))
-    assert hooked.after("Bash", response, command="make all") == updated
+# Codex and Gemini CLI.
+
+
+def test_codex_shows_the_reason_of_a_block_in_the_place_of_a_large_output(contextstash: CommandLine) -> None:
+    call = {"tool_name": "Bash", "tool_input": {"command": "make"}, "tool_response": LARGE}
+    answer = fired(contextstash, "codex", "PostToolUse", **call)
+    assert answer["decision"] == "block"
+    assert len(answer["reason"]) <= 10_000
+    assert "fatal error: disk full" in answer["reason"]
+    assert contextstash.run("show", handle_in(answer["reason"])).stdout.rstrip("\n") == LARGE
+    # What a script of the model asked for goes to the script.
+    assert fired(contextstash, "codex", "PostToolUse", **call, tool_use_id="exec-9d411b2e") is None
+
+
+def test_gemini_shows_the_reason_of_a_denial_in_the_place_of_a_large_output(contextstash: CommandLine) -> None:
+    response = {"llmContent": [{"text": LARGE}], "returnDisplay": LARGE}
+    call = {"tool_name": "run_shell_command", "tool_input": {}, "tool_response": response}
+    answer = fired(contextstash, "gemini", "AfterTool", **call)
+    assert answer["decision"] == "deny"
+    assert answer["reason"].startswith("This is no error")
+    assert len(answer["reason"]) <= 10_200
+    assert contextstash.run("show", handle_in(answer["reason"])).stdout.rstrip("\n") == LARGE
+
+
+TOLD = [f"Step {number}: the port must stay 5433 in config/db_{number}.toml." for number in range(30)]
+
+
+def test_codex_is_recorded_while_it_runs_and_told_of_a_compacted_session_when_it_goes_on(
+    contextstash: CommandLine,
+) -> None:
+    def fire(event: str, turns: int, **fields: Any) -> Any:
+        folder = contextstash.folder
+        path = write_session("codex", folder, SESSION, folder, *TOLD[:turns], reply="Noted.")
+        return fired(contextstash, "codex", event, transcript_path=str(path), **fields)
+
+    for event, turns in (("Stop", 3), ("SessionEnd", 4)):
+        assert fire(event, turns) is None
+        [session] = contextstash.json("sessions")["sessions"]
+        assert session["title"].startswith("Step 0: the port must stay 5433")
+        assert session["messages"] == 2 * turns
+    assert fire("SessionStart", 30, source="startup") is None
+    assert fire("PreCompact", 30, trigger="auto") is None
+    answer = fire("SessionStart", 30, source="compact")
+    assert answer["hookSpecificOutput"]["hookEventName"] == "SessionStart"
+    assert "5433" in answer["hookSpecificOutput"]["additionalContext"]

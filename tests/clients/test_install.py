@@ -245,26 +245,6 @@ def test_a_link_stays_one_permissions_stay_and_no_link_directs_the_backup_elsewh
     assert (path.is_symlink(), real.read_text(), other.read_text()) == (True, "{}", "mine")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there are no pipes among files there")
-def test_a_file_that_is_no_regular_file_is_refused_at_once(contextstash: CommandLine) -> None:
-    os.mkfifo(place(contextstash, "cursor"))
-    for command in ("install", "uninstall"):
-        assert "regular file" in failure_of(contextstash.run(command, "cursor", "--yes"))
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ("claude-cod", "'claude-cod' is not one of 'claude-code', 'claude-desktop', 'codex', "),
-        ("emacs", "See: contextstash install --help"),
-    ],
-)
-def test_an_unknown_client_gets_the_names_of_all(contextstash: CommandLine, given: str, says: str) -> None:
-    done = contextstash.run("install", given)
-    assert done.returncode == 2
-    assert says in done.stderr
-
-
 def test_all_clients_on_the_machine_are_installed_at_once(contextstash: CommandLine) -> None:
     for name in (".claude", ".codex", ".cursor", ".gemini"):
         (contextstash.folder / name).mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from contextstash.clients.follow import Follower, find_transcripts, ingest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from tests.support.client_files import SESSION, as_lines, prompt, reply
+from tests.support.client_files import SESSION, as_lines, prompt, reply, write_lines, write_session
+from tests.support.stashes import history, stash_at
 
 TALK = [prompt("a", None, "First question"), reply("b", "a", "First answer"), prompt("c", "b", "Second question")]
 
@@ -93,6 +95,13 @@ async def test_the_follower_records_sub_agents_as_sessions_of_their_own(stash: S
     assert len(await texts(stash)) == 3
 
 
+def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    elsewhere = write_lines(tmp_path / "elsewhere" / f"{SESSION}.jsonl", TALK)
+    folder.rmdir()
+    folder.symlink_to(elsewhere.parent)
+    assert find_transcripts("claude-code", PROJECT)() == []
+
+
 async def test_the_transcript_written_to_last_is_the_current_one(stash: Stash, folder: Path) -> None:
     other = SESSION.replace("1", "9")
     for place, session_id in enumerate((SESSION, other)):
@@ -109,6 +118,65 @@ def test_an_unknown_host_cannot_be_followed() -> None:
     for name in ("no-such-host", "cursor"):
         with pytest.raises(BadInputError, match=r"Known: claude-code, codex, gemini, opencode, pi\.$"):
             find_transcripts(name)
+
+
+NAME = "4c0f2c3a-0000-4000-8000-000000000001"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder of its own, in which a project is the current folder, and no host's variables."""
+    for name in ("CODEX_HOME", "GEMINI_CLI_HOME", "XDG_DATA_HOME", "PI_CODING_AGENT_DIR", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", "/srv/of-the-outer-claude")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "orchard").mkdir()
+    monkeypatch.chdir(tmp_path / "orchard")
+    return tmp_path / "home"
+
+
+FOLLOWED = ("codex", "gemini", "opencode", "pi")
+
+
+@pytest.mark.parametrize("host", FOLLOWED)
+async def test_the_session_of_the_current_folder_is_followed_as_it_grows(host: str, home: Path) -> None:
+    async with stash_at(home.parent / "stash.db") as stash:
+        follower = Follower(stash, find_transcripts(host))
+        assert await follower.catch_up() is None
+        write_session(host, home, NAME, Path.cwd(), "One")
+        assert await follower.catch_up() == NAME
+        write_session(host, home, NAME, Path.cwd(), "One", "Two")
+        assert await follower.catch_up() == NAME
+        recorded = await history(stash, NAME)
+        assert len(recorded) == 2
+        assert "Two" in json.dumps(recorded[1])
+
+
+@pytest.mark.parametrize("host", FOLLOWED)
+async def test_the_session_of_another_folder_is_not_followed(host: str, home: Path) -> None:
+    write_session(host, home, NAME, home / "elsewhere", "One")
+    async with stash_at(home.parent / "stash.db") as stash:
+        assert await Follower(stash, find_transcripts(host)).catch_up() is None
+
+
+async def test_a_session_that_was_deleted_is_not_followed_until_it_is_imported(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stash_at(home.parent / "stash.db") as stash:
+        follower = Follower(stash, find_transcripts("codex"))
+        write_session("codex", home, NAME, Path.cwd(), "One")
+        assert await follower.catch_up() == NAME
+        await stash.delete_session(NAME)
+        for count in (2, 3):
+            write_session("codex", home, NAME, Path.cwd(), *["One", "Two", "Three"][:count])
+            assert await follower.catch_up() is None
+            assert not (await stash.list_sessions()).sessions
+        assert caplog.text.count("not recorded again; `contextstash import") == 1
+        [transcript] = find_transcripts("codex")()
+        await ingest(stash, transcript, wanted=True)
+        write_session("codex", home, NAME, Path.cwd(), "One", "Two", "Three", "Four")
+        assert await follower.catch_up() == NAME
+        assert len(await history(stash, NAME)) == 4
 
 
 def said(*words: str) -> list[dict[str, Any]]:
