@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -133,19 +132,6 @@ def test_the_hooks_of_such_a_project_send_nothing(untrusted: UntrustedProject) -
     assert thief.requests == []
     assert shown is not None
     assert "config trust" in untrusted.log
-
-
-@pytest.mark.skipif(os.name == "nt", reason="no FIFOs and devices there")
-@pytest.mark.parametrize("kind", ["device", "fifo"])
-def test_a_device_or_fifo_for_settings_does_not_stop_a_hook(untrusted: UntrustedProject, kind: str) -> None:
-    untrusted.project.mkdir()
-    if kind == "fifo":
-        os.mkfifo(untrusted.file)
-    else:
-        untrusted.file.symlink_to("/dev/zero")
-    shown = untrusted.hook("PostToolUse", tool_name="Bash", tool_response={"stdout": LARGE}, session_id="s")
-    assert "out_" in shown["hookSpecificOutput"]["updatedToolOutput"]["stdout"]
-    assert untrusted.log.count("It is ignored.") == 1
 
 
 async def test_an_address_in_an_imported_session_is_not_used(untrusted: UntrustedProject) -> None:

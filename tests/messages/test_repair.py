@@ -231,18 +231,6 @@ def test_each_signature_of_gemini_stays_on_its_part_byte_for_byte(data: st.DataO
     assert [part for part in sent if part in signed] == signed
 
 
-def test_gemini_signatures_on_calls_of_chat_completions_go_back_verbatim() -> None:
-    signed = chat_calls("a", "b")
-    signed["tool_calls"][0]["extra_content"] = {"google": {"thought_signature": "Q2lR"}}
-    signed["extra_content"] = {"google": {"thought_signature": "RW5k"}}
-    chat = get_format(CHAT)
-    short = [chat.replace(chat_result(call_id, "long"), {0: "short"}) for call_id in ("a", "b")]
-    shown = render(chat, [GO, signed, *short])
-    assert shown == [GO, signed, chat_result("a", "short"), chat_result("b", "short")]
-    assert chat.without_thinking(signed) == signed
-    assert violations(CHAT, shown) == []
-
-
 DETAIL = {"type": "reasoning.text", "text": "hm", "format": "anthropic-claude-v1"}
 ENCRYPTED = {"type": "reasoning.encrypted", "data": "Z0FB", "format": "google-gemini-v1"}
 

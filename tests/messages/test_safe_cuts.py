@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.messages.detection import get_format
 from contextstash.messages.rules import render, safe_cuts
-from contextstash_storage.records import Message, Native
+from contextstash_storage.records import Native
 from tests.messages.natives import (
     REASONING,
     assistant,
@@ -116,28 +113,6 @@ def test_a_call_of_a_providers_own_tool_stays_with_its_result_and_the_calls_that
     ran = {"type": "code_execution_tool_result", "tool_use_id": "srv", "content": {}}
     natives = [USER, assistant(run, called), user(tool_result("a")), assistant(ran, text("ok"))]
     assert cuts("anthropic", natives) == [0, 1, 4]
-
-
-class Watched(list[Message]):
-    """Counts how often its messages are read."""
-
-    looks = 0
-
-    def __getitem__(self, place: Any) -> Any:
-        self.looks += 1
-        return super().__getitem__(place)
-
-    def __iter__(self) -> Iterator[Message]:
-        for message in super().__iter__():
-            self.looks += 1
-            yield message
-
-
-def test_finding_cuts_reads_each_message_a_fixed_number_of_times() -> None:
-    natives = [USER, A, USER, A, DONE] * 200
-    watched = Watched(as_messages("openai-chat", natives))
-    safe_cuts(watched)
-    assert watched.looks <= 12 * len(natives)
 
 
 def thinks(native: Native) -> bool:

@@ -68,18 +68,6 @@ def test_an_error_that_only_looks_like_a_refusal_is_not_recognized(seen: Seen) -
     assert recognize(seen.error) is None
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"role": "assistant", "content": [], "stop_reason": "model_context_window_exceeded"},
-        {"status": 200, "body": {"role": "assistant", "stop_reason": "model_context_window_exceeded"}},
-        {"choices": [{"message": {"content": "…"}, "finish_reason": "model_context_window_exceeded"}]},
-    ],
-)  # fmt: skip
-def test_a_reply_cut_off_by_the_window_is_recognized(answer: dict[str, Any]) -> None:
-    assert recognize(answer) == ContextOverflow(None, None, None)
-
-
 READ: list[tuple[str | dict[str, Any], tuple[int | None, int | None]]] = [
     ({"error": {"code": "context_length_exceeded", "message": ""}}, (None, None)),
     ({"error": {"code": "model_max_prompt_tokens_exceeded"}}, (None, None)),
@@ -87,6 +75,8 @@ READ: list[tuple[str | dict[str, Any], tuple[int | None, int | None]]] = [
     ({"type": "exceed_context_size_error", "n_prompt_tokens": 1407, "n_ctx": 256}, (256, 1407)),
     ({"n_ctx": 256, "n_prompt_tokens": 1407, "type": "exceed_context_size_error"}, (256, 1407)),
     ("litellm.ContextWindowExceededError: GroqException", (None, None)),
+    ({"role": "assistant", "content": [], "stop_reason": "model_context_window_exceeded"}, (None, None)),
+    ({"choices": [{"message": {}, "finish_reason": "model_context_window_exceeded"}]}, (None, None)),
     ("prompt is too long: 1,213,462 tokens > 200,000 maximum", (200_000, 1_213_462)),
     ("prompt is too long: 1_213_462 tokens > 200_000 maximum", (200_000, 1_213_462)),
     ("prompt is too long: 1.213.462 tokens > 200.000 maximum", (200_000, 1_213_462)),
@@ -122,12 +112,6 @@ def test_a_megabyte_is_read_only_at_its_ends() -> None:
     assert recognize({"error": {"message": filling + " " + refusal}}) == overflow
 
 
-def test_an_object_that_is_no_json_is_not_an_error_of_a_provider() -> None:
-    loop: dict[str, Any] = {}
-    loop["error"] = loop
-    assert recognize(loop) is None
-
-
 FIELDS = st.sampled_from(["error", "message", "code", "type", "status", "body", "content", "role", "stop_reason", "x"])
 TEXTS = st.one_of(st.text(), st.sampled_from([seen.error for seen in SEEN]))
 
@@ -136,22 +120,3 @@ TEXTS = st.one_of(st.text(), st.sampled_from([seen.error for seen in SEEN]))
 def test_any_json_object_is_read_without_failing(error: Mapping[str, Any]) -> None:
     assert recognize(error) == recognize(error)
     recognize(json.dumps(error))
-
-
-@given(
-    limit=st.integers(1, 10**9),
-    prompt=st.integers(0, 10**9),
-    reply=st.integers(0, 10**9),
-    style=st.sampled_from(["d", ",d"]),
-)
-def test_limit_prompt_and_reply_are_never_mixed_up(limit: int, prompt: int, reply: int, style: str) -> None:
-    def shown(number: int) -> str:
-        return format(number, "," if style == ",d" else "")
-
-    claude = f"input length and `max_tokens` exceed context limit: {shown(prompt)} + {shown(reply)} > {shown(limit)}, d"
-    chat = (
-        f"This model's maximum context length is {shown(limit)} tokens. However, you requested "
-        f"{shown(prompt + reply)} tokens ({shown(prompt)} in the messages, {shown(reply)} in the completion)."
-    )
-    assert recognize(claude) == ContextOverflow(limit, prompt, reply)
-    assert recognize(chat) == ContextOverflow(limit, prompt, reply)
