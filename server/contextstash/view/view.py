@@ -268,19 +268,12 @@ def message_entries(
             continue
         made = known.get(seq)
         if made is None or made.message is not message:
-            made = Entry(message, replaced=_replaced(message, overlay), stripped=seq in stripped)
+            # Looked up one by one: there can be far more edits of hidden messages.
+            places = range(len(message.blocks)) if overlay.replaced else ()
+            replaced = {place: edit for place in places if (edit := overlay.replaced.get((seq, place))) is not None}
+            made = Entry(message, replaced=replaced, stripped=seq in stripped)
         entries.append(made)
     return entries
-
-
-def _replaced(message: Message, overlay: Overlay) -> Mapping[int, Replacement]:
-    """The edits that replace blocks of a message, looked up one by one: there can be far more of hidden messages."""
-    found: dict[int, Replacement] = {}
-    for block in range(len(message.blocks)) if overlay.replaced else ():
-        edit = overlay.replaced.get((message.seq, block))
-        if edit is not None:
-            found[block] = edit
-    return found
 
 
 def untouched(entries: Iterable[Entry], edits: Iterable[Edit]) -> dict[int, Entry]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from contextstash_storage.records import Usage
 
@@ -44,8 +44,13 @@ def model_facts(model: str | None) -> ModelFacts:
         return ModelFacts(None, DEFAULT_WINDOW, False)
     if "[1m]" in model:
         return ModelFacts(model, 1_000_000, True)
-    found = _found(model)
-    window = getattr(found, "context_window", None)
+    from genai_prices.data_snapshot import get_snapshot
+
+    window = None
+    for name in _names(model):
+        with suppress(LookupError):
+            window = get_snapshot().find_provider_model(name, None, None, None)[1].context_window
+            break
     return ModelFacts(model, window or DEFAULT_WINDOW, bool(window))
 
 
@@ -84,18 +89,6 @@ def _priced_names(model: str) -> list[str]:
     prefixes = model.strip().lower().split("/")[:-1]
     is_listed = model.lower().startswith("arn:aws:bedrock:") or sellers.issuperset(prefixes)
     return _names(model) if is_listed and not model.endswith(":free") else []
-
-
-def _found(model: str) -> Any:
-    from genai_prices.data_snapshot import get_snapshot
-
-    snapshot = get_snapshot()
-    for name in _names(model):
-        try:
-            return snapshot.find_provider_model(name, None, None, None)[1]
-        except LookupError:
-            continue
-    return None
 
 
 def _names(model: str) -> list[str]:

@@ -81,17 +81,13 @@ def recognize(error: str | Mapping[str, Any]) -> ContextOverflow | None:
             numbers = {name: int(re.sub("[,_.]", "", digits)) for name, digits in match.groupdict().items() if digits}
             if "limit" not in numbers and any(_compiled(each).search(text) for each in table["look_alikes"]):
                 return None
-            limit, prompt = numbers.get("limit") or None, _prompt_tokens(numbers)
-            return ContextOverflow(limit, prompt, numbers.get("reply"), shape)
+            limit, reply = numbers.get("limit") or None, numbers.get("reply")
+            prompt = numbers["prompt"] + numbers.get("tools", 0) if "prompt" in numbers else numbers.get("least")
+            # vLLM stops counting one token past what fits, and then reports that number instead of the prompt's.
+            if "least" in numbers and prompt == (limit or 0) - (reply or 0) + 1:
+                prompt = None
+            return ContextOverflow(limit, prompt, reply, shape)
     return None
-
-
-def _prompt_tokens(numbers: Mapping[str, int]) -> int | None:
-    if "least" in numbers:
-        # vLLM stops counting one token past what fits, and then reports that number instead of the prompt's.
-        one_too_many = numbers.get("limit", 0) - numbers.get("reply", 0) + 1
-        return numbers["least"] if numbers["least"] != one_too_many else None
-    return numbers["prompt"] + numbers.get("tools", 0) if "prompt" in numbers else None
 
 
 def _text_of(error: str | Mapping[str, Any]) -> str:
