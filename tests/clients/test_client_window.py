@@ -18,10 +18,9 @@ from contextstash.record.transcript_records import window_key
 from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
 from contextstash_storage.records import Event
 from contextstash_storage.sqlite import open_sqlite
-from tests.support.client_files import applied, write_opencode
+from tests.support.client_files import SESSION, applied, as_lines, passed, prompt, record, reply, write_opencode
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 
-SESSION = "5b1f6c1e-0000-4000-8000-000000000001"
 PROMPT = "Read all the orchard files. You must not change any of them."
 
 
@@ -41,19 +40,19 @@ def transcript(tmp_path: Path) -> Path:
 def listed(transcript: Path) -> list[ClientMessage]:
     """The messages that Claude Code has in its window."""
     found: list[ClientMessage] = []
-    for record in map(json.loads, transcript.read_text().splitlines()):
-        if record.get("subtype") == "compact_boundary":
+    for line in map(json.loads, transcript.read_text().splitlines()):
+        if line.get("subtype") == "compact_boundary":
             found.clear()
-        if record["type"] not in ("user", "assistant"):
+        if line["type"] not in ("user", "assistant"):
             continue
-        content = record["message"]["content"]
+        content = line["message"]["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
         used = [block for block in blocks if block["type"] == "tool_use"]
         calls = tuple(ClientCall(block["id"], block["name"], block["input"]) for block in used)
         returned = [block for block in blocks if block["type"] == "tool_result"]
         results = tuple(ClientResult(block["tool_use_id"], block["content"]) for block in returned)
-        found.append(ClientMessage(record["uuid"], record["type"], text, calls, results))
+        found.append(ClientMessage(line["uuid"], line["type"], text, calls, results))
     return found
 
 
@@ -74,27 +73,19 @@ def window(transcript: Path, answer: dict[str, Any]) -> list[ClientMessage]:
     return applied(listed(transcript), answer["messages"])
 
 
-def write_window(transcript: Path, messages: list[ClientMessage], at: str, session: str = SESSION) -> None:
+def write_window(transcript: Path, messages: list[ClientMessage], at: str) -> None:
     """What Claude Code 2.1.330 writes after a plugin returned these messages: all of them again, under new ids."""
-    boundary = {"type": "system", "subtype": "compact_boundary", "uuid": f"boundary-{at}", "timestamp": f"{at}.500Z"}
-    records: list[dict[str, Any]] = [{**boundary, "sessionId": session, "parentUuid": None}]
+    boundary = {"subtype": "compact_boundary", "timestamp": f"{at}.500Z"}
+    records = [passed(f"boundary-{at}", None, type="system", **boundary)]
     for number, message in enumerate(messages):
         blocks: list[dict[str, Any]] = [{"type": "text", "text": message.text}] if message.text else []
         blocks += [{"type": "tool_use", "id": c.id, "name": c.tool, "input": c.input} for c in message.calls]
         blocks += [{"type": "tool_result", "tool_use_id": r.id, "content": r.text} for r in message.results]
-        made = {"model": "<synthetic>"} if message.role == "assistant" else {}
-        records.append(
-            {
-                "type": message.role,
-                "uuid": f"{at}-{number}",
-                "parentUuid": records[-1]["uuid"],
-                "sessionId": session,
-                "timestamp": f"{at}.400Z",
-                "message": {"role": message.role, "content": blocks, **made},
-            }
-        )
-    with transcript.open("a") as file:
-        file.writelines(json.dumps(record) + "\n" for record in records)
+        made = record(message.role, f"{at}-{number}", records[-1]["uuid"], blocks, timestamp=f"{at}.400Z")
+        made["message"] |= {"model": "<synthetic>"} if message.role == "assistant" else {}
+        records.append(made)
+    with transcript.open("ab") as file:
+        file.write(as_lines(records))
 
 
 def recorded(home: CommandLine) -> tuple[list[Event], list[str | None]]:
@@ -170,16 +161,6 @@ def test_a_second_compaction_holds_one_hand_off_with_the_first_request(home: Com
         assert PROMPT in shown[0].text
 
 
-def test_a_fork_of_a_compacted_session_keeps_what_the_user_said_before(home: CommandLine, transcript: Path) -> None:
-    """Claude Code writes no message from before the compaction into a fork's file."""
-    compacted = window(transcript, ask(home, transcript, tokens=6_000))
-    fork = transcript.with_name("5b1f6c1e-0000-4000-8000-000000000002.jsonl")
-    write_window(fork, compacted, "2026-11-20T12:00:00", fork.stem)
-    first, *_ = window(fork, ask(home, fork, tokens=3_000))
-    assert f"hand-off of session {fork.stem}" in first.text
-    assert first.text.count(PROMPT) == 1
-
-
 def started(home: CommandLine, transcript: Path) -> list[str]:
     """What the hooks at the start of a compacted window add."""
     event = {"hook_event_name": "SessionStart", "source": "compact", "session_id": SESSION}
@@ -192,17 +173,13 @@ def test_the_hooks_give_a_hand_off_only_to_a_window_that_the_client_compacts_its
 ) -> None:
     ask(home, transcript, tokens=6_000)
     assert started(home, transcript) == ["", "", ""]
-    reply = {"role": "assistant", "content": [{"type": "text", "text": "I go on."}]}
-    summary = {"role": "user", "content": "This session is being continued. It is about files."}
-    records: list[dict[str, Any]] = [
-        {"type": "assistant", "uuid": "reply", "message": reply},
-        {"type": "system", "subtype": "compact_boundary", "uuid": "boundary"},
-        {"type": "user", "uuid": "summary", "isCompactSummary": True, "message": summary},
+    later = [
+        reply("reply", None, "I go on."),
+        passed("boundary", None, type="system", subtype="compact_boundary"),
+        prompt("summary", "boundary", "This session is being continued. It is about files.", isCompactSummary=True),
     ]
-    with transcript.open("a") as file:
-        for number, record in enumerate(records):
-            at = {"sessionId": SESSION, "timestamp": f"2026-11-20T13:00:0{number}.000Z"}
-            file.write(json.dumps(record | at) + "\n")
+    with transcript.open("ab") as file:
+        file.write(as_lines([{**each, "timestamp": "2026-11-20T13:00:00.000Z"} for each in later]))
     assert PROMPT in started(home, transcript)[0]
 
 

@@ -164,19 +164,10 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(
         assert path.read_text() == own
 
 
-def test_an_empty_list_of_hooks_that_is_the_users_own_stays(contextstash: CommandLine) -> None:
-    path = place(contextstash, "gemini")
-    path.write_text('{"hooks": {"SessionEnd": []}}')
-    assert "not installed" in run(contextstash, "uninstall", "gemini", "--yes")
-    assert path.read_text() == '{"hooks": {"SessionEnd": []}}'
-
-
-@pytest.mark.parametrize("named", ["by an option", "by the environment"])
-def test_the_database_named_at_the_installation_reaches_server_and_hooks(contextstash: CommandLine, named: str) -> None:
-    database = contextstash.folder / "named here.db" if named == "by an option" else contextstash.database
-    run(contextstash, "install", "codex", "--yes")
-    given = ["--db", str(database)] if named == "by an option" else []
-    run(contextstash, "install", "codex", "--yes", *given)
+def test_the_database_named_at_the_installation_reaches_server_and_hooks(contextstash: CommandLine) -> None:
+    database = contextstash.folder / "named here.db"
+    run(contextstash, "install", "codex", "--yes")  # with the one that the environment names
+    run(contextstash, "install", "codex", "--yes", "--db", str(database))
     served = entry("codex", place(contextstash, "codex").read_text())
     assert served["args"][-2:] == ["--db", str(database)]
     settings = json.loads((contextstash.folder / ".codex" / "hooks.json").read_text())

@@ -25,7 +25,7 @@ from contextstash.clients.client import PLUGINS
 from contextstash_storage.records import Event
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.provider import Asked as AnyRequest
-from tests.support.provider import Json, Said, Sent, provider, refused
+from tests.support.provider import Json, Said, provider
 from tests.support.strict_provider import reasoning_after
 
 SECONDS = 900
@@ -163,8 +163,7 @@ class CodingProvider:
     """Its address and the requests of the main agent and its sub-agents; `usages` are the model and the tokens of
     each request that is billed, also of those without tools. The main agent runs `command` `steps` times, a sub-
     agent `sub_agent_steps` times; the main agent starts one first if there are any, and makes its `first_calls`
-    before all others. With `fails_to_compact` it refuses to write a summary, and counts that. If it `thinks`, each
-    call comes after reasoning; `thoughts` counts what came back of it."""
+    before all others. If it `thinks`, each call comes after reasoning; `thoughts` counts what came back of it."""
 
     command: str
     steps: int
@@ -177,22 +176,17 @@ class CodingProvider:
     usages: list[tuple[str, int]] = field(default_factory=list)
     others: list[tuple[str, str]] = field(default_factory=list)
     made: dict[str, int] = field(default_factory=dict)
-    fails_to_compact: bool = False
-    refused: int = 0
     first_calls: tuple[tuple[str, Json], ...] = ()
 
     def turns(self) -> list[Asked]:
         """The main agent's requests, without those for a summary."""
         return [each for each in self.asked if not each.compacts and not each.is_sub_agent]
 
-    def say(self, got: AnyRequest) -> Said | Sent:
+    def say(self, got: AnyRequest) -> Said:
         """The model's next reply."""
         compacts = _asks_for_summary((got.items or [{}])[-1])
         tokens = int(len(got.data) / self.bytes_per_token)
         asked = Asked(got.method, got.target, got.headers, got.data, tokens, compacts)
-        if compacts and self.fails_to_compact:
-            self.refused += 1
-            return refused(got.format, "No.")
         call, body = self._next_call(asked), asked.body
         self.usages.append((body["model"], tokens))
         if body.get("tools") or compacts or "additional_tools" in asked.text:  # an item of the input for GPT-6

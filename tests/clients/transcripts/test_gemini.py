@@ -104,14 +104,7 @@ def test_a_sub_agents_recording_is_a_session_below_its_parents(tmp_path: Path) -
 
 CONTENTS = [
     {"role": "user", "parts": [{"text": "Read it"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}]},
-    {
-        "role": "model",
-        "parts": [
-            {"text": "Thinking", "thought": True},
-            {"text": "Now."},
-            {"functionCall": {"name": "read_file", "args": {"path": "a"}}, "thoughtSignature": "x"},
-        ],
-    },
+    {"role": "model", "parts": [{"text": "Hm", "thought": True}, {"functionCall": {"name": "read_file", "args": {}}}]},
     {"role": "user", "parts": [{"functionResponse": {"name": "read_file", "response": {"error": "no such file"}}}]},
 ]
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from contextstash.clients.follow import ingest
 from contextstash.clients.pi import current_sessions
-from contextstash.clients.transcripts import State
 from contextstash.record.transcript_records import window_key
 from contextstash.stash import Stash
 from tests.support.client_files import keys, read, write_lines
@@ -54,13 +53,6 @@ def test_a_branch_begun_by_an_entry_that_says_nothing_counts_at_the_next_message
     label = entry("b1", "a1", "label", targetId="a1", label="here")
     message = read(write_lines(tmp_path / "1.jsonl", [*TALK, label, user("b2", "b1", "Other")]))[-1]
     assert message.rewind_to_key == "a1"
-
-
-def test_a_branch_is_seen_in_a_later_reading_too(tmp_path: Path) -> None:
-    state: State = {}
-    read(write_lines(tmp_path / "1.jsonl", TALK), state)
-    [message] = read(write_lines(tmp_path / "1.jsonl", [HEAD, user("b1", "a2", "Other")]), state)
-    assert message.rewind_to_key == "a2"
 
 
 def test_a_compaction_covers_all_before_the_first_entry_it_kept(tmp_path: Path) -> None:

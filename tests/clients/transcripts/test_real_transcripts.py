@@ -109,10 +109,3 @@ def test_messages_that_only_moved_are_not_taken_back() -> None:
     unseen(said("a", "b", "c"), state)
     [first, *_] = unseen(said("a", "summary", "b", "c"), state)
     assert (first.key, first.rewind_to_key) == ("summary", None)
-
-
-def test_nine_characters_are_remembered_of_each_message() -> None:
-    state: State = {}
-    unseen(said(*range(5_000)), state)
-    assert new_keys(said(*range(5_001)), state) == ["5000"]
-    assert len(json.dumps(state)) < 9 * 5_001 + 20
