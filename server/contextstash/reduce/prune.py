@@ -176,8 +176,8 @@ async def take(
             return nothing.model_copy(update={"reason": WAITS.format(stripping.messages)})
         edits: list[Edit] = [each.edit for each in made]
         after = await entries_after(access, snapshot, edits)
-        anchor = last_anchor(after)
-        if digested and not dry_run and anchor is not None and snapshot.settings.tool_digest != "placeholder":
+        wanted = digested and not dry_run and snapshot.settings.tool_digest != "placeholder"
+        if wanted and (anchor := last_anchor(after)) is not None:
             texts = [await _digest_text(access, snapshot, each) for each in made]
             edits += [
                 digest_edit(snapshot, anchor, text, (each.output.handle,))
