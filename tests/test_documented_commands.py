@@ -18,7 +18,7 @@ from tests.support.postgres_server import new_store_address
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
-LASTING = {"serve": "mcp/test_serving.py", "ui": "pages/test_pages_over_http.py", "run": "cli/start/test_run.py"}
+LASTING = {"serve": "mcp/test_serving.py", "ui": "pages/test_pages_over_http.py", "run": "cli/test_client_commands.py"}
 """Commands that do not end on their own, and where they are tested."""
 
 SESSION = "3f2a"

@@ -14,13 +14,12 @@ import logging
 import math
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
 import httpx2
-from anyio.abc import TaskGroup, TaskStatus
 from mcp import MCPError, StdioServerParameters, types
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
@@ -78,10 +77,8 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> list[ServerEntry
     found = []
     for name, value in table.items():
         try:
-            if not isinstance(value, dict):
-                raise BadInputError("it must be an object with a command or a url.")
-            if value.get("disabled") is not True:
-                found.append(_entry(name, value, environment))
+            if not isinstance(value, dict) or value.get("disabled") is not True:
+                found.append(_entry(name, value if isinstance(value, dict) else {}, environment))
         except BadInputError as error:
             logger.warning("server '%s' is skipped: %s", name, error)
     if not found:
@@ -90,10 +87,8 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> list[ServerEntry
 
 
 def _entry(name: str, value: Mapping[str, Any], environment: Mapping[str, str]) -> ServerEntry:
-    if value.get("type", value.get("transport")) == "sse":
-        raise BadInputError("the type 'sse' is not supported: only stdio and http (streamable HTTP) are.")
-    if not {"command", "url", "httpUrl"} & value.keys():
-        raise BadInputError("it has neither a command nor a url.")
+    if value.get("type") == "sse" or not {"command", "url", "httpUrl"} & value.keys():
+        raise BadInputError("it needs a command, or the url of a server over streamable HTTP (SSE is not supported).")
     try:
         return ServerEntry.model_validate({**_filled(dict(value), environment), "name": name})
     except ValidationError as error:
@@ -132,7 +127,8 @@ class UpstreamError(ContextstashError):
 
 class Upstream:
     """A server whose faults do not affect the others. When its connection is lost, its `tools` are kept, so that
-    offered names do not change. `problem` is why it is unavailable; None while it is connected."""
+    offered names do not change. `problem` is why it is unavailable; None while it is connected. `settled` is set when
+    it is connected or has failed."""
 
     def __init__(self, entry: ServerEntry) -> None:
         self.name, self.entry = entry.name, entry
@@ -140,22 +136,41 @@ class Upstream:
         self.problem: str | None = "it is still starting"
         self.settled = anyio.Event()
         self._client: Client | None = None
-        self._lost = anyio.Event()
-        self._connecting = anyio.Lock()
-        self._group: TaskGroup
+        self._lost, self._wanted = anyio.Event(), anyio.Event()
 
     async def run(self) -> None:
-        """Connect. Connections last until this is cancelled."""
-        async with anyio.create_task_group() as self._group:
-            with suppress(UpstreamError):
-                await self._connected()
-            self.settled.set()
-            await anyio.sleep_forever()
+        """Connect, and when the connection is lost and a call wants it, connect again, until this is cancelled."""
+        while True:
+            settled = self.settled  # a call that finds the connection lost puts another one in its place
+            try:
+                with anyio.move_on_after(CONNECT_SECONDS) as limit:
+                    async with Client(_transport(self.entry), cache=None) as client:
+                        self.tools = await _tools_of(client)
+                        limit.deadline = math.inf
+                        self._client, self.problem = client, None
+                        settled.set()
+                        await self._lost.wait()
+                late = f"it did not respond for {CONNECT_SECONDS:.0f} s"
+                self.problem = late if limit.cancelled_caught else "it exited"
+            except Exception as error:  # an error of one server must not stop the others
+                self.problem = _reason(error)
+            logger.warning("server '%s' is unavailable: %s", self.name, self.problem)
+            self._client = None
+            settled.set()
+            await self._wanted.wait()
+            self._lost, self._wanted = anyio.Event(), anyio.Event()
 
     async def send(self, request: types.CallToolRequest, ctx: Request) -> types.CallToolResult:
         """The result of a client's call, on a new connection if the last one was lost; progress is passed on. Raises
         UpstreamError if the server is unavailable, or the MCPError of the server."""
-        client = await self._connected()
+        if self._client is None and self.settled.is_set():
+            self.settled = anyio.Event()
+            self._wanted.set()
+        await self.settled.wait()
+        if (client := self._client) is None:
+            raise UpstreamError(
+                f"The server '{self.name}' is unavailable: {self.problem}. The other servers' tools still work."
+            )
         try:
             return await client.session.send_request(
                 request, types.CallToolResult, progress_callback=ctx.session.report_progress
@@ -166,39 +181,13 @@ class Upstream:
             # The SDK uses this code for a lost connection, and many servers for errors of their own.
             if error.code != types.CONNECTION_CLOSED or "connection closed" not in error.message.lower():
                 raise
-            self._client = None
-            self._lost.set()
+            if self._client is client:
+                self._client = None
+                self._lost.set()
             raise UpstreamError(
                 f"The server '{self.name}' ended while '{request.params.name}' ran: it is unknown whether the call took"
                 " effect. The next call starts the server again."
             ) from error
-
-    async def _connected(self) -> Client:
-        async with self._connecting:
-            if self._client is None:
-                with suppress(RuntimeError):  # the task has ended before it was connected
-                    await self._group.start(self._connection)
-            if self._client is None:
-                raise UpstreamError(
-                    f"The server '{self.name}' is unavailable: {self.problem}. The other servers' tools still work."
-                )
-            return self._client
-
-    async def _connection(self, *, task_status: TaskStatus[None]) -> None:
-        """Connect, and stay connected until a call finds the connection lost."""
-        self._lost = lost = anyio.Event()
-        try:
-            with anyio.move_on_after(CONNECT_SECONDS) as limit:
-                async with Client(_transport(self.entry), cache=None) as client:
-                    self.tools = await _tools_of(client)
-                    limit.deadline = math.inf
-                    self._client, self.problem = client, None
-                    task_status.started()
-                    await lost.wait()
-            self.problem = f"it did not respond for {CONNECT_SECONDS:.0f} s" if limit.cancelled_caught else "it exited"
-        except Exception as error:  # an error of one server must not stop the others
-            self.problem = _reason(error)
-        logger.warning("server '%s' is unavailable: %s", self.name, self.problem)
 
 
 async def _tools_of(client: Client) -> list[types.Tool]:
@@ -260,18 +249,17 @@ class Gateway:
     ) -> None:
         self._stash, self._limits = LazyStash(opener), limits or {}
         self._own = build_server(self._stash, "retrieval")
-        self.upstreams = [*map(Upstream, entries)]
-        self.list_seconds = LIST_SECONDS
+        self.upstreams = list(map(Upstream, entries))
         self._listed_by = math.inf
 
-    def server(self, on_stopped: Callable[[], None] = lambda: None) -> Server[None]:
+    def server(self, on_stopped: Callable[[], None]) -> Server[None]:
         """The server to run; `on_stopped` is called after all servers behind it have stopped."""
 
         @asynccontextmanager
         async def lifespan(_: Server[None]) -> AsyncIterator[None]:
             try:
                 async with self._stash.in_use(), anyio.create_task_group() as group:
-                    self._listed_by = anyio.current_time() + self.list_seconds
+                    self._listed_by = anyio.current_time() + LIST_SECONDS
                     for upstream in self.upstreams:
                         group.start_soon(upstream.run)
                     yield
@@ -288,10 +276,12 @@ class Gateway:
             on_call_tool=self._call_tool,
         )
 
-    @property
-    def tools(self) -> dict[str, Offered]:
-        """The tools of all servers by their offered names: the server's and the tool's own, so that no two servers
-        share one, and none has that of our own tools, or of one with which a host asks its user."""
+    async def _offered(self) -> dict[str, Offered]:
+        """The tools of all servers that have started, by their offered names: the server's and the tool's own, so that
+        no two servers share one, and none has that of our own tools, or of one with which a host asks its user."""
+        with anyio.CancelScope(deadline=self._listed_by):
+            for upstream in self.upstreams:
+                await upstream.settled.wait()
         found: dict[str, Offered] = {}
         for upstream in self.upstreams:
             for item in upstream.tools:
@@ -299,22 +289,19 @@ class Gateway:
                 found[name] = Offered(upstream, item.name, item.model_copy(update={"name": name}))
         return found
 
-    async def _started(self) -> None:
-        """Wait until each server has started or failed, or has taken too long."""
-        with anyio.CancelScope(deadline=self._listed_by):
-            for upstream in self.upstreams:
-                await upstream.settled.wait()
-
     async def _list_tools(self, _: Request, __: Any) -> types.ListToolsResult:
-        await self._started()
-        theirs = [each.item for each in self.tools.values()]
+        theirs = [each.item for each in (await self._offered()).values()]
         return types.ListToolsResult(tools=[*theirs, *await self._own.list_tools()])
 
     async def _call_tool(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
         if params.name == RETRIEVAL:
-            return await self._read_output(params.arguments or {})
-        await self._started()
-        found = self.tools.get(params.name)
+            try:
+                read = await self._own.call_tool(RETRIEVAL, params.arguments or {})
+            except ToolError as error:
+                return _failed(str(error))
+            assert isinstance(read, types.CallToolResult)
+            return read
+        found = (await self._offered()).get(params.name)
         if found is None:
             missing = [f"'{each.name}' ({each.problem})" for each in self.upstreams if each.problem]
             unavailable = f" Unavailable servers: {', '.join(missing)}." if missing else ""
@@ -325,14 +312,6 @@ class Gateway:
         except UpstreamError as error:
             return _failed(str(error))
         return result if result.is_error else await self._shortened(result, found, params.arguments)
-
-    async def _read_output(self, arguments: dict[str, Any]) -> types.CallToolResult:
-        try:
-            result = await self._own.call_tool(RETRIEVAL, arguments)
-        except ToolError as error:
-            return _failed(str(error))
-        assert isinstance(result, types.CallToolResult)
-        return result
 
     async def _shortened(self, result: types.CallToolResult, found: Offered, arguments: Any) -> types.CallToolResult:
         """The result within the limits, archived whole if it is cut. Structured content is left out if the text that
@@ -350,27 +329,10 @@ class Gateway:
         return result.model_copy(update={"content": content, "structured_content": None})
 
 
-def run_gateway(gateway: Gateway) -> None:
+async def run_gateway(gateway: Gateway) -> None:
     """Serve until stdin is closed or a signal arrives; then stop the servers behind the gateway."""
-
-    async def serve() -> None:
-        stopped = anyio.Event()
-        await run_until_signal(gateway.server(on_stopped=stopped.set), stopped)
-
-    anyio.run(serve)
-
-
-def check(gateway: Gateway) -> dict[str, str | None]:
-    """Start the servers, have each list what it offers, and stop them. Returns by server why it cannot be used, None if
-    it can."""
-
-    async def listed() -> dict[str, str | None]:
-        gateway.list_seconds = CONNECT_SECONDS
-        async with Client(gateway.server(), cache=None) as client:
-            await client.list_tools()
-            return {each.name: each.problem for each in gateway.upstreams}
-
-    return anyio.run(listed)
+    stopped = anyio.Event()
+    await run_until_signal(gateway.server(on_stopped=stopped.set), stopped)
 
 
 def offered_name(name: str, taken: Collection[str]) -> str:

@@ -58,27 +58,16 @@ DEFAULT_SCOPES = ("read", "write")
 
 
 @dataclass(frozen=True, slots=True)
-class About:
-    """What an argument is for. `strict`: only a number is a number; `schema` replaces the JSON schema of its type."""
-
-    text: str
-    strict: bool = False
-    schema: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument as it is declared. `default` is inspect.Parameter.empty if it must be given."""
+    """An argument as it is declared: `Annotated[its type, what it is for, more]`. `default` is inspect.Parameter.empty
+    if it must be given. `strict`: only a number is a number; `schema` replaces the JSON schema of its type."""
 
     name: str
     type: Any
     default: Any
-    about: About
-
-    @property
-    def text(self) -> str:
-        """What it is for, in a few words."""
-        return self.about.text
+    text: str
+    strict: bool = False
+    schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +92,11 @@ class Operation:
     def name(self) -> str:
         """The name of the tool, and of the stash's method."""
         return self.function.__name__
+
+    @property
+    def scope(self) -> str:
+        """What a token must allow for it: what destroys needs `admin`, what reads needs `read`, all else `write`."""
+        return "admin" if self.destructive else "read" if self.read_only else "write"
 
     @property
     def description(self) -> str:
@@ -151,16 +145,15 @@ class Operation:
 
 
 def _argument(declared: inspect.Parameter) -> Argument:
-    kind, about = get_args(declared.annotation)[:2]
-    return Argument(declared.name, kind, declared.default, about)
+    kind, text, *more = get_args(declared.annotation)
+    return Argument(declared.name, kind, declared.default, text, **(more[0] if more else {}))
 
 
 def _field(argument: Argument) -> Any:
     from pydantic import Field, WithJsonSchema
 
-    about = argument.about
-    schema = [WithJsonSchema({**about.schema, "description": about.text})] if about.schema is not None else []
-    described = Field(description=about.text, strict=about.strict or None)
+    schema = [WithJsonSchema({**argument.schema, "description": argument.text})] if argument.schema is not None else []
+    described = Field(description=argument.text, strict=argument.strict or None)
     default = ... if argument.default is inspect.Parameter.empty else argument.default
     return Annotated[argument.type, described, *schema], default
 
@@ -193,17 +186,18 @@ def clipped(summary: str, rest: str) -> str:
     return f"{summary[:head]}\n[… {left_out:,} characters left out here: {rest} …]\n{summary[-tail:]}"
 
 
-SessionId = Annotated[str | None, About("Default: current session")]
-DryRun = Annotated[bool, About("Only report what would happen")]
+SessionId = Annotated[str | None, "Default: current session"]
+DryRun = Annotated[bool, "Only report what would happen"]
 JsonObject = dict[str, object]
 Messages = list[JsonObject]
 System = Annotated[
     str | list[JsonObject] | None,
-    About("System prompt", schema={"type": ["string", "array"], "items": {"type": "object"}}),
+    "System prompt",
+    {"schema": {"type": ["string", "array"], "items": {"type": "object"}}},
 ]
-Tools = Annotated[list[JsonObject] | None, About("Tool definitions")]
-Usage = Annotated[JsonObject | None, About("Of the last reply")]
-Model = Annotated[str | None, About("Model of the session")]
+Tools = Annotated[list[JsonObject] | None, "Tool definitions"]
+Usage = Annotated[JsonObject | None, "Of the last reply"]
+Model = Annotated[str | None, "Model of the session"]
 
 OWN_VIEW = "Changes contextstash's own view only, not your window"
 """The first words on a change for a client that sends its own history."""
@@ -212,8 +206,8 @@ OWN_VIEW = "Changes contextstash's own view only, not your window"
 @operation("Estimate context", "status", read_only=True)
 async def estimate_context(
     session_id: SessionId = None,
-    messages: Annotated[Messages | None, About("Estimate these messages instead (provider's JSON)")] = None,
-    model: Annotated[str | None, About("Model whose window to use")] = None,
+    messages: Annotated[Messages | None, "Estimate these messages instead (provider's JSON)"] = None,
+    model: Annotated[str | None, "Model whose window to use"] = None,
 ) -> "Estimate":
     """How full the context window is and what to do next. Call before long work."""
 
@@ -225,9 +219,9 @@ async def estimate_context(
 )
 async def prune_tool_outputs(
     session_id: SessionId = None,
-    keep_last: Annotated[int | None, About("How many newest outputs to keep")] = None,
-    protect_tokens: Annotated[int | None, About("How many tokens of newest outputs to keep")] = None,
-    minimum_tokens: Annotated[int | None, About("Do nothing if it saves less")] = None,
+    keep_last: Annotated[int | None, "How many newest outputs to keep"] = None,
+    protect_tokens: Annotated[int | None, "How many tokens of newest outputs to keep"] = None,
+    minimum_tokens: Annotated[int | None, "Do nothing if it saves less"] = None,
     dry_run: DryRun = False,
 ) -> "PruneResult":
     """Shrink the context: replace old tool outputs by short placeholders. Use at level prune. Reversible."""
@@ -253,12 +247,12 @@ async def compact_session(
     session_id: SessionId = None,
     summary: Annotated[
         str | None,
-        About("Your summary: task, user's decisions and constraints, files changed, errors, open items, next step"),
+        "Your summary: task, user's decisions and constraints, files changed, errors, open items, next step",
     ] = None,
-    instructions: Annotated[str | None, About("What the summary must keep, if you do not write it")] = None,
+    instructions: Annotated[str | None, "What the summary must keep, if you do not write it"] = None,
     strategy: Annotated[
         Literal["auto", "host", "anthropic", "extractive"],
-        About("Who writes the summary: you (host), or contextstash by one of the other means"),
+        "Who writes the summary: you (host), or contextstash by one of the other means",
     ] = "auto",
     dry_run: DryRun = False,
 ) -> "CompactResult":
@@ -282,7 +276,7 @@ async def _summary(stash: "Stash", **arguments: Any) -> "SummaryResult":
 )
 async def get_summary(
     session_id: SessionId = None,
-    level: Annotated[str | None, About("recent (the newest) or an id (sum_...); default: all")] = None,
+    level: Annotated[str | None, "recent (the newest) or an id (sum_...); default: all"] = None,
 ) -> "SummaryResult":
     """The summary of the session's older messages. Use after a compaction or to resume."""
 
@@ -295,26 +289,26 @@ async def get_summary(
     " tool again.",
 )
 async def get_archived_output(
-    handle: Annotated[str, About("Handle (out_...) from a placeholder or search hit")],
-    session_id: Annotated[str | None, About("Default: any")] = None,
-    offset: Annotated[int | None, About("First line, from 1")] = None,
-    limit: Annotated[int | None, About("Lines")] = None,
-    pattern: Annotated[str | None, About("Regular expression: only lines that match")] = None,
-    max_tokens: Annotated[int | None, About("Default 4000, at most 8000")] = None,
+    handle: Annotated[str, "Handle (out_...) from a placeholder or search hit"],
+    session_id: Annotated[str | None, "Default: any"] = None,
+    offset: Annotated[int | None, "First line, from 1"] = None,
+    limit: Annotated[int | None, "Lines"] = None,
+    pattern: Annotated[str | None, "Regular expression: only lines that match"] = None,
+    max_tokens: Annotated[int | None, "Default 4000, at most 8000"] = None,
 ) -> "OutputPage":
     """Read a pruned tool output word for word, in pages. Use instead of running the tool again."""
 
 
 @operation("Search history", "search", read_only=True)
 async def search_history(
-    query: Annotated[str, About("Words, names or paths")],
+    query: Annotated[str, "Words, names or paths"],
     session_id: SessionId = None,
-    limit: Annotated[int | None, About("Default 10, at most 50")] = None,
+    limit: Annotated[int | None, "Default 10, at most 50"] = None,
     scope: Annotated[
         Literal["session", "outputs", "messages", "everywhere"],
-        About("Sessions; or outputs or messages of this one"),
+        "Sessions; or outputs or messages of this one",
     ] = "session",
-    since: Annotated[str | None, About("Day, such as 2026-05-31")] = None,
+    since: Annotated[str | None, "Day, such as 2026-05-31"] = None,
 ) -> "SearchResult":
     """Search the session's whole history, including what was pruned or compacted."""
 
@@ -327,7 +321,7 @@ async def _restored(stash: "Stash", **arguments: Any) -> "RestoreResult":
 
 @operation("Restore outputs", "restore", call=_restored, followed=f"{OWN_VIEW}: undoes a prune or compaction there.")
 async def restore_outputs(
-    handles: Annotated[list[str], About("Handles of outputs (out_...) or summaries (sum_...)")],
+    handles: Annotated[list[str], "Handles of outputs (out_...) or summaries (sum_...)"],
     session_id: SessionId = None,
 ) -> "RestoreResult":
     """Undo a prune or compaction: put the originals back into the context."""
@@ -345,16 +339,14 @@ async def context_status(session_id: SessionId = None) -> "ContextStatus":
 
 @operation("Record messages", "import", for_models=False, idempotent=False, creates=True)
 async def record_messages(
-    messages: Annotated[Messages, About("In the provider's own JSON, oldest first")],
-    session_id: Annotated[str | None, About("Created if new; default: current")] = None,
-    first_seq: Annotated[int | None, About("Of the first message: previous next_seq", strict=True)] = None,
-    batch_id: Annotated[str | None, About("To repeat this batch safely")] = None,
-    whole: Annotated[bool, About("The whole conversation")] = False,
-    format: Annotated[
-        str | None, About("openai-chat, openai-responses, anthropic or gemini; default: detected")
-    ] = None,
+    messages: Annotated[Messages, "In the provider's own JSON, oldest first"],
+    session_id: Annotated[str | None, "Created if new; default: current"] = None,
+    first_seq: Annotated[int | None, "Of the first message: previous next_seq", {"strict": True}] = None,
+    batch_id: Annotated[str | None, "To repeat this batch safely"] = None,
+    whole: Annotated[bool, "The whole conversation"] = False,
+    format: Annotated[str | None, "openai-chat, openai-responses, anthropic or gemini; default: detected"] = None,
     model: Model = None,
-    agent: Annotated[str | None, About("Name of the agent")] = None,
+    agent: Annotated[str | None, "Name of the agent"] = None,
     usage: Usage = None,
     system: System = None,
     tools: Tools = None,
@@ -366,12 +358,12 @@ async def record_messages(
 @operation("Get context", for_models=False, creates=True)
 async def get_context(
     session_id: SessionId = None,
-    messages: Annotated[Messages | None, About("Whole conversation, to record")] = None,
+    messages: Annotated[Messages | None, "Whole conversation, to record"] = None,
     system: System = None,
     tools: Tools = None,
     usage: Usage = None,
-    budget: Annotated[int | None, About("Tokens; default: usable")] = None,
-    format: Annotated[str | None, About("As in record_messages")] = None,
+    budget: Annotated[int | None, "Tokens; default: usable"] = None,
+    format: Annotated[str | None, "As in record_messages"] = None,
     model: Model = None,
 ) -> "ContextResult":
     """The message list to send next: valid for the provider, within budget. What is shrunk stays shrunk."""
@@ -379,7 +371,7 @@ async def get_context(
 
 @operation("Recover context", for_models=False, idempotent=False)
 async def recover_context(
-    error: Annotated[str, About("The provider's error, unchanged")],
+    error: Annotated[str, "The provider's error, unchanged"],
     session_id: SessionId = None,
     system: System = None,
     tools: Tools = None,
@@ -393,17 +385,17 @@ async def _listed(stash: "Stash", limit: int, cursor: str | None) -> "SessionLis
 
 @operation("List sessions", "sessions", for_models=False, read_only=True, call=_listed)
 async def list_sessions(
-    limit: Annotated[int, About("At most 100")] = 50,
-    cursor: Annotated[str | None, About("next_cursor of the previous result")] = None,
+    limit: Annotated[int, "At most 100"] = 50,
+    cursor: Annotated[str | None, "next_cursor of the previous result"] = None,
 ) -> "SessionList":
     """Sessions, last changed first."""
 
 
 @operation("Configure session", for_models=False)
 async def configure_session(
-    settings: Annotated[JsonObject | None, About("Such as window")] = None,
-    pin: Annotated[list[str] | None, About("Handles or paths to keep")] = None,
-    unpin: Annotated[list[str] | None, About("Remove")] = None,
+    settings: Annotated[JsonObject | None, "Such as window"] = None,
+    pin: Annotated[list[str] | None, "Handles or paths to keep"] = None,
+    unpin: Annotated[list[str] | None, "Remove"] = None,
     session_id: SessionId = None,
 ) -> "ConfigureResult":
     """Change a session's settings."""
@@ -420,5 +412,5 @@ async def _deleted(stash: "Stash", session_id: str) -> "DeleteResult":
 
 
 @operation("Delete session", "delete", for_models=False, destructive=True, call=_deleted)
-async def delete_session(session_id: Annotated[str, About("The session's id")]) -> "DeleteResult":
+async def delete_session(session_id: Annotated[str, "The session's id"]) -> "DeleteResult":
     """Delete a session and everything in it permanently."""

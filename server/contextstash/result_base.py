@@ -30,6 +30,11 @@ class Result(BaseModel):
         same = {name: getattr(record, name) for name in cls.model_fields if hasattr(record, name)}
         return cls(**{**same, **others})
 
+    def in_words(self) -> str:
+        """What the result of an operation says in words: tools put it before the fields, commands before their
+        lists."""
+        raise NotImplementedError
+
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values. Halves of surrogate pairs stay, also in names, which pydantic cannot write."""
         try:

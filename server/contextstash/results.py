@@ -103,7 +103,6 @@ class Estimate(Result):
     next_step: str = Field(description="What to do now")
 
     def in_words(self) -> str:
-        """How full the window is, and what to do next."""
         state = f"{self.tokens:,} of {self.usable:,} usable tokens ({self.percent} %), level {self.level}."
         if self.view_tokens is not None:
             state = f"Your client sends {state} contextstash's view: {self.view_tokens:,}."
@@ -171,8 +170,6 @@ class WindowAdvice(Result):
     windows: list[AdvisedWindow]
 
     def in_words(self) -> str:
-        """What to set: the largest window of those that cost at most WITHIN_PERCENT more of the recorded cost than the
-        cheapest, as each compaction loses something; none if none saves a tenth."""
         priced = [(each.cost_percent, each.compaction_point) for each in self.windows if each.cost_percent is not None]
         least = min((cost for cost, _ in priced), default=100.0)
         if least > WORTH_PERCENT:
@@ -326,7 +323,6 @@ class ContextStatus(Result):
     timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
 
     def in_words(self) -> str:
-        """The state of the context as lines for a terminal."""
         return "\n".join(self._lines())
 
     def headline(self) -> Iterator[str]:
@@ -422,7 +418,6 @@ class PruneResult(Reduction):
         return [f"{self.with_sizes}."] if self.archived else []
 
     def in_words(self) -> str:
-        """What was archived, and the size before and after."""
         return self._with_scale(f"{self.with_sizes}." if self.tokens_saved else self.reason)
 
 
@@ -437,7 +432,6 @@ class CompactResult(Reduction):
     model: Model | None = None
 
     def in_words(self) -> str:
-        """What was summarized and by whom, and the size before and after."""
         done = f"{self.with_sizes}, written by {self.strategy}."
         return self._with_scale(done if self.tokens_saved else self.reason)
 
@@ -454,7 +448,6 @@ class SummaryResult(Result):
     strategy: Strategy
 
     def in_words(self) -> str:
-        """What the summary covers, and who wrote it."""
         covered = f"messages {self.first_seq} to {self.last_seq}"
         return f"Summary {self.summary_id} of {covered}, {self.tokens:,} tokens, by {self.strategy}."
 
@@ -471,7 +464,6 @@ class OutputPage(Result):
     note: Note | None = None
 
     def in_words(self) -> str:
-        """The output as it is, below a line on where it comes from and where to go on."""
         whole = f"{self.handle} of {self.tool}: {self.total_lines:,} lines, {self.total_tokens:,} tokens."
         return f"{whole}{f' {self.note}' * bool(self.note)} {RECORDED}\n\n{self.text}"
 
@@ -493,7 +485,6 @@ class SearchResult(Result):
     note: Note | None = None
 
     def in_words(self) -> str:
-        """How much was found."""
         return f"{counted(len(self.hits), 'hit')}.{f' {RECORDED}' * bool(self.hits)}"
 
 
@@ -509,7 +500,6 @@ class RestoreResult(ViewChange):
     tokens_after: TokensAfter
 
     def in_words(self) -> str:
-        """How much is back, and the size before and after."""
         change = before_and_after(self.tokens_before, self.tokens_after)
         return self._with_scale(f"{len(self.restored)} back in view, {change} tokens.")
 
@@ -526,7 +516,6 @@ class RecordResult(Result):
     done: list[str] = Field(description="What was done automatically")
 
     def in_words(self) -> str:
-        """What was stored, how full the window is then, and what was done."""
         return (
             f"{self.recorded} recorded, {self.duplicates} known already, in session {self.session_id};"
             f" next_seq {self.next_seq}; {self.tokens:,} tokens, level {self.level}.{' '.join(('', *self.done))}"
@@ -562,7 +551,6 @@ class ContextResult(Result):
     reason: Reason | None = None
 
     def in_words(self) -> str:
-        """How much is sent of the budget."""
         left_out = f", {self.left_out.messages} messages left out" if self.left_out else ""
         return f"{len(self.messages)} messages, {self.tokens:,} of {self.budget:,} tokens{left_out}."
 
@@ -582,7 +570,6 @@ class RecoverResult(Result):
     context: ContextResult | None = Field(default=None, description="The messages to send now")
 
     def in_words(self) -> str:
-        """The outcome."""
         return self.reason
 
 
@@ -606,7 +593,6 @@ class SessionList(Result):
     next_cursor: str | None = Field(default=None, description="Pass it as cursor for the next page")
 
     def in_words(self) -> str:
-        """How many there are, and where to go on."""
         more = f"; more after cursor {self.next_cursor}" if self.next_cursor else ""
         return f"{counted(len(self.sessions), 'session')}{more}."
 
@@ -634,7 +620,6 @@ class ConfigureResult(Result):
     note: str | None = Field(default=None, description="What the change does not affect")
 
     def in_words(self) -> str:
-        """What was changed."""
         note = f" {self.note}" if self.note else ""
         return f"Changed for session {self.session_id}: {', '.join(self.changed) or 'nothing'}.{note}"
 
@@ -647,7 +632,6 @@ class DeleteResult(Result):
     note: Note | None = None
 
     def in_words(self) -> str:
-        """What was deleted, and what with it."""
         if not self.deleted:
             return f"There is no session {self.session_id}; nothing was deleted."
         along = f", and {counted(self.sub_agents, 'session')} of its sub-agents" if self.sub_agents else ""
@@ -704,7 +688,6 @@ class CallList(Result):
     calls: list[Call]
 
     def in_words(self) -> str:
-        """How many, their tokens, and their cost if it is known."""
         known = [call.cost for call in self.calls if call.cost is not None]
         cost = f", {sum(known):.4f} US dollars" if known else ""
         unknown = f" ({len(self.calls) - len(known)} of unknown price)" if 0 < len(known) < len(self.calls) else ""

@@ -28,6 +28,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from contextstash.base.process import own_interpreter
 from contextstash_storage.errors import BadInputError
 
+logger = logging.getLogger(__name__)
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """This machine, as a host is written in an address that was parsed."""
 
@@ -41,19 +43,14 @@ _IMPLIED = (":443", ":80")
 
 @dataclass(frozen=True, slots=True)
 class OwnHosts:
-    """The names of this machine, and that of the proxy in front of it: `public` is the proxy's host with its port, as
-    browsers send it; `origin` is where its pages come from."""
+    """The names of this machine, and that of the proxy in front of it: its host with its port, as browsers send it."""
 
     public: str | None = None
-    origin: str | None = None
 
     def has_host(self, host: str) -> bool:
-        """Whether a Host header names this server."""
-        return bool(_OF_THIS_MACHINE.fullmatch(host)) or self.is_public(host)
-
-    def is_public(self, host: str) -> bool:
-        """Whether a Host header names the proxy. Some clients write the port of https or http too."""
-        return self.public is not None and host.lower() in (self.public, *(self.public + port for port in _IMPLIED))
+        """Whether a Host header names this server, or the proxy. Some clients write the port of https or http too."""
+        public = () if self.public is None else (self.public, *(self.public + port for port in _IMPLIED))
+        return bool(_OF_THIS_MACHINE.fullmatch(host)) or host.lower() in public
 
     def has_origin(self, origin: str) -> bool:
         """Whether an Origin header names this server, another page of this machine, or no page of the web: editors send
@@ -63,7 +60,7 @@ class OwnHosts:
             return origin != "null" and bool(host)
         if _OF_THIS_MACHINE.fullmatch(host):
             return True
-        return self.origin is not None and origin.lower() in (self.origin, f"{self.origin}:443")
+        return self.public is not None and origin.lower() in (f"https://{self.public}", f"https://{self.public}:443")
 
 
 class HostChecks:
@@ -97,11 +94,8 @@ def hosts_behind(public_url: str | None) -> OwnHosts:
             f"The public address must be like https://stash.example/mcp, not '{public_url}': tokens must not cross a"
             " network unencrypted."
         )
-    public = parts.netloc.lower().removesuffix(":443")
-    return OwnHosts(public, f"https://{public}")
+    return OwnHosts(parts.netloc.lower().removesuffix(":443"))
 
-
-logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS = 5
 """Seconds that open requests may continue after a signal; then they are cut off."""

@@ -11,7 +11,7 @@ import pytest
 from contextstash.cli.console import in_commands
 from contextstash.operations import OPERATIONS
 from contextstash.stash_opener import StashOpener
-from tests.support.command_line import Orchard, failure_of
+from tests.support.command_line import Orchard
 
 COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
     "status {session}": ("context_status", {}),
@@ -44,12 +44,6 @@ def test_a_command_prints_what_its_tool_returns(orchard: Orchard, command: str) 
 def test_a_message_names_options_but_leaves_settings_whose_names_hold_theirs() -> None:
     said = in_commands("Set keep_last, or the setting prune_keep_last; then call prune_tool_outputs.")
     assert said == "Set --keep-last, or the setting prune_keep_last; then call contextstash prune."
-
-
-def test_a_summary_that_is_no_text_is_refused_in_words(orchard: Orchard) -> None:
-    file = orchard.folder / "summary.bin"
-    file.write_bytes(b"\xff\xfe\x00")
-    assert "is not a text in UTF-8" in failure_of(orchard.run("compact", orchard.session, "--summary", str(file)))
 
 
 async def _carried_out(opener: StashOpener, operation: Any, arguments: dict[str, Any]) -> Any:

@@ -26,10 +26,6 @@ def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, 
     assert line.endswith("--help")
 
 
-def test_a_number_that_is_none_is_refused_in_plain_words(contextstash: CommandLine) -> None:
-    assert "'x' is not a valid whole number." in contextstash.run("retain", "--days", "x").stderr
-
-
 def test_a_misspelt_setting_is_named_with_its_place_and_the_nearest_one(contextstash: CommandLine) -> None:
     message = failure_of(contextstash.run("sessions", "--set", "prun_at=0.5"))
     assert "(in --set). Did you mean 'prune_at'?" in message
@@ -48,10 +44,6 @@ def test_a_misspelt_setting_is_named_with_its_place_and_the_nearest_one(contexts
 def test_a_file_that_is_not_a_database_is_an_error_in_one_line(contextstash: CommandLine) -> None:
     contextstash.database.write_bytes(b"this is not a database" * 100)
     assert "Traceback" not in failure_of(contextstash.run("sessions"))
-
-
-def test_an_invalid_address_is_an_error_in_one_line(contextstash: CommandLine) -> None:
-    assert "HOST:PORT" in failure_of(contextstash.run("serve", "--http", "here"))
 
 
 def test_the_whole_command_line_imports_nothing_heavy_before_a_command_runs() -> None:

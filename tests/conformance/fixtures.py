@@ -41,8 +41,6 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
-from contextstash.mcp.resources import PROMPTS
-
 IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 AUDIO = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 
@@ -71,18 +69,8 @@ INPUT_SCHEMA: dict[str, Any] = {
 }
 
 
-PROMPT_ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "test_simple_prompt": (),
-    "test_prompt_with_arguments": ("arg1", "arg2"),
-    "test_prompt_with_embedded_resource": ("resourceUri",),
-    "test_prompt_with_image": (),
-    "test_input_required_result_prompt": (),
-}
-
-
 def add_fixtures(server: MCPServer[Any]) -> None:
-    """Add everything that the suite asks for, for the rest of the process: our checks know prompts by their names."""
-    PROMPTS.update(PROMPT_ARGUMENTS)
+    """Add everything that the suite asks for."""
     for add in (
         _add_contents,
         _add_notifications,

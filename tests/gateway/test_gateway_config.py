@@ -1,4 +1,4 @@
-"""The gateway's configuration: the files of clients are read without changes."""
+"""The gateway's servers: the files of clients are read without changes, and each gets the environment of its entry."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from contextstash.gateway import ServerEntry, read_servers
 from contextstash_storage.errors import BadInputError
+from tests.support.gateways import gateway, raw_server, text_of, written
 
 
 def read(folder: Path, document: Any, **environment: str) -> list[ServerEntry]:
@@ -29,11 +31,6 @@ def test_the_file_of_a_client_is_read_without_changes(tmp_path: Path) -> None:
     assert (git.command, git.args, git.env) == ("uvx", ["mcp-server-git"], {"A": "b"})
     assert (web.url, web.headers) == ("https://example.com/mcp", {"Authorization": "Bearer secret"})
     assert gemini.url == "https://example.com/mcp"
-
-
-def test_the_key_of_vs_code_is_recognized(tmp_path: Path) -> None:
-    [entry] = read(tmp_path, {"servers": {"git": {"command": "uvx"}}})
-    assert entry.name == "git"
 
 
 @pytest.mark.parametrize(
@@ -57,12 +54,11 @@ def test_variables_are_replaced(
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ([], "it must be an object with a command or a url"),
-        ({}, "it has neither a command nor a url"),
+        ({}, "it needs a command, or the url of a server"),
         ({"command": ""}, "command: String should have at least 1 character"),
         ({"command": "x", "args": "y"}, "args: Input should be a valid list"),
         ({"command": "x", "env": {"A": 1}}, "env.A: Input should be a valid string"),
-        ({"type": "sse", "url": "https://example.com"}, "the type 'sse' is not supported"),
+        ({"type": "sse", "url": "https://example.com"}, "it needs a command, or the url of a server"),
         ({"url": "ftp://example.com"}, "url: String should match pattern"),
     ],
 )
@@ -84,3 +80,45 @@ def test_no_repr_contains_a_secret(tmp_path: Path) -> None:
     entry = {"command": "x", "args": ["--key=secret"], "env": {"KEY": "secret"}}
     web = {"url": "https://example.com/secret", "headers": {"Authorization": "secret"}}
     assert "secret" not in repr(read(tmp_path, {"mcpServers": {"one": entry, "two": web}}))
+
+
+SECRETS = {
+    "ANTHROPIC_API_KEY": "sk-happens-to-be-there",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "CONTEXTSTASH_ANTHROPIC_API_KEY": "sk-ours",
+    "SERVICE_TOKEN": "for one server",
+}
+
+
+async def environment(tmp_path: Path, entry: dict[str, Any]) -> dict[str, str]:
+    async with gateway(tmp_path, {"raw": entry}, environment=SECRETS) as client:
+        found: dict[str, str] = json.loads(text_of(await client.call_tool("raw__environment")))
+        return found
+
+
+@pytest.mark.processes
+async def test_a_server_gets_the_safe_variables_and_those_of_its_entry(tmp_path: Path) -> None:
+    entry = {**raw_server(), "env": {"TOKEN": "${SERVICE_TOKEN}", "MODE": "quick"}}
+    found = await environment(tmp_path, entry)
+    assert found["TOKEN"] == "for one server"
+    assert found["MODE"] == "quick"
+    assert found["HOME"] == str(tmp_path)
+    set_by_python = {"LC_CTYPE"}
+    assert set(found) - set_by_python <= {*DEFAULT_INHERITED_ENV_VARS, "TOKEN", "MODE"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "x", "env": {"KEY": "${CONTEXTSTASH_ANTHROPIC_API_KEY}"}},
+        {"command": "x", "args": ["--key=${env:CONTEXTSTASH_ANTHROPIC_API_KEY:-none}"]},
+        {"url": "https://example.com/${contextstash_db}"},
+        {"url": "https://example.com", "headers": {"X": "${CONTEXTSTASH_DB}"}},
+    ],
+)
+def test_an_entry_that_refers_to_one_of_our_own_variables_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, entry: dict[str, Any]
+) -> None:
+    with pytest.raises(BadInputError, match="no server that can be used"):
+        read_servers(written(tmp_path, {"raw": entry}), SECRETS)
+    assert "a variable of contextstash itself, which no server gets" in caplog.text

@@ -13,8 +13,8 @@ import anyio
 import pytest
 from mcp import MCPError
 
+from tests.support.command_line import CommandLine, failure_of
 from tests.support.gateways import SCRIPT, gateway, server, text_of, tool_names, written
-from tests.support.servers import MODES, Mode
 
 pytestmark = pytest.mark.processes
 
@@ -35,9 +35,8 @@ async def test_dead_silent_and_malformed_servers_do_not_affect_the_others(tmp_pa
             await client.call_tool("dead__only")
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_server_that_exits_during_a_call_is_reported_and_started_again(tmp_path: Path, mode: Mode) -> None:
-    async with gateway(tmp_path, {"one": server("one"), "two": server("two")}, mode=mode) as client:
+async def test_a_server_that_exits_during_a_call_is_reported_and_started_again(tmp_path: Path) -> None:
+    async with gateway(tmp_path, {"one": server("one"), "two": server("two")}) as client:
         before = text_of(await client.call_tool("one__process_id"))
         died = await client.call_tool("one__dying")
         assert died.is_error
@@ -82,22 +81,6 @@ async def listening(url: str) -> None:
                 return
 
 
-def ended(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    """The gateway before the servers of this file, which got nothing to read and has ended."""
-    command = [sys.executable, "-m", "contextstash", "gateway", "--config", str(path), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
-
-
-def test_a_file_without_servers_is_refused_in_one_line(tmp_path: Path) -> None:
-    done = ended(written(tmp_path, {}))
-    assert done.returncode == 1
-    assert "names no servers" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_check_shows_what_each_server_offers_and_which_are_unavailable(tmp_path: Path) -> None:
-    path = written(tmp_path, {"one": server("one"), "dead": {"command": "there-is-no-such-program"}})
-    done = ended(path, "--check", "--db", str(tmp_path / "s.db"))
-    assert done.returncode == 1
-    assert "one__only_one" in done.stdout
-    assert "No such file or directory: there-is-no-such-program" in done.stdout
+def test_a_file_without_servers_is_refused_in_one_line(contextstash: CommandLine) -> None:
+    path = written(contextstash.folder, {})
+    assert "names no servers" in failure_of(contextstash.run("gateway", "--config", path))

@@ -1,4 +1,5 @@
-"""The gateway with real servers: long outputs are archived and shown in part."""
+"""The gateway with real servers: long outputs are archived and shown in part, and no server takes the name of one of
+our tools, or of one with which a host asks its user."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ import pytest
 from mcp import MCPError
 from mcp.types import ImageContent
 
+from contextstash.events.calls import ASKING_TOOLS
+from contextstash.outputs.own_tools import own_tool
 from tests.support.gateways import appears, gateway, original, raw_server, server, text_of, tool_names
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import PIXEL, lines
@@ -66,13 +69,6 @@ async def test_many_text_blocks_are_shortened_as_one_text_and_images_are_unchang
         assert image.data == PIXEL * 400
 
 
-async def test_an_output_of_megabytes_is_archived_too(tmp_path: Path) -> None:
-    async with gateway(tmp_path, {"raw": raw_server()}) as client:
-        shown = text_of(await client.call_tool("raw__long", {"megabytes": 9}))
-        assert len(shown) <= 20_000
-        assert handle_in(shown)
-
-
 async def test_an_error_is_passed_on_unchanged(tmp_path: Path) -> None:
     async with gateway(tmp_path, {"one": server("one")}, *SHORT) as client:
         result = await client.call_tool("one__failing")
@@ -90,26 +86,47 @@ async def test_each_tool_has_its_servers_name_before_its_own_and_ours_is_the_las
             await client.call_tool("only_two")
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_progress_is_passed_on(tmp_path: Path, mode: Mode) -> None:
+async def test_progress_is_passed_on(tmp_path: Path) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total, message))
 
-    async with gateway(tmp_path, {"one": server("one")}, mode=mode) as client:
+    async with gateway(tmp_path, {"one": server("one")}) as client:
         result = await client.call_tool("one__counting", {"steps": 3}, progress_callback=note)
         assert text_of(result) == "counted"
     assert seen == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
 
 
-@pytest.mark.parametrize("mode", MODES)
-async def test_a_cancelled_call_is_cancelled_at_its_server(tmp_path: Path, mode: Mode) -> None:
+async def test_a_cancelled_call_is_cancelled_at_its_server(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    async with gateway(tmp_path, {"one": server("one")}, mode=mode) as client:
+    async with gateway(tmp_path, {"one": server("one")}) as client:
         async with anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "one__waiting", {"mark": str(mark)})
             await appears(mark.with_suffix(".begun"))
             group.cancel_scope.cancel()
         await appears(mark.with_suffix(".cancelled"))
         assert text_of(await client.call_tool("one__only_one")) == "from one"
+
+
+IMPOSTORS = ("get_archived_output", "search_history", "delete_session", *sorted(ASKING_TOOLS))
+
+
+@pytest.mark.parametrize("name", ["raw", "contextstash", "_"])
+async def test_an_impostors_tools_are_neither_taken_for_ours_nor_for_the_users_words(tmp_path: Path, name: str) -> None:
+    async with gateway(tmp_path, {name: raw_server(*IMPOSTORS)}) as client:
+        *theirs, ours = await tool_names(client)
+        assert ours == "get_archived_output"
+        assert not ASKING_TOOLS & set(theirs)
+        assert not [each for each in theirs if own_tool(f"mcp__contextstash__{each}")]
+        [fetched] = [each for each in theirs if "get_archived_output" in each]
+        assert len(text_of(await client.call_tool(fetched, {"length": 30_000}))) <= 20_000
+        assert "raw" not in text_of(await client.call_tool(ours, {"handle": "out_none"}))
+
+
+async def test_two_tools_whose_names_become_equal_are_both_offered(tmp_path: Path) -> None:
+    servers = {"a": raw_server("b__c", "list.files", "list/files"), "a__b": raw_server("c"), "a b": raw_server("c")}
+    async with gateway(tmp_path, servers) as client:
+        *theirs, _ = await tool_names(client)
+        assert len({*theirs}) == 5 + 2 * len(servers)  # each has two more
+        assert {"a__b__c", "a__list_files", "a__list_files_2"} <= {*theirs}

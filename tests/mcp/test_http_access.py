@@ -12,7 +12,6 @@ import httpx2
 import pytest
 from mcp import MCPError
 
-from contextstash.mcp.tokens import needed_scope
 from contextstash.operations import OPERATIONS, SCOPES
 from tests.support.command_line import CommandLine
 from tests.support.servers import (
@@ -96,7 +95,7 @@ async def test_each_tool_needs_the_scope_that_its_annotations_name(served: Serve
     async with http_client(served.address, everything) as client:
         await answer(client, "record_messages", session_id="s", messages=small_session(1))
         tools = (await client.list_tools()).tools
-    needed = {tool.name: needed_scope(OPERATIONS[tool.name]) for tool in tools}
+    needed = {tool.name: OPERATIONS[tool.name].scope for tool in tools}
     assert {"search_history": "read", "get_context": "write", "delete_session": "admin"}.items() <= needed.items()
     for scope in SCOPES:
         others = tuple(each for each in SCOPES if each != scope)

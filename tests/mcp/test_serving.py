@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.configuration.database import data_folder, default_database
+from contextstash.cli.app import run
+from contextstash.mcp.stdio import round_trip
+from contextstash_storage.errors import ContextstashError
+from tests.support.postgres_server import new_store_address
 from tests.support.servers import (
     INITIALIZE,
     MODES,
@@ -114,28 +117,28 @@ async def test_a_batch_of_many_megabytes_is_recorded_over_http(tmp_path: Path) -
     assert recorded["recorded"] == 1
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.invalid"])
-def test_only_this_machine_is_served(tmp_path: Path, host: str) -> None:
-    code, errors = run_to_end(http_command(tmp_path / "s.db", host))
+def test_only_this_machine_is_served(tmp_path: Path) -> None:
+    code, errors = run_to_end(http_command(tmp_path / "s.db", "0.0.0.0"))
     assert code != 0
-    assert f"Serving on {host} would show every session" in errors
+    assert "Serving on 0.0.0.0 would show every session" in errors
 
 
-def test_the_database_can_be_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CONTEXTSTASH_DB", str(tmp_path / "mine.db"))
-    assert default_database() == tmp_path / "mine.db"
-    monkeypatch.delenv("CONTEXTSTASH_DB")
-    usual = default_database()
-    assert isinstance(usual, Path)
-    assert usual.name == "sessions.db"
-    assert "contextstash" in usual.parent.name
-    assert data_folder() == usual.parent
+@pytest.mark.processes
+@pytest.mark.parametrize("program", ["raise SystemExit", "import time; time.sleep(60)"])
+async def test_a_server_that_does_not_answer_is_an_error_in_time(program: str) -> None:
+    with pytest.raises(ContextstashError, match="did not answer"):
+        await round_trip([sys.executable, "-c", program], 0.5)
 
 
-def test_files_beside_a_database_on_a_server_are_in_the_users_data_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.postgres
+@pytest.mark.processes
+def test_commands_read_the_same_database_and_show_no_password(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beside = data_folder()
-    monkeypatch.setenv("CONTEXTSTASH_DB", "postgresql://me:secret@db.example/stash")
-    assert str(default_database()) == "postgresql://me@db.example/stash"
-    assert data_folder() == beside
+    address = new_store_address().url.replace("tests@", "tests:s3cret@")
+    monkeypatch.setenv("CONTEXTSTASH_DB", address)
+    for command in (["sessions"], ["doctor"]):
+        assert run(command) in (0, 1)
+    printed = capsys.readouterr()
+    assert "postgresql://tests@" in printed.out
+    assert "s3cret" not in printed.out + printed.err

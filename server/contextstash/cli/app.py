@@ -116,13 +116,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         message = error.format_message().rstrip()
         stop = "" if message.endswith((".", "?", "!")) else "."
-        return _fail(f"{message}{stop} See: {_help_command(error)}", error.exit_code)
+        command = error.ctx.command_path if error.ctx else "contextstash"
+        return _fail(f"{message}{stop} See: {command} --help", error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except ContextstashError as error:
         return _fail(in_commands(str(error)))
-    except BrokenPipeError:
-        return _end_of_pipe()
+    except BrokenPipeError:  # the reader closed the pipe: the flush at exit must not raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         return _fail(f"{error}. Check the path and its permissions.")
     except (KeyboardInterrupt, click.Abort):
@@ -130,16 +132,6 @@ def run(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _help_command(error: click.UsageError) -> str:
-    return f"{error.ctx.command_path if error.ctx else 'contextstash'} --help"
-
-
 def _fail(text: str, code: int = 1) -> int:
     echo(f"Error: {' '.join(text.split())}", err=True)
     return code
-
-
-def _end_of_pipe() -> int:
-    """The reader closed the pipe: redirect standard output, so that the flush at exit raises no error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +17,11 @@ from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.results import CompactResult, ConfigureResult, DeleteResult, PruneResult, RestoreResult
+    from contextstash.results import CompactResult, DeleteResult, PruneResult
     from contextstash.stash import Stash
 
 PREFIXES = ("out_", "sum_")
 """Begin the handles of outputs and of summaries."""
-
-RULE = "rule:"
-"""Begins a pin that is a rule."""
 
 
 def _print_pruned(result: PruneResult) -> None:
@@ -56,7 +52,7 @@ compact = operation_command(
     operations.compact_session,
     _print_compacted,
     help="Show a session's older messages as a summary. The messages stay in the database.",
-    summary={"type": click.File(), "metavar": "FILE", "help": "Use this summary ('-' for stdin)."},
+    summary={"type": click.File(errors="replace"), "metavar": "FILE", "help": "Use this summary ('-' for stdin)."},
 )
 
 
@@ -74,58 +70,47 @@ async def restore(stash: Stash, handles: tuple[str, ...], last: bool) -> Any:
             "Pass handles of outputs (out_…) or summaries (sum_…). To undo the last prune or compaction of a session:"
             " contextstash restore SESSION --last"
         )
-    return result, lambda: _print_restored(result)
+
+    def show() -> None:
+        for output in result.restored:
+            echo(f"{output.handle} restored, {output.tokens:,} tokens.")
+        for handle in result.not_archived or []:
+            echo(f"{handle} was not archived by contextstash: contextstash show {handle}")
+        tell(result)
+
+    return result, show
 
 
-def _print_restored(result: RestoreResult) -> None:
-    for output in result.restored:
-        echo(f"{output.handle} restored, {output.tokens:,} tokens.")
-    for handle in result.not_archived or []:
-        echo(f"{handle} was not archived by contextstash: contextstash show {handle}")
-    tell(result)
-
-
-@stash_command("pin")
+@stash_command("pin", epilog='Example: contextstash pin "never push to main"')
 @click.argument("pins", nargs=-1)
 @click.option("--session", help="Their session. [default: that of a handle, else the one with the newest message]")
 @click.option("--remove", is_flag=True, help="Remove these pins instead of adding them.")
 async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: bool) -> Any:
     """Keep outputs in a session's view: by handle (out_…), or the newest output that shows a file, by its path; or a
-    rule, in words ("never push to main"). Without any, list the pins."""
-    named = _pins(pins)
-    if session is None and len(pins) > 1 and len(named) == 1 and await stash.complete_session_id(pins[0]):
-        raise BadInputError(f"'{pins[0]}' names a session: pass it as --session. A rule that begins so is quoted.")
+    rule, in words and quoted. Without any, list the pins."""
+    from contextstash.safety.secret_masks import masked
+
+    named = [f"rule: {each}" if " " in each and not _is_pin(each) else each for each in pins]
     handle = next((each for each in named if each.startswith(PREFIXES[0])), None)
     if session is None and handle is not None:
         session_id = (await stash.find_output(handle))[0].removesuffix(OUTPUTS_SUFFIX)
     else:
         session_id = await find_session(stash, session)
-    added, removed = ((), named) if remove else (named, ())
-    result = await stash.configure_session(session_id, pin=added, unpin=removed)
-    pins = stash.settings(await stash.read_session(session_id)).pin
-    return result, lambda: _print_pins(result, pins)
+    result = await stash.configure_session(session_id, pin=[] if remove else named, unpin=named if remove else [])
+    now = stash.settings(await stash.read_session(session_id)).pin
+
+    def show() -> None:
+        if result.note:
+            echo(masked(in_commands(result.note)))
+        listed = f" {(now or ['nothing'])[0]}." if len(now) < 2 else "".join(f"\n  {each}" for each in now)
+        echo(f"Pinned in session {session_id}:{masked(listed)}")
+
+    return result, show
 
 
-def _print_pins(result: ConfigureResult, pins: Sequence[str]) -> None:
-    """What the change does not affect, and what is pinned now."""
-    from contextstash.safety.secret_masks import masked
-
-    if result.note:
-        echo(masked(in_commands(result.note)))
-    now = f" {(pins or ['nothing'])[0]}." if len(pins) < 2 else "".join(f"\n  {each}" for each in pins)
-    echo(f"Pinned in session {result.session_id}:{masked(now)}")
-
-
-def _pins(given: tuple[str, ...]) -> list[str]:
-    """The pins as the tools take them: words that are neither a handle nor a file are a rule, quoted or not."""
-    names = [each for each in given if each.startswith((*PREFIXES, RULE)) or Path(each).exists() or _is_path(each)]
-    if given and not names:
-        return [f"{RULE} {' '.join(given)}"]
-    return [each if each in names else f"{RULE} {each}" for each in given]
-
-
-def _is_path(text: str) -> bool:
-    return " " not in text and any(mark in text for mark in "./\\")
+def _is_pin(text: str) -> bool:
+    """Whether a text with spaces is a rule as the tools take it, or the path of a file."""
+    return text.startswith("rule:") or Path(text).exists()
 
 
 @stash_command("delete")

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -19,7 +19,6 @@ from contextstash.cli.options import (
     PRESET,
     SESSION,
     SET,
-    DatabaseType,
     find_session,
     opener_options,
     settings_from,
@@ -41,26 +40,15 @@ if TYPE_CHECKING:
 CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "opencode", "pi")
 
 
-def confirmation(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a command that changes a client's files."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Only show what would be written."),
-        click.option("--yes", is_flag=True, help="Write without asking."),
-    ):
-        command = option(command)
-    return command
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+YES = click.option("--yes", is_flag=True, help="Write without asking.")
 
 
 @click.command()
 @click.argument("client", metavar="[CLIENT]", type=click.Choice(CLIENT_NAMES), required=False)
-@click.option(
-    "--db",
-    type=DatabaseType(),
-    metavar="DATABASE",
-    envvar="CONTEXTSTASH_DB",
-    help="The database that server and hooks use there: a file, or postgresql://… [default: in the user's data folder]",
-)
-@confirmation
+@DATABASE
+@DRY_RUN
+@YES
 def install(client: str | None, db: Location | None, **confirmed: bool) -> None:
     """Add contextstash to your configuration of CLIENT: the server, and where there are hooks, those that archive large
     outputs and write hand-offs. Safe to repeat; uninstall removes it.
@@ -75,32 +63,28 @@ def install(client: str | None, db: Location | None, **confirmed: bool) -> None:
             "The address holds a password, which would be written into the client's configuration. Leave it out, and"
             " put it into ~/.pgpass."
         )
-    if client is not None:
-        _install(client, database, confirmed)
-        return
     from contextstash.clients.client import clients
 
-    found = [each for each in clients() if each.is_on()]
+    found = [each for each in clients() if each.is_on()] if client is None else [client_of(client)]
     if not found:
         raise BadInputError(
             f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
             " See: contextstash install --help"
         )
     for each in found:
-        click.echo(f"{each.name}:")
-        _install(each.name, database, confirmed)
+        if client is None:
+            click.echo(f"{each.name}:")
+        _install(each, database, confirmed)
 
 
-def _install(name: str, database: Location | None, confirmed: Mapping[str, bool]) -> None:
-    from contextstash.clients.client import client as client_of
+def _install(client: Client, database: Location | None, confirmed: Mapping[str, bool]) -> None:
     from contextstash.clients.install import apply_install, own_command, plan_install
 
-    client = client_of(name)
     changes = plan_install(client, own_command(), database)
     if not any(change.needed for change in changes):
-        click.echo(f"contextstash is already installed in {name}: {changes[0].path}")
+        click.echo(f"contextstash is already installed in {client.name}: {changes[0].path}")
     elif _written(changes, apply_install, **confirmed):
-        click.echo(f"Installed. Restart {name} to use it; contextstash uninstall {name} removes it.")
+        click.echo(f"Installed. Restart {client.name} to use it; contextstash uninstall {client.name} removes it.")
         if database is not None:
             click.echo(f"It uses the database {database}.")
         if client.hooks and client.hooks.remark:
@@ -109,13 +93,13 @@ def _install(name: str, database: Location | None, confirmed: Mapping[str, bool]
 
 @click.command()
 @click.argument("client", metavar="CLIENT", type=click.Choice(CLIENT_NAMES))
-@confirmation
+@DRY_RUN
+@YES
 def uninstall(client: str, **confirmed: bool) -> None:
     """Remove contextstash from CLIENT's configuration. An unchanged file gets its former bytes back.
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, opencode or pi.
     """
-    from contextstash.clients.client import client as client_of
     from contextstash.clients.install import apply_uninstall, plan_uninstall
 
     changes = plan_uninstall(client_of(client))
@@ -176,13 +160,6 @@ SECRET_BYTES = 18
 """Of the path that only the client knows: 24 characters, too many to be guessed."""
 
 
-def program_on_path(name: str) -> str:
-    """The path of a program. Raises BadInputError."""
-    if (found := shutil.which(name)) is None:
-        raise BadInputError(f"There is no program '{name}' on the PATH.")
-    return found
-
-
 MAX_SESSIONS = 100
 """Sessions that the lines at the end of a run sum up, and among which that of a folder is looked for."""
 
@@ -226,10 +203,12 @@ def run(
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.clients.proxied import ignore_signals, launched_client
+    from contextstash.configuration.database import data_folder
     from contextstash.proxy.app import ServedProxy, check_upstream, proxy_beside
     from contextstash.proxy.edits import ProxyOptions
+    from contextstash_storage.databases import name_of
 
-    program = program_on_path(client)
+    program = _program(client)
     arguments = arguments[arguments[:1] == ("--",) :]
     launched = launched_client(client, upstream)
     sized = with_window(launched, window)
@@ -240,48 +219,40 @@ def run(
     options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
     opener = StashOpener(db, settings_from(preset, given))
     served = ServedProxy(address, options, opener, secret=secrets.token_urlsafe(SECRET_BYTES))
-    started = time.time()
-    with _log_file(db) as log:
+    # The client's server and hooks use the same database. By a variable: all users see a program's arguments.
+    used = {} if db is None else {"CONTEXTSTASH_DB": name_of(db.absolute() if isinstance(db, Path) else db)}
+    started, log_path = time.time(), data_folder(db) / "proxy.log"
+    with log_file(log_path) as log:
         with proxy_beside(served, log) as url:
             launch = sized(proxied.launch(url, (program, *arguments)))
-            code = run_client(launch.command, {**os.environ, **launch.environment, **_database(db)})
+            code = run_client(launch.command, {**os.environ, **launch.environment, **used})
             ignore_signals()
         _report(opener, started)
     if served.unrecorded:
         click.echo(
             f"contextstash: {len(served.unrecorded)} times what went through the proxy could not be recorded at once;"
-            " the last of it may be missing. contextstash import reads the client's own transcript. Why:"
-            f" {_log_path(db)}",
+            f" the last of it may be missing. contextstash import reads the client's own transcript. Why: {log_path}",
             err=True,
         )
     return code
 
 
-def _database(db: Location | None) -> dict[str, str]:
-    """The variable by which the client's server and hooks use the same database. An address may hold a password, and
-    all users see a program's arguments."""
-    from contextstash_storage.databases import name_of
-
-    return {} if db is None else {"CONTEXTSTASH_DB": name_of(db.absolute() if isinstance(db, Path) else db)}
-
-
-def _log_path(db: Location | None) -> Path:
-    """The proxy's log, in the folder of the database: the terminal belongs to the client."""
-    from contextstash.configuration.database import data_folder
-
-    return data_folder(db) / "proxy.log"
-
-
-def _log_file(db: Location | None) -> TextIO:
-    """The log to write to. Raises BadInputError."""
+def log_file(path: Path) -> TextIO:
+    """The proxy's log to write to: the terminal belongs to the client. Raises BadInputError."""
     from contextstash.base.files import open_log
 
-    path = _log_path(db)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         return os.fdopen(open_log(path), "a", encoding="utf-8", errors="replace")
     except OSError as error:
         raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
+
+
+def _program(name: str) -> str:
+    """The path of a program. Raises BadInputError."""
+    if (found := shutil.which(name)) is None:
+        raise BadInputError(f"There is no program '{name}' on the PATH.")
+    return found
 
 
 def _is_configured(client: Client, without: str) -> bool:
@@ -315,19 +286,14 @@ def _report(opener: StashOpener, started: float) -> None:
 @SESSION
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
 @opener_options
-def continue_(
-    opener: StashOpener,
-    client: str,
-    session: str | None,
-    only_print: bool,
-) -> int:
+def continue_(opener: StashOpener, client: str, session: str | None, only_print: bool) -> int:
     """Start CLIENT in the session's folder, with the hand-off of SESSION as its first message.
 
     CLIENT is claude-code, codex or gemini. [default for SESSION: the newest one of this folder, of whichever client,
     else the newest of all] Everything else of the session comes back by search and by handle.
     """
     found = client_of(client)
-    program = "" if only_print else program_on_path(found.programs[0])
+    program = "" if only_print else _program(found.programs[0])
     message, folder = opener.run(lambda stash: _start(stash, session))
     if only_print:
         click.echo(message)
@@ -343,10 +309,17 @@ def continue_(
 
 async def _start(stash: Stash, named: str | None) -> tuple[str, str | None]:
     """The first message, and the folder of the session if its transcript still names it."""
+    from contextstash.clients.follow import ingest
+
     session_id = await find_session(stash, named) if named else await _newest(stash)
     session = await stash.read_session(session_id)
     if session.source is not None:
-        await _read_on(stash, session.source)
+        try:  # what the client has written since
+            await ingest(stash, Path(session.source), reduce=False, wanted=True)
+        except FileNotFoundError:
+            click.echo("The client has deleted its transcript; the session is kept here.", err=True)
+        except (OSError, ContextstashError) as error:
+            click.echo(f"The newest messages may be missing: {session.source} cannot be read: {error}", err=True)
     [folder] = await stash.projects_of([session])
     if not named:
         where = f", in {folder}" if folder else ""
@@ -370,15 +343,3 @@ async def _newest(stash: Stash) -> str:
         if session.parent_session_id is None and is_at(folder, Path.cwd()):
             return session.session_id
     return await find_session(stash, None)
-
-
-async def _read_on(stash: Stash, source: str) -> None:
-    """Record what the client has written since, if its transcript is still there."""
-    from contextstash.clients.follow import ingest
-
-    try:
-        await ingest(stash, Path(source), reduce=False, wanted=True)
-    except FileNotFoundError:
-        click.echo("The client has deleted its transcript; the session is kept here.", err=True)
-    except (OSError, ContextstashError) as error:
-        click.echo(f"The newest messages may be missing: {source} cannot be read: {error}", err=True)

@@ -49,15 +49,12 @@ def echo_json(document: object) -> None:
 
 
 def print_json(result: Result | Sequence[Result] | object) -> None:
-    """Print a result as JSON, with the field names of the tools; or a JSON document as it is."""
-    if isinstance(result, list):
-        echo_json([_dumped(each) for each in result])
-    else:
-        echo_json(_dumped(result))
+    """Print a result, or each of a list, as JSON, with the field names of the tools; or a JSON document as it is."""
 
+    def dumped(value: Any) -> object:
+        return value.as_json() if hasattr(value, "as_json") else value
 
-def _dumped(result: Any) -> object:
-    return result.as_json() if hasattr(result, "as_json") else result
+    echo_json([dumped(each) for each in result] if isinstance(result, list) else dumped(result))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -87,12 +84,12 @@ def shortened(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def when(moment: str | None, now: datetime | None = None) -> str:
+def when(moment: str | None) -> str:
     """An ISO 8601 time in this machine's zone: the time of today, the day of this year, or the date."""
     if not moment:
         return "-"
     local = datetime.fromisoformat(moment).astimezone()
-    today = (now or datetime.now(local.tzinfo)).astimezone(local.tzinfo)
+    today = datetime.now(local.tzinfo)
     if local.date() == today.date():
         return local.strftime("%H:%M")
     return local.strftime("%d %b" if local.year == today.year else "%Y-%m-%d")

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,43 +26,26 @@ if TYPE_CHECKING:
     from contextstash.stash import Stash
     from contextstash.transfer import Migrated
     from contextstash_storage.databases import Location
-    from contextstash_storage.records import Native
-
-PAGE_MESSAGES = 200
-"""Messages in memory at a time."""
 
 
 @click.command(epilog="Example: contextstash export 3f2a --with-secrets > session.jsonl")
 @SESSION
-@click.option("--messages", "only_messages", is_flag=True, help="Only the messages, as their provider writes them.")
 @click.option("--with-secrets", is_flag=True, help="Print keys, tokens and passwords as they were recorded.")
 @opener_options
-def export(opener: StashOpener, session: str | None, only_messages: bool, with_secrets: bool) -> None:
+def export(opener: StashOpener, session: str | None, with_secrets: bool) -> None:
     """Print a session as JSON lines. [default: the one with the newest message]
 
     contextstash import reads it without loss, if it was written with --with-secrets: otherwise masks stand in the place
-    of keys and passwords. With --messages only the history, one message per line, with what only replies have (model,
-    usage).
+    of keys and passwords.
     """
     if with_secrets:
         opener = replace(opener, settings=opener.settings.over(Layer("--with-secrets", {"secrets": "off"})))
 
     async def write(stash: Stash) -> None:
-        session_id = await find_session(stash, session)
-        records = _messages(stash, session_id) if only_messages else stash.export_session(session_id)
-        async for record in records:
+        async for record in stash.export_session(await find_session(stash, session)):
             sys.stdout.write(json.dumps(record, separators=(",", ":")) + "\n")
 
     opener.run(write)
-
-
-async def _messages(stash: Stash, session_id: str) -> AsyncIterator[Native]:
-    first: int | None = 0
-    while first is not None:
-        page = await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES)
-        for line in page.messages:
-            yield line.message
-        first = page.next_seq
 
 
 MAX_NAMED = 10
@@ -194,9 +177,8 @@ class Imported:
 
 @click.command("import")
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--session", metavar="NEW_ID", help="The id under which an exported session is stored here.")
 @database_options
-def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], session: str | None) -> int:
+def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...]) -> int:
     """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
 
     Without PATH, the sessions of all clients on this machine, from their own folders.
@@ -207,8 +189,6 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
-    if session is not None and len(paths) != 1:
-        raise BadInputError("--session names one exported session: pass its file, and no other.")
     named, paths = bool(paths), paths or _own_folders()
     found = dict(sorted(_transcripts(paths), key=lambda each: each[1]))  # a file that was named itself counts as named
     if not found:
@@ -217,7 +197,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     async def work(stash: Stash) -> list[Imported]:
         bar = click.progressbar(found.items(), label="Importing", file=sys.stderr, hidden=not sys.stderr.isatty())
         with bar as files:
-            return [await _imported(stash, path, itself, session) for path, itself in files]
+            return [await _imported(stash, path, itself) for path, itself in files]
 
     imported = opener.run(work)
     results = [each for each in imported if not each.skipped]
@@ -258,10 +238,10 @@ def _transcripts(given: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             yield path, True
 
 
-async def _imported(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
+async def _imported(stash: Stash, path: Path, named: bool) -> Imported:
     """The result of an import; an error of it is part of the result."""
     try:
-        return await _import(stash, path, named, session)
+        return await _import(stash, path, named)
     except ContextstashError as error:
         return Imported(str(path), error=str(error))
     except OSError as error:
@@ -270,17 +250,15 @@ async def _imported(stash: Stash, path: Path, named: bool, session: str | None) 
         return Imported(str(path), error="The file is not UTF-8 text.")
 
 
-async def _import(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
+async def _import(stash: Stash, path: Path, named: bool) -> Imported:
     from contextstash.clients.follow import ingest, recognize
 
     if _is_export(path):
         if not named:
             return Imported(str(path), skipped=True)
         with path.open(encoding="utf-8") as lines:
-            result = await stash.import_session(lines, session_id=session)
+            result = await stash.import_session(lines)
         return Imported(str(path), result.session_id, result.recorded, result.duplicates)
-    if session is not None:
-        raise BadInputError("--session is for an exported session: the id of a transcript is its client's.")
     try:
         reader = recognize(path)
     except BadInputError:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
 from click.core import ParameterSource
@@ -158,13 +158,6 @@ def stash_command(name: str, *, epilog: str | None = None) -> Callable[[Work], c
     return declare
 
 
-def _text_of(file: TextIO) -> str:
-    try:
-        return file.read()
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"'{file.name}' is not a text in UTF-8.") from error
-
-
 def operation_command(
     name: str, operation: Operation, listing: Callable[[Any], None] = tell, /, **changed: Any
 ) -> click.Command:
@@ -172,7 +165,7 @@ def operation_command(
     `listing` prints the result. `changed` are Click's keywords for single options; a file's text is their value."""
 
     async def work(stash: Stash, session: str | None, **given: Any) -> Any:
-        given = {key: _text_of(value) if hasattr(value, "read") else value for key, value in given.items()}
+        given = {key: value.read() if hasattr(value, "read") else value for key, value in given.items()}
         session_id = await find_session(stash, session)
         result = await getattr(stash, operation.name)(session_id, **given)
         return result, lambda: listing(result)

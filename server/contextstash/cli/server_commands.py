@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
@@ -20,7 +21,6 @@ from contextstash.operations import DEFAULT_SCOPES, SCOPES
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.gateway import Gateway
     from contextstash.stash import Stash
     from contextstash.stash_opener import StashOpener
     from contextstash_storage.notes import Token
@@ -86,13 +86,9 @@ def ui(opener: StashOpener, port: int, browser: bool) -> None:
     """
     from contextstash.pages.app import serve_ui
 
-    serve_ui(opener, port, _open if browser else lambda _: None)
-
-
-def _open(address: str) -> None:
-    """Open a browser if there is a display; without one Python would start a text browser in the terminal."""
-    if sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
-        webbrowser.open(address)
+    # Without a display Python would start a text browser in the terminal.
+    shown = sys.platform in ("win32", "darwin") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    serve_ui(opener, port, webbrowser.open if browser and shown else str)
 
 
 DEFAULT_UPSTREAM = "https://api.anthropic.com"
@@ -110,12 +106,7 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
 @click.option("--upstream", metavar="URL", default=DEFAULT_UPSTREAM, show_default=True, help="The model API.")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @opener_options
-def proxy(
-    opener: StashOpener,
-    listen: tuple[str, int],
-    no_prune: bool,
-    upstream: str,
-) -> None:
+def proxy(opener: StashOpener, listen: tuple[str, int], no_prune: bool, upstream: str) -> None:
     """Stand between a client and the model API, and send old tool outputs as placeholders when its cache has expired.
 
     Set the client's base URL to the printed address, or let `contextstash run` do it.
@@ -124,8 +115,7 @@ def proxy(
     from contextstash.proxy.edits import ProxyOptions
 
     host, port = listen
-    options = ProxyOptions(prune=not no_prune)
-    serve_proxy(ServedProxy(upstream, options, opener, host=host, port=port))
+    serve_proxy(ServedProxy(upstream, ProxyOptions(prune=not no_prune), opener, host=host, port=port))
 
 
 DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}
@@ -140,9 +130,8 @@ within this length need not be counted."""
     type=click.Path(path_type=Path),
     help="The file with the servers, in the format of clients: {'mcpServers': {...}}.",
 )
-@click.option("--check", is_flag=True, help="Start the servers, print what each offers, and exit.")
 @opener_options
-def gateway(opener: StashOpener, config: Path, check: bool) -> None:
+def gateway(opener: StashOpener, config: Path) -> None:
     """Serve the tools of other MCP servers, with limited outputs.
 
     An output of more than 20,000 characters, or over the limits of the settings, is archived and replaced by a
@@ -154,22 +143,7 @@ def gateway(opener: StashOpener, config: Path, check: bool) -> None:
     configure_logs()
     entries = read_servers(config.expanduser(), os.environ)
     limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
-    built = Gateway(entries, opener, limits=limits)
-    if check:
-        sys.exit(_checked(built))
-    run_gateway(built)
-
-
-def _checked(gateway: Gateway) -> int:
-    """Print what each server offers. Returns 1 if a server is unavailable, else 0."""
-    from contextstash.gateway import check
-
-    problems, tools, rows = check(gateway), gateway.tools, []
-    for each, problem in problems.items():
-        names = [name for name, offered in tools.items() if offered.upstream.name == each]
-        rows.append([each, len(names), problem or ", ".join(names)])
-    print_table(["server", "tools", "names"], rows)
-    return int(any(problems.values()))
+    asyncio.run(run_gateway(Gateway(entries, opener, limits=limits)))
 
 
 @click.group()
@@ -214,15 +188,16 @@ async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, 
 @stash_command("list")
 async def list_(stash: Stash) -> Any:
     """List the tokens, without their secrets."""
-    found = await stash.store.read_tokens()
+    tokens = [_fields(each) for each in await stash.store.read_tokens()]
 
     def show() -> None:
-        if not found:
+        if not tokens:
             click.echo("No tokens yet: contextstash token create NAME")
             return
-        print_table(["name", "owner", "scopes", "created", "expires"], map(_row, found))
+        rows = [[each["name"], each["owner"], " ".join(each["scopes"]), each.get("expires_at")] for each in tokens]
+        print_table(["name", "owner", "scopes", "expires"], rows)
 
-    return {"tokens": [_fields(each) for each in found]}, show
+    return {"tokens": tokens}, show
 
 
 @stash_command("revoke")
@@ -240,10 +215,5 @@ for each in (create, list_, revoke):
 
 def _fields(found: Token) -> dict[str, Any]:
     times = {"created_at": found.created_at, "expires_at": found.expires_at}
-    given = {name: at.isoformat() for name, at in times.items() if at is not None}
+    given = {name: at.isoformat(timespec="minutes") for name, at in times.items() if at is not None}
     return {"name": found.name, "owner": found.owner, "scopes": list(found.scopes), **given}
-
-
-def _row(found: Token) -> list[object]:
-    shown = (None if at is None else at.strftime("%Y-%m-%d %H:%M") for at in (found.created_at, found.expires_at))
-    return [found.name, found.owner, " ".join(found.scopes), *shown]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, shortened, tell, when
 from contextstash.cli.options import SESSION, Number, find_session, moment, stash_command
@@ -18,18 +16,8 @@ from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.results import (
-        Hit,
-        OutputPage,
-        Receipt,
-        SearchResult,
-        SessionLine,
-        ShownBlock,
-        ShownMessage,
-        WindowAdvice,
-    )
+    from contextstash.results import OutputPage, Receipt, ShownBlock, ShownMessage, WindowAdvice
     from contextstash.stash import Stash
-    from contextstash_storage.records import Call, Event
 
 NO_SESSIONS = "No sessions yet. Record those of your clients: contextstash import"
 
@@ -43,7 +31,17 @@ async def sessions(stash: Stash, text: str | None, everything: bool, limit: int)
     the title or the project's folder."""
     everything = everything or bool(click.get_current_context().params["as_json"])
     found = await stash.find_sessions(text or "", sub_agents=everything, limit=limit)
-    rows = [_session_row(line, await stash.short_id(line.session_id)) for line in found.sessions]
+    rows = [
+        (
+            await stash.short_id(line.session_id),
+            when(line.last_message_at or line.updated_at),
+            f"{line.percent:.0f} %",
+            line.agent or "-",
+            shortened(project_name(line.project), MAX_PROJECT) or "-",
+            line.title,
+        )
+        for line in found.sessions
+    ]
 
     def show() -> None:
         if not rows:
@@ -58,18 +56,6 @@ async def sessions(stash: Stash, text: str | None, everything: bool, limit: int)
 
 MAX_PROJECT = 16
 """Characters of a project's name: the title has some 25 then, in a terminal of 80."""
-
-
-def _session_row(line: SessionLine, name: str) -> tuple[object, ...]:
-    return (
-        name,
-        when(line.last_message_at or line.updated_at),
-        f"{line.percent:.0f} %",
-        line.agent or "-",
-        shortened(project_name(line.project), MAX_PROJECT) if line.project else "-",
-        line.title,
-    )
-
 
 MAX_LOGGED = 100_000
 """Events or calls of a session that are read: more than any session is expected to have."""
@@ -102,19 +88,21 @@ async def _events(stash: Stash, session_id: str) -> Any:
     found = sorted(found, key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))
 
     def show() -> None:
-        if found:
-            print_table(["when", "event", "tokens", "what"], map(_event_row, found[-MAX_LISTED:]))
-        else:
+        if not found:
             echo(f"No events in session {session_id} yet.")
+            return
+        rows = [
+            (
+                event.created_at.astimezone().strftime("%Y-%m-%d %H:%M") if event.created_at else "",
+                event.kind,
+                before_and_after(event.tokens_before, event.tokens_after),
+                event.reason,
+            )
+            for event in found[-MAX_LISTED:]
+        ]
+        print_table(["when", "event", "tokens", "what"], rows)
 
     return [event.model_dump(mode="json", exclude_none=True) for event in found], show
-
-
-def _event_row(event: Event) -> tuple[object, ...]:
-    at = event.created_at.astimezone().strftime("%Y-%m-%d %H:%M") if event.created_at else ""
-    before, after = event.tokens_before, event.tokens_after
-    change = f"{before:,}" if before == after else before_and_after(before, after)
-    return at, event.kind, change, event.reason
 
 
 async def _calls(stash: Stash, session_id: str) -> Any:
@@ -126,20 +114,20 @@ async def _calls(stash: Stash, session_id: str) -> Any:
             what = "a call is a recorded reply with the usage that its provider reported."
             echo(f"No model calls in session {session_id} yet: {what}")
             return
-        rows = map(_call_row, listed.calls[-MAX_LISTED:])
+        rows = [
+            (
+                when(call.created_at.isoformat() if call.created_at else None),
+                call.purpose,
+                *(call.prompt_tokens, call.cached_tokens, call.completion_tokens),
+                "" if call.cost is None else f"{call.cost:.4f}",
+                call.error or call.model or "",
+            )
+            for call in listed.calls[-MAX_LISTED:]
+        ]
         print_table(["when", "who", "prompt", "cached", "reply", "cost", "model"], rows)
-        if len(listed.calls) > MAX_LISTED:
-            echo(f"The newest {MAX_LISTED} are shown. Total of all calls:")
         tell(listed)
 
     return listed, show
-
-
-def _call_row(call: Call) -> tuple[object, ...]:
-    at = "" if call.created_at is None else when(call.created_at.isoformat())
-    cost = "" if call.cost is None else f"{call.cost:.4f}"
-    counts = (call.prompt_tokens, call.cached_tokens, call.completion_tokens)
-    return at, call.purpose, *counts, cost, call.error or call.model or ""
 
 
 PREVIEW_CHARACTERS = 160
@@ -151,9 +139,6 @@ PAGE_MESSAGES = 50
 PAGE_TOKENS = 8_000
 """Tokens of an output that are read in one call. The text is the same with any value."""
 
-HANDLES: dict[str, set[str]] = {"out_": {"pattern"}, "sum_": set(), "": {"message", "first"}}
-"""The options of `show` that apply to an output, a summary and a session."""
-
 
 @stash_command("show", epilog="Example: contextstash show 3f2a --message 196")
 @click.argument("what", metavar="HANDLE|SESSION", required=False)
@@ -163,17 +148,12 @@ HANDLES: dict[str, set[str]] = {"out_": {"pattern"}, "sum_": set(), "": {"messag
 async def show(stash: Stash, what: str | None, pattern: str | None, message: int | None, first: int) -> Any:
     """Print an archived output (out_…), a summary (sum_…), or the messages of a session. [default: the newest] In a
     pipe they are as they were recorded; a terminal gets nothing that it would obey."""
-    kind = what[:4] if what and what[:4] in HANDLES else ""
-    context = click.get_current_context()
-    for name in sorted(set().union(*HANDLES.values()) - HANDLES[kind]):
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} does not apply to {what or 'a session'}.")
-    if what is not None and kind:
-        return await (_summary(stash, what) if kind == "sum_" else _output(stash, what, pattern))
+    if what is not None and what.startswith("out_"):
+        return await _output(stash, what, pattern)
+    if what is not None and what.startswith("sum_"):
+        return await _summary(stash, what)
     session_id = await find_session(stash, what)
-    if message is not None:
-        return await _message(stash, session_id, message)
-    return await _messages(stash, session_id, first)
+    return await (_messages(stash, session_id, first) if message is None else _message(stash, session_id, message))
 
 
 async def _messages(stash: Stash, session_id: str, first: int) -> Any:
@@ -285,27 +265,25 @@ async def search(stash: Stash, words: tuple[str, ...], session: str | None, **fi
         unseen_first=False,
         **filters,
     )
-    origins = [await _origin(stash, hit) for hit in found.hits]
-    return found, lambda: _print_hits(found, origins)
+    origins = [await _origin(stash, hit.session_id.removesuffix(OUTPUTS_SUFFIX)) for hit in found.hits]
+
+    def show() -> None:
+        """Each hit: where it is, the piece that matches, and the command that shows it whole."""
+        for hit, (title, short) in zip(found.hits, origins, strict=True):
+            heading = f"{hit.tool or hit.role}  {when(hit.created_at.isoformat())}  {title}{short}".rstrip()
+            click.echo(f"{click.style(hit.handle or f'message {hit.seq}', bold=True)}  {for_reader(heading)}")
+            echo(f"  {hit.snippet}")
+            if not hit.matched:
+                click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
+            echo(f"  in full: contextstash show {hit.handle or f'{short} --message {hit.seq}'}", dim=True)
+        if found.note:
+            echo(in_commands(found.note), err=True)
+
+    return found, show
 
 
-def _print_hits(found: SearchResult, origins: Sequence[tuple[str, str]]) -> None:
-    """Each hit: where it is, the piece that matches, and the command that shows it whole."""
-    for hit, (title, short) in zip(found.hits, origins, strict=True):
-        where = hit.handle or f"message {hit.seq}"
-        heading = f"{hit.tool or hit.role}  {when(hit.created_at.isoformat())}  {title}{short}".rstrip()
-        click.echo(f"{click.style(where, bold=True)}  {for_reader(heading)}")
-        echo(f"  {hit.snippet}")
-        if not hit.matched:
-            click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
-        echo(f"  in full: contextstash show {hit.handle or f'{short} --message {hit.seq}'}", dim=True)
-    if found.note:
-        echo(in_commands(found.note), err=True)
-
-
-async def _origin(stash: Stash, hit: Hit) -> tuple[str, str]:
+async def _origin(stash: Stash, session_id: str) -> tuple[str, str]:
     """The session of a hit, as a person knows it: its title, and the id for the next command."""
-    session_id = hit.session_id.removesuffix(OUTPUTS_SUFFIX)
     try:
         title = await stash.title_of(await stash.read_session(session_id))
     except NotFoundError:  # only its outputs are stored
@@ -313,19 +291,15 @@ async def _origin(stash: Stash, hit: Hit) -> tuple[str, str]:
     return f"“{shortened(title, MAX_TITLE_CHARACTERS)}”  " if title else "", await stash.short_id(session_id)
 
 
-def first_day(value: str) -> date:
-    """The day of a time as `moment` takes it."""
-    return datetime.fromisoformat(moment(value)).date()
-
-
 @stash_command("receipt")
 @SESSION
-@click.option("--since", type=first_day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
-async def receipt(stash: Stash, session: str | None, since: date | None) -> Any:
+@click.option("--since", type=moment, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
+async def receipt(stash: Stash, session: str | None, since: str | None) -> Any:
     """Say what the provider billed for SESSION with its sub-agents, or for all sessions, and what it would have billed
     without contextstash. What contextstash cost is in it: the cache written again, its own tools, what they
     fetched."""
-    result = await stash.receipt(None if session is None else await find_session(stash, session), since)
+    first_day = None if since is None else datetime.fromisoformat(since).date()
+    result = await stash.receipt(None if session is None else await find_session(stash, session), first_day)
     return result, lambda: _print_receipt(result)
 
 
@@ -347,13 +321,9 @@ def _print_receipt(result: Receipt) -> None:
     if result.unpriced_requests:
         click.echo(f"The price of {counted(result.unpriced_requests, 'request')} is not known: not in the dollars.")
     if result.unchanged_sessions == result.sessions:
-        echo(UNCHANGED)
-
-
-UNCHANGED = (
-    "These sessions were recorded after their requests, which contextstash did not change: nothing could be saved in"
-    " them. The plugin of a client, or contextstash run CLIENT, keeps its window small."
-)
+        echo(
+            "Nothing could be saved in them: they were recorded later. contextstash run CLIENT keeps its window small."
+        )
 
 
 REPLAYED = 100

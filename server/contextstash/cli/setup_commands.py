@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,15 +73,14 @@ def doctor(db: Location | None, as_json: bool) -> int:
     Exit code 1 if something is wrong.
     """
     found: list[Finding] = []
-    for check in (_database, _network, _clients, _round_trip):
-        for finding in _safely(check, db):
+    checks = {"database": _database(db), "network": _network(), "clients": _clients(), "round trip": _round_trip()}
+    for subject, findings in checks.items():
+        for finding in _safely(subject, findings):
             found.append(finding)
             if not as_json:
                 label, colour = LABELS[finding.state]
                 click.secho(label, fg=colour, nl=False)
-                echo(f" {finding.what}: {finding.says}")
-                if finding.advice:
-                    echo(f"      {finding.advice}")
+                echo(f" {finding.what}: {finding.says}" + f"\n      {finding.advice}" * bool(finding.advice))
     bad = sum(finding.state == "wrong" for finding in found)
     if as_json:
         echo_json([asdict(finding) for finding in found])
@@ -90,11 +89,10 @@ def doctor(db: Location | None, as_json: bool) -> int:
     return 1 if bad else 0
 
 
-def _safely(check: Callable[[Location | None], Findings], database: Location | None) -> Findings:
+def _safely(subject: str, findings: Findings) -> Findings:
     """The findings of a check. An error in the check is a finding too, about its subject."""
-    subject = check.__name__.strip("_").replace("_", " ")
     try:
-        yield from check(database)
+        yield from findings
     except ContextstashError as error:
         yield Finding(subject, "wrong", str(error), "Fix what the message names.")
     except Exception as error:
@@ -103,13 +101,19 @@ def _safely(check: Callable[[Location | None], Findings], database: Location | N
 
 def _database(location: Location | None) -> Findings:
     """Whether it is whole, encrypted if it shall be, and its owner's alone; and what the proxy could not record."""
-    from contextstash.configuration.database import database_key, default_database, key_source
+    from contextstash.configuration.database import database_key, default_database, key_source, open_database
     from contextstash.results import unread_line
     from contextstash_storage.sqlite import look_at
 
+    async def in_use(database: Location) -> tuple[int, int]:
+        """How many sessions there are, and requests of the last week that the proxy could not read."""
+        async with await open_database(database) as store:
+            proxied = await store.recent_proxied(time.time() - UNREAD_SECONDS, 1_000)
+            return await store.session_count(), sum(state.unread for _, state in proxied)
+
     path = location or default_database()
     if not isinstance(path, Path):
-        yield Finding("database", "ok", f"{path}, {counted(asyncio.run(_in_use(path))[0], 'session')}")
+        yield Finding("database", "ok", f"{path}, {counted(asyncio.run(in_use(path))[0], 'session')}")
         return
     if not path.exists():
         yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
@@ -127,20 +131,11 @@ def _database(location: Location | None) -> Findings:
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
-    if is_whole and (unread := asyncio.run(_in_use(path))[1]):
+    if is_whole and (unread := asyncio.run(in_use(path))[1]):
         yield Finding("proxy", "wrong", unread_line(unread), f"Look into {path.with_name('proxy.log')}.")
 
 
-async def _in_use(database: Location) -> tuple[int, int]:
-    """How many sessions there are, and requests of the last week that the proxy could not read."""
-    from contextstash.configuration.database import open_database
-
-    async with await open_database(database) as store:
-        proxied = await store.recent_proxied(time.time() - UNREAD_SECONDS, 1_000)
-        return await store.session_count(), sum(state.unread for _, state in proxied)
-
-
-def _network(_: Location | None) -> Findings:
+def _network() -> Findings:
     """Whether data may leave this machine, by settings that can be read."""
     from contextstash.configuration.setting_layers import network_use
 
@@ -152,7 +147,8 @@ def _network(_: Location | None) -> Findings:
             yield Finding(what, "note" if use.may_leave else "ok", use.sentence, use.detail)
 
 
-def _clients(_: Location | None) -> Findings:
+def _clients() -> Findings:
+    """What is installed in each client."""
     from contextstash.clients.client import clients
 
     found = [finding for client in clients() for finding in _of_client(client)]
@@ -172,7 +168,8 @@ def _of_client(client: Client) -> Findings:
         if (entry := client.entry) is not None:
             servers = _content(entry.kind, entry.file()).get(entry.key)
             if isinstance(servers, dict) and SERVER in servers:
-                yield _starts(client.name, _command_of(servers[SERVER]), install)
+                named = servers[SERVER].get("command") if isinstance(servers[SERVER], dict) else None
+                yield _starts(client.name, named[0] if isinstance(named, list) and named else named, install)
                 if (hooks := client.hooks) is not None and hooks.file is not None:
                     missing = missing_hooks(client, _content("json", hooks.file()))
                     if missing:
@@ -196,12 +193,6 @@ def _content(kind: Kind, path: Path) -> dict[str, Any]:
     return content(kind, text, str(path))
 
 
-def _command_of(entry: object) -> object:
-    """The program in our entry in a client's file."""
-    named = entry.get("command") if isinstance(entry, dict) else None
-    return named[0] if isinstance(named, list) and named else named
-
-
 def _starts(what: str, named: object, install: str) -> Finding:
     """Whether what a client starts is there; its name may be anything."""
     command = shown(named)
@@ -210,7 +201,7 @@ def _starts(what: str, named: object, install: str) -> Finding:
     return Finding(what, "ok", f"starts {command}")
 
 
-def _round_trip(_: Location | None) -> Findings:
+def _round_trip() -> Findings:
     """Whether a server starts, loads its vocabulary and answers as it should."""
     from contextstash.clients.install import own_command
     from contextstash.mcp.stdio import round_trip
@@ -309,7 +300,12 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
 
     PATH is the file, or the project's folder. [default: the current project]
     """
-    trusted, file = TrustedFiles(user_config_folder()), _named(path or project_folder())
+    trusted = TrustedFiles(user_config_folder())
+    file = Path.cwd() / (path or project_folder()).expanduser()
+    if file.is_dir():
+        file /= SETTINGS_FILE
+    if file.name != SETTINGS_FILE:
+        raise BadInputError(f"Only {SETTINGS_FILE} of a project can be trusted, not {file}.")
     if revoke:
         if not trusted.remove(file):
             raise BadInputError(f"{file} is not trusted.")
@@ -327,16 +323,6 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
     click.echo(f"Trusted until it changes: {shown(file)}")
 
 
-def _named(path: Path) -> Path:
-    """The file to trust."""
-    path = Path.cwd() / path.expanduser()
-    if path.is_dir():
-        return path / SETTINGS_FILE
-    if path.name != SETTINGS_FILE:
-        raise BadInputError(f"Only {SETTINGS_FILE} of a project can be trusted, not {path}.")
-    return path
-
-
 def _show(file: Path, text: str) -> None:
     """Print what the file sets. Raises BadInputError if that is invalid."""
     from contextstash.window.settings import resolve_settings
@@ -351,6 +337,7 @@ def _show(file: Path, text: str) -> None:
 
 
 MAX_QUOTED_LINES = 20
+"""Of a text as the model sees it, in the demonstration."""
 
 
 @click.command()

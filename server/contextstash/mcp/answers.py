@@ -43,26 +43,19 @@ def sendable(value: Any) -> Any:
 def answer_of(result: Any) -> CallToolResult:
     """The result of a tool as it is sent."""
     sent, words = sendable(result.as_json()), encodable(result.in_words())
-    text = words if _holds_page(result) else readable(sent, words)
+    is_page = hasattr(result, "total_lines")  # of an output, which stands in the words as it is
+    text = words if is_page else readable(sent, words)
     timeline = getattr(result, "timeline", None)
     aside = {TIMELINE: timeline.as_json()} if timeline is not None else None
     return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=sent, _meta=aside)
 
 
-def _holds_page(result: Any) -> bool:
-    """Whether the words hold all fields already: the page of an output stands there as it is."""
-    return hasattr(result, "total_lines")
-
-
 def readable(value: Mapping[str, Any], headline: str = "") -> str:
     """The fields of an object, one a line, after the headline. A sentence that is in the headline already is left
     out."""
-    fields = {name: each for name, each in value.items() if not (_is_sentence(each) and each in headline)}
+    said = [name for name, each in value.items() if isinstance(each, str) and " " in each and each in headline]
+    fields = {name: each for name, each in value.items() if name not in said}
     return "\n".join([*([headline] if headline else []), *_fields(fields, "")])
-
-
-def _is_sentence(value: Any) -> bool:
-    return isinstance(value, str) and " " in value
 
 
 def _fields(value: Mapping[str, Any], indent: str) -> Iterator[str]:

@@ -6,8 +6,8 @@ What every service needs on a network (TLS, limits of rates and connections) is 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,6 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.routes import create_protected_resource_routes
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import RequestBodyLimitMiddleware, TransportSecuritySettings
-from pydantic import AnyHttpUrl
 from starlette.middleware import Middleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
@@ -102,10 +101,19 @@ def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions) -> Non
 
 def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool) -> Any:
     """The SDK's application, with a health check, and a body limit behind its authentication: nothing of a request
-    without a valid token is read."""
-    auth, verifier = _authentication(stashes, options)
-    endpoint = build_server(
-        stashes, tools, followed=followed, middleware=[check_scope], auth=auth, token_verifier=verifier
+    without a valid token is read. With an issuer it has the metadata (RFC 9728) by which clients find that; the
+    verifier checks for whom a token was issued."""
+    issuer, public = options.oauth_issuer, options.public_url
+    auth = {"issuer_url": issuer or "http://127.0.0.1", "resource_server_url": public if issuer else None}
+    settings = AuthSettings.model_validate({**auth, "validate_token_resource": False})
+    issued = IssuedTokens(issuer, public) if issuer and public else None
+    app = build_server(
+        stashes,
+        tools,
+        followed=followed,
+        middleware=[check_scope],
+        auth=settings,
+        token_verifier=StoredTokens(stashes, issued),
     ).streamable_http_app(
         streamable_http_path=PATH,
         stateless_http=True,
@@ -113,31 +121,21 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
         transport_security=CHECKED_HERE,
     )
     look_ups = Middleware(ExceptionMiddleware, handlers={ContextstashError: _unavailable})
-    endpoint.user_middleware = [look_ups, *endpoint.user_middleware, Middleware(WholeTexts)]
-    if auth.resource_server_url is not None:
-        endpoint.router.routes[:0] = create_protected_resource_routes(
-            auth.resource_server_url, [auth.issuer_url], scopes_supported=OFFERED_SCOPES
+    app.user_middleware = [look_ups, *app.user_middleware, Middleware(WholeTexts)]
+    if settings.resource_server_url is not None:
+        app.router.routes[:0] = create_protected_resource_routes(
+            settings.resource_server_url, [settings.issuer_url], scopes_supported=OFFERED_SCOPES
         )
-    endpoint.router.routes.append(Route(HEALTH, _healthy))
-    # The stash stays open between requests.
-    endpoint.router.lifespan_context = _around(endpoint.router.lifespan_context, stashes.in_use)
-    return endpoint
+    app.router.routes.append(Route(HEALTH, _healthy))
+    within = app.router.lifespan_context
 
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncIterator[Any]:
+        async with stashes.in_use(), within(app) as state:  # the stash stays open between requests
+            yield state
 
-def _authentication(stashes: OwnerStashes, options: HttpOptions) -> tuple[AuthSettings, StoredTokens]:
-    """The SDK's settings and what verifies tokens. With an issuer, the SDK serves the metadata (RFC 9728) by which
-    clients find it; the verifier checks for whom a token was issued."""
-    if options.oauth_issuer is None or options.public_url is None:
-        return AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None), StoredTokens(stashes)
-    settings = AuthSettings.model_validate(
-        {
-            "issuer_url": options.oauth_issuer,
-            "resource_server_url": options.public_url,
-            "validate_token_resource": False,
-        }
-    )
-    issued = IssuedTokens(options.oauth_issuer, options.public_url)
-    return settings, StoredTokens(stashes, issued)
+    app.router.lifespan_context = lifespan
+    return app
 
 
 async def _healthy(_: Request) -> Response:
@@ -176,14 +174,3 @@ class WholeTexts:
 def _unavailable(_: Request, __: Exception) -> Response:
     """What a client gets whose token cannot be looked up. The log says why."""
     return PlainTextResponse("The token cannot be looked up at the moment. Try again.", 503, {"retry-after": "1"})
-
-
-def _around(lifespan: Any, opened: Callable[[], AbstractAsyncContextManager[None]]) -> Any:
-    """The application's lifespan within another one, which `opened` returns."""
-
-    @asynccontextmanager
-    async def both(app: Any) -> AsyncIterator[Any]:
-        async with opened(), lifespan(app) as state:
-            yield state
-
-    return both

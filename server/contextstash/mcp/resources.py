@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from mcp import MCPError
-from mcp.server import MCPServer, ServerRequestContext
-from mcp.server.context import CallNext, HandlerResult
+from mcp.server import MCPServer
 from mcp.types import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -27,7 +26,7 @@ from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import clipped
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import encodable
-from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError, unknown_name
+from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
@@ -138,7 +137,12 @@ def _reader(name: str, read: Callable[..., Awaitable[Any]], stash: LazyStash) ->
             if session := parameters.get("session_id"):
                 parameters["session_id"] = await opened.whole_id(session)
             found = await read(opened, **parameters)
-            return encodable(found) if isinstance(found, str) else exact_json(found)
+            if isinstance(found, str):
+                return encodable(found)
+            plain = found.as_json() if isinstance(found, Result) else found
+            text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            # With all but ASCII escaped, halves of surrogate pairs, which cannot be sent, are read back equal.
+            return text if encodable(text) == text else json.dumps(plain)
 
     _, *taken = inspect.signature(read).parameters.values()
     vars(reader)["__signature__"] = inspect.Signature([each.replace(annotation=str) for each in taken])
@@ -153,36 +157,8 @@ def positive(name: str, value: str, most: int = 2**53) -> int:
     return min(int(value), most)
 
 
-def exact_json(value: Any) -> str:
-    """A result as JSON. If it holds halves of surrogate pairs, which cannot be sent, all but ASCII is escaped, so that
-    it is read back equal."""
-    plain = value.as_json() if isinstance(value, Result) else value
-    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-    return text if encodable(text) == text else json.dumps(plain)
-
-
 Session = Annotated[str | None, Field(description="Which session; the current one if left out")]
 Instructions = Annotated[str | None, Field(description="What the summary must keep or leave out")]
-
-PROMPTS: dict[str, tuple[str, ...]] = {
-    "compact": ("session_id", "instructions"),
-    "context_status": ("session_id",),
-    "handoff": ("session_id",),
-}
-"""Argument names by prompt."""
-
-
-async def check_prompt(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Middleware with the check that the SDK does not make: names of prompts and of their arguments."""
-    params = ctx.params or {}
-    if ctx.method == "prompts/get" and isinstance(name := params.get("name"), str):
-        if name not in PROMPTS:
-            raise MCPError(INVALID_PARAMS, unknown_name("prompt", name, PROMPTS))
-        for argument in params.get("arguments") or {}:
-            if argument not in PROMPTS[name]:
-                what = f"argument of prompt {name} called"
-                raise MCPError(INVALID_PARAMS, unknown_name(what, argument, PROMPTS[name]))
-    return await call_next(ctx)
 
 
 def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
@@ -200,18 +176,13 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
 
     async def handoff(session_id: Session = None) -> str:
         with protocol_errors("The prompt"):
-            opened = await stash.get()
-            session_id = (await opened.estimate_context(session_id)).session_id
-            try:
-                summary = await opened.get_summary(session_id)
-            except NotFoundError:
-                text = f"Session {session_id} has no summary yet: use the prompt compact there first."
-                raise NotFoundError(text) from None
+            summary = await (await stash.get()).get_summary(session_id)
         text = clipped(summary.summary, "get_summary and search_history have it")
         return encodable(
-            f"This continues session {session_id}, whose messages {summary.first_seq} to {summary.last_seq} are"
+            f"This continues session {summary.session_id}, whose messages {summary.first_seq} to {summary.last_seq} are"
             f" summarized here:\n\n{text}\n\nEverything else is still stored: search_history (session_id"
-            f' "{session_id}") finds it, get_archived_output reads outputs. Continue with the next step named above.'
+            f' "{summary.session_id}") finds it, get_archived_output reads outputs.'
+            " Continue with the next step named above."
         )
 
     for prompt, title, description in (

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from functools import cache, cached_property
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -24,158 +24,10 @@ from contextstash import __version__
 from contextstash.display import static
 from contextstash.mcp.answers import answer_of, report_crash, sendable
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
-from contextstash.mcp.resources import add_completions, add_prompts, add_resources, check_prompt
+from contextstash.mcp.resources import add_completions, add_prompts, add_resources
 from contextstash.operations import OPERATIONS, Operation
 from contextstash.safety.sanitize import encodable
 from contextstash_storage.errors import ContextstashError, unknown_name
-
-SCHEMAS = Path(__file__).with_name("schemas.json")
-
-REPORT_SECONDS = 2.0
-"""Seconds between two progress notifications, for a person who waits."""
-
-
-class OperationTool:
-    """An operation as a tool. `followed`: for a client that sends its own history."""
-
-    def __init__(self, operation: Operation, *, followed: bool) -> None:
-        self.operation = operation
-        self._followed = followed
-
-    @cached_property
-    def listed(self) -> ListedTool:
-        """The tool as clients list it. Its four annotations are hints on what it changes."""
-        operation = self.operation
-        return ListedTool(
-            name=operation.name,
-            title=operation.title,
-            description=(self._followed and operation.followed) or operation.description,
-            **_schemas()[operation.name],
-            annotations=ToolAnnotations(
-                read_only_hint=operation.read_only,
-                destructive_hint=operation.destructive,
-                idempotent_hint=operation.idempotent,
-                open_world_hint=False,
-            ),
-            _meta={"ui": {"resourceUri": URI}} if operation.name == "context_status" else None,
-        )
-
-    def checked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments of a call with their types. Raises ToolError or BadInputError, which says what is wrong."""
-        try:
-            json.dumps(given, allow_nan=False)
-        except ValueError:
-            raise ToolError(
-                "The arguments hold NaN or an infinity, which are not JSON. Send a number or null."
-            ) from None
-        properties = self.listed.input_schema["properties"]
-        return self.operation.checked(
-            {name: _parsed(value, properties.get(name, {}).get("type")) for name, value in given.items()}
-        )
-
-
-@cache
-def _schemas() -> dict[str, Any]:
-    """The schemas of each operation, from the file that `make docs` writes: to make them takes a tenth of the time that
-    a client waits for the list."""
-    found: dict[str, Any] = json.loads(SCHEMAS.read_bytes())
-    return found
-
-
-def _parsed(value: Any, kind: Any) -> Any:
-    """Some clients send lists and objects as JSON text. Other texts are not parsed: a summary may be JSON."""
-    if isinstance(value, str) and kind in ("array", "object"):
-        try:
-            parsed = json.loads(value)
-        except (ValueError, RecursionError):
-            return value
-        return parsed if isinstance(parsed, list | dict) else value
-    return value
-
-
-class ToolServer(MCPServer[None]):
-    """The SDK's server with our own tools."""
-
-    def __init__(self, stash: LazyStash, tools: Iterable[OperationTool], **options: Any) -> None:
-        super().__init__("contextstash", **options)
-        self._stash = stash
-        self._tools = {tool.operation.name: tool for tool in tools}
-
-    async def list_tools(self) -> list[ListedTool]:
-        """The tools as clients list them."""
-        return [tool.listed for tool in self._tools.values()]
-
-    async def call_tool(
-        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
-    ) -> CallToolResult:
-        """Carry out a call. Raises ToolError, which says what to do next, for every failure."""
-        if (tool := self._tools.get(name)) is None:
-            raise ToolError(unknown_name("tool", name, self._tools))
-        try:
-            given = tool.checked(sendable(arguments))
-            stash = await self._stash.get()
-            async with _reported(context, tool.operation.slow):
-                result = await tool.operation.run(stash, **given)
-            return answer_of(result)
-        except (MCPError, ToolError):
-            raise
-        except ContextstashError as error:
-            raise ToolError(encodable(str(error))) from None
-        except Exception as error:
-            raise ToolError(report_crash(name, error)) from None
-
-
-@asynccontextmanager
-async def _reported(context: Context[None, Any] | None, what: str | None) -> AsyncIterator[None]:
-    """Report progress at once and then every few seconds, without a total: how long a model takes is unknown."""
-    if context is None or what is None:
-        yield
-        return
-    await context.report_progress(0, message=what)
-    reporting = asyncio.create_task(_report(context, what))
-    try:
-        yield
-    finally:
-        reporting.cancel()
-        await asyncio.gather(reporting, return_exceptions=True)
-
-
-async def _report(context: Context[None, Any], what: str) -> None:
-    seconds = 0.0
-    while True:
-        await asyncio.sleep(REPORT_SECONDS)
-        seconds += REPORT_SECONDS
-        await context.report_progress(seconds, message=f"{what}, {seconds:.0f} s")
-
-
-URI = "ui://contextstash/context-status.html"
-
-LOOK, CHART = "/* look.css */", "/* chart.js */"
-"""The places in the page for the style and the chart that it shares with the browser pages."""
-
-
-def status_app() -> Apps:
-    """The extension as the server declares it, with the page, which is read from its file at the first request."""
-    apps = Apps()
-    apps.add_resource(
-        FunctionResource(
-            uri=URI,
-            name="context-status",
-            title="Context status",
-            description="A picture of how full a session's context is.",
-            mime_type=APP_MIME_TYPE,
-            meta={"ui": {"prefersBorder": True}},
-            fn=page,
-        )
-    )
-    return apps
-
-
-def page() -> str:
-    """The page: one document with its style and script, without external resources: clients show it in a sandbox."""
-    text = (files("contextstash.mcp") / "context_status.html").read_text(encoding="utf-8")
-    return text.replace(LOOK, static("look.css")).replace(CHART, static("chart.js"))
-
 
 ToolSet = Literal["retrieval", "agent", "all"]
 
@@ -230,7 +82,9 @@ def build_server(
             if on_stopped:
                 on_stopped()
 
-    offered = [each for each in OPERATIONS.values() if _is_in(each, tools)]
+    offered = [each for each in OPERATIONS.values() if tools == "all" or each.for_models]
+    if tools == "retrieval":
+        offered = [OPERATIONS["get_archived_output"]]
     options: dict[str, Any] = {
         "title": "contextstash",
         "description": DESCRIPTION,
@@ -238,11 +92,11 @@ def build_server(
         "version": version,
         "lifespan": lifespan,
         "log_level": "WARNING",
-        "middleware": [check_prompt, *middleware],
+        "middleware": list(middleware),
         "extensions": [] if tools == "retrieval" else [status_app()],
         **authentication,
     }
-    server = ToolServer(stash, [OperationTool(each, followed=followed) for each in offered], **options)
+    server = ToolServer(stash, offered, followed=followed, **options)
     if tools != "retrieval":
         add_resources(server, stash)
         add_prompts(server, stash)
@@ -250,7 +104,140 @@ def build_server(
     return server
 
 
-def _is_in(operation: Operation, tools: ToolSet) -> bool:
-    if tools == "retrieval":
-        return operation.name == "get_archived_output"
-    return tools == "all" or operation.for_models
+SCHEMAS = Path(__file__).with_name("schemas.json")
+
+REPORT_SECONDS = 2.0
+"""Seconds between two progress notifications, for a person who waits."""
+
+
+def listed_tool(operation: Operation, *, followed: bool) -> ListedTool:
+    """An operation as clients list it; `followed` as for build_server. Its four annotations are hints on what it
+    changes."""
+    return ListedTool(
+        name=operation.name,
+        title=operation.title,
+        description=(followed and operation.followed) or operation.description,
+        **_schemas()[operation.name],
+        annotations=ToolAnnotations(
+            read_only_hint=operation.read_only,
+            destructive_hint=operation.destructive,
+            idempotent_hint=operation.idempotent,
+            open_world_hint=False,
+        ),
+        _meta={"ui": {"resourceUri": URI}} if operation.name == "context_status" else None,
+    )
+
+
+def checked(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call with their types. Raises ToolError or BadInputError, which says what is wrong."""
+    try:
+        json.dumps(given, allow_nan=False)
+    except ValueError:
+        raise ToolError("The arguments hold NaN or an infinity, which are not JSON. Send a number or null.") from None
+    properties = _schemas()[operation.name]["input_schema"]["properties"]
+    return operation.checked(
+        {name: _parsed(value, properties.get(name, {}).get("type")) for name, value in given.items()}
+    )
+
+
+@cache
+def _schemas() -> dict[str, Any]:
+    """The schemas of each operation, from the file that `make docs` writes: to make them takes a tenth of the time that
+    a client waits for the list."""
+    found: dict[str, Any] = json.loads(SCHEMAS.read_bytes())
+    return found
+
+
+def _parsed(value: Any, kind: Any) -> Any:
+    """Some clients send lists and objects as JSON text. Other texts are not parsed: a summary may be JSON."""
+    if isinstance(value, str) and kind in ("array", "object"):
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        return parsed if isinstance(parsed, list | dict) else value
+    return value
+
+
+class ToolServer(MCPServer[None]):
+    """The SDK's server with operations as its tools."""
+
+    def __init__(self, stash: LazyStash, operations: Iterable[Operation], *, followed: bool, **options: Any) -> None:
+        super().__init__("contextstash", **options)
+        self._stash = stash
+        self._operations = {operation.name: operation for operation in operations}
+        self._followed = followed
+
+    async def list_tools(self) -> list[ListedTool]:
+        """The tools as clients list them."""
+        return [listed_tool(operation, followed=self._followed) for operation in self._operations.values()]
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> CallToolResult:
+        """Carry out a call. Raises ToolError, which says what to do next, for every failure."""
+        if (operation := self._operations.get(name)) is None:
+            raise ToolError(unknown_name("tool", name, self._operations))
+        try:
+            given = checked(operation, sendable(arguments))
+            stash = await self._stash.get()
+            async with _reported(context, operation.slow):
+                return answer_of(await operation.run(stash, **given))
+        except (MCPError, ToolError):
+            raise
+        except ContextstashError as error:
+            raise ToolError(encodable(str(error))) from None
+        except Exception as error:
+            raise ToolError(report_crash(name, error)) from None
+
+
+@asynccontextmanager
+async def _reported(context: Context[None, Any] | None, what: str | None) -> AsyncIterator[None]:
+    """Report progress at once and then every few seconds, without a total: how long a model takes is unknown."""
+    if context is None or what is None:
+        yield
+        return
+
+    async def report() -> None:
+        seconds = 0.0
+        while True:
+            await asyncio.sleep(REPORT_SECONDS)
+            seconds += REPORT_SECONDS
+            await context.report_progress(seconds, message=f"{what}, {seconds:.0f} s")
+
+    await context.report_progress(0, message=what)
+    reporting = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        reporting.cancel()
+        await asyncio.gather(reporting, return_exceptions=True)
+
+
+URI = "ui://contextstash/context-status.html"
+
+LOOK, CHART = "/* look.css */", "/* chart.js */"
+"""The places in the page for the style and the chart that it shares with the browser pages."""
+
+
+def status_app() -> Apps:
+    """The extension as the server declares it, with the page, which is read from its file at the first request."""
+    apps = Apps()
+    apps.add_resource(
+        FunctionResource(
+            uri=URI,
+            name="context-status",
+            title="Context status",
+            description="A picture of how full a session's context is.",
+            mime_type=APP_MIME_TYPE,
+            meta={"ui": {"prefersBorder": True}},
+            fn=page,
+        )
+    )
+    return apps
+
+
+def page() -> str:
+    """The page: one document with its style and script, without external resources: clients show it in a sandbox."""
+    text = (files("contextstash.mcp") / "context_status.html").read_text(encoding="utf-8")
+    return text.replace(LOOK, static("look.css")).replace(CHART, static("chart.js"))

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INVALID_REQUEST, CallToolResult, TextContent
 
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
-from contextstash.operations import DEFAULT_SCOPES, OPERATIONS, SCOPES, Operation
+from contextstash.operations import DEFAULT_SCOPES, OPERATIONS, SCOPES
 from contextstash.session.access import BoundedCache
 from contextstash.web import LOOPBACK
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from contextstash.stash import Stash
     from contextstash_storage.notes import Token
     from contextstash_storage.store import SessionStore
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "cst_"
 """Begins each secret, so that scanners for leaked secrets find it."""
@@ -91,25 +93,14 @@ async def verified(store: SessionStore, secret: str) -> Token | None:
     return None if token is None or (token.expires_at is not None and token.expires_at <= now()) else token
 
 
-logger = logging.getLogger(__name__)
-
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """Algorithms with a public key. With a symmetric one, a token could be signed with the public key itself."""
 
 NOT_VALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError)
 """The errors of an invalid token. The last three come from odd JSON, which PyJWT does not expect."""
 
-KEYS_SECONDS = 3_600.0
-"""Seconds after which keys are read again. A withdrawn key is accepted until then."""
-
-FETCH_SECONDS = 10.0
-"""Seconds that the issuer may take to respond; a slower one counts as unavailable."""
-
 LEEWAY_SECONDS = 30
 """Seconds by which the clocks of two machines may differ; with a larger difference valid tokens are refused."""
-
-MAX_PROGRAM = 200
-"""Characters of the name of a client of the issuer: it is logged, and can be as long as a response."""
 
 
 class IssuerError(ContextstashError):
@@ -134,19 +125,15 @@ class OwnerStashes(LazyStash):
         token = get_access_token()
         if token is None or not token.subject:
             raise BadInputError("This request has no token: send 'Authorization: Bearer TOKEN'.")
-        return await self.of(token.subject)
-
-    async def whole(self) -> Stash:
-        """The stash of this machine's user, which was opened."""
-        return await super().get()
-
-    async def of(self, owner: str) -> Stash:
-        """The stash of an owner."""
-        opened = await self.whole()
+        opened, owner = await self.whole(), token.subject
         if owner == opened.owner:
             return opened
         # The last used ones stay. One that is removed meanwhile works on for those who have it.
         return self._owned.set(owner, self._owned.get(owner) or opened.for_owner(owner))
+
+    async def whole(self) -> Stash:
+        """The stash of this machine's user, which was opened."""
+        return await super().get()
 
     async def _close(self) -> None:
         owned = list(self._owned.values())
@@ -165,18 +152,13 @@ WITHOUT_SCOPE = frozenset(f"{each}/list" for each in ("tools", "prompts", "resou
 """Requests that show nothing of a session: any valid token will do. All other requests but calls of tools read."""
 
 
-def needed_scope(operation: Operation) -> str:
-    """The scope that an operation needs: what destroys needs `admin`, what reads needs `read`, all else `write`."""
-    return "admin" if operation.destructive else "read" if operation.read_only else "write"
-
-
 async def check_scope(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """Middleware of a server over HTTP. Refuses what the request's token does not allow."""
     if ctx.request_id is None or ctx.method in WITHOUT_SCOPE:
         return await call_next(ctx)
     name = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
     operation = OPERATIONS.get(name) if isinstance(name, str) else None
-    needed = needed_scope(operation) if operation else "read"
+    needed = operation.scope if operation else "read"
     token = get_access_token()
     if token is not None and needed in token.scopes:
         return await call_next(ctx)
@@ -225,13 +207,15 @@ class IssuedTokens:
             return await anyio.to_thread.run_sync(self._verified, token)
         except jwt.PyJWKClientConnectionError as error:
             raise self._unavailable(str(error)) from None
-        except NOT_VALID as error:
-            if not isinstance(error, jwt.DecodeError | jwt.PyJWKClientError):  # those of tokens that anyone can invent
-                logger.info("a token of %s was refused: %s", self._issuer, error)
+        except NOT_VALID:
             return None
 
     def _verified(self, token: str) -> AccessToken | None:
-        key = self._client().get_signing_key_from_jwt(token)
+        """A token whose claims hold; None if they name no owner who may have sessions here. A token that is bound to a
+        key of its client (`cnf`) is refused, because the client does not prove that it has the key."""
+        if self._keys is None:
+            self._keys = jwt.PyJWKClient(self._keys_address())
+        key = self._keys.get_signing_key_from_jwt(token)
         claims = jwt.decode(
             token,
             key,
@@ -241,32 +225,20 @@ class IssuedTokens:
             leeway=LEEWAY_SECONDS,
             options={"require": ["exp", "iss", "aud", "sub"]},
         )
-        return self._access_token(token, claims)
-
-    def _access_token(self, token: str, claims: Mapping[str, Any]) -> AccessToken | None:
-        """A token whose claims hold; None if they name no owner who may have sessions here. A token that is bound to a
-        key of its client (`cnf`) is refused, because the client does not prove that it has the key."""
-        owner = claims.get("sub")
-        if not isinstance(owner, str) or not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
+        owner = claims["sub"]
+        if not valid_owner(owner) or owner == LOCAL_OWNER or "cnf" in claims:
             return None
         # A text in RFC 9068; some servers write `scp`, as a list too.
-        given = claims.get("scope") or claims.get("scp")
-        words = given.split() if isinstance(given, str) else given if isinstance(given, list) else []
+        given = claims.get("scope") or claims.get("scp") or ""
+        words = given.split() if isinstance(given, str) else given
         return AccessToken(
             token=token,
-            client_id=str(claims.get("client_id") or claims.get("azp") or owner)[:MAX_PROGRAM],
+            client_id=str(claims.get("client_id") or owner),
             scopes=[scope for scope in SCOPES if scope in words],
             expires_at=int(claims["exp"]),
             subject=owner,
             claims={"iss": self._issuer},
         )
-
-    def _client(self) -> jwt.PyJWKClient:
-        """PyJWT's client, which reads the issuer's keys and keeps them; its address is in the issuer's metadata."""
-        if self._keys is None:
-            address = self._keys_address()
-            self._keys = jwt.PyJWKClient(address, lifespan=KEYS_SECONDS, timeout=FETCH_SECONDS)
-        return self._keys
 
     def _keys_address(self) -> str:
         """The `jwks_uri` of the metadata: RFC 8414 puts the well-known part before the path, OpenID Connect behind it.
@@ -278,7 +250,7 @@ class IssuedTokens:
             f"{path}/.well-known/openid-configuration",
         ):
             try:
-                read = httpx2.get(f"{parts.scheme}://{parts.netloc}{place}", timeout=FETCH_SECONDS).json()
+                read = httpx2.get(f"{parts.scheme}://{parts.netloc}{place}").json()
             except httpx2.HTTPError as error:
                 raise self._unavailable(type(error).__name__) from None
             except ValueError:  # some sites have a page at every address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,175 +28,8 @@ from contextstash.safety.sanitize import amount, counted
 from contextstash.web import serve
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
 
-MESSAGES_ABOVE = 5
-"""Messages that a page shows above the one that it is opened for."""
-
-CENT = 0.005
-"""US dollars: less is shown as nothing."""
-
-
-def thousands(number: float) -> str:
-    """A number with separators: 12,345."""
-    return f"{number:,}"
-
-
-def dollars(amount_: float | None) -> str:
-    """US dollars in cents, whole ones from a hundred on."""
-    if amount_ is None:
-        return "–"
-    if abs(amount_) < CENT:
-        return "$0"
-    return f"${amount_:,.0f}" if abs(amount_) >= 100 else f"${amount_:,.2f}"
-
-
-def when(stamp: str | None) -> str:
-    """The date and time of an ISO 8601 time, without seconds."""
-    return stamp[:16].replace("T", " ") if stamp else ""
-
-
-_FILTERS: Mapping[str, Callable[..., Any]] = {
-    "thousands": thousands,
-    "amount": amount,
-    "dollars": dollars,
-    "when": when,
-    "cut": cut,
-    "arguments": readable_arguments,
-    "plural": counted,
-    "project": project_name,
-}
-
-
-def page(request: Request, name: str, *, code: int = 200, **values: Any) -> Response:
-    """The response with a rendered page."""
-    text = _environment().get_template(name).render(request=request, **values)
-    return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
-
-
-@cache
-def _environment() -> Environment:
-    """The templates. A name that is not given is an error."""
-    made = Environment(
-        loader=PackageLoader("contextstash.pages"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=in_page,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= _FILTERS
-    made.globals |= {"link": _link, "message_link": _message_link, "version": __version__}
-    return made
-
-
-def _link(*parts: object, **query: object) -> str:
-    """The address of a page: each part is one segment, with any characters quoted."""
-    address = "/" + "/".join(quote(str(part), safe="") for part in parts)
-    given = {name: value for name, value in query.items() if value is not None}
-    return f"{address}?{urlencode(given)}" if given else address
-
-
-def _message_link(session_id: str, seq: int) -> str:
-    """The address of a message among the others of its session."""
-    return f"{_link('sessions', session_id, 'messages', first=max(0, seq - MESSAGES_ABOVE))}#m{seq}"
-
-
 if TYPE_CHECKING:
     from contextstash.stash import Stash
-
-SESSIONS_SHOWN = 25
-MESSAGES_SHOWN = 100
-OUTPUT_TOKENS = 8_000
-"""Tokens of an output on one page. Like the numbers above it bounds a page; the rest is on the next one."""
-
-MAX_HITS = 50
-"""Of a search: the maximum of the service."""
-
-
-class Pages:
-    """The handlers of all pages."""
-
-    def __init__(self, stash: Stash) -> None:
-        self._stash = stash
-
-    async def sessions(self, request: Request) -> Response:
-        """The sessions, the one with the newest message first."""
-        found = await self._stash.recent_sessions(limit=SESSIONS_SHOWN + 1, cursor=request.query_params.get("after"))
-        lines = await self._stash.lines_of(found[:SESSIONS_SHOWN])
-        next_cursor = lines[-1].session_id if len(found) > SESSIONS_SHOWN else None
-        return page(request, "sessions.html", lines=lines, next_cursor=next_cursor)
-
-    async def costs(self, request: Request) -> Response:
-        """What was billed and what was saved, by day and model."""
-        return page(request, "costs.html", overview=await self._stash.overview(), receipt=await self._stash.receipt())
-
-    async def session(self, request: Request) -> Response:
-        """One session: how full its window is, now and over time, and its changes."""
-        session_id = request.path_params["session_id"]
-        line = await self._stash.line_of(await self._stash.read_session(session_id))
-        return page(
-            request,
-            "session.html",
-            line=line,
-            status=await self._stash.context_status(session_id),
-            receipt=await self._stash.receipt(session_id),
-            timeline=await self._stash.timeline(session_id),
-        )
-
-    async def messages(self, request: Request) -> Response:
-        """A range of the history with what the model sees of it; or, by `message`, one message whole."""
-        session_id = request.path_params["session_id"]
-        session = await self._stash.read_session(session_id)
-        total = session.counters.messages
-        only = _number(request, "message", -1)
-        if only >= total:
-            raise NotFoundError(f"Session {session_id} has no message {only}: it has {total:,}.")
-        size = MESSAGES_SHOWN if only < 0 else 1
-        first = _number(request, "first", max(0, total - size)) if only < 0 else only
-        first = max(0, min(first, total - 1))
-        shown = await self._stash.read_shown_messages(session_id, first=first, limit=size)
-        line = await self._stash.line_of(session)
-        return page(
-            request,
-            "messages.html",
-            line=line,
-            page=shown,
-            summaries={summary.first_seq: summary for summary in shown.summaries},
-            is_whole=only >= 0,
-            earlier=max(0, first - MESSAGES_SHOWN) if first else None,
-            last=max(0, total - MESSAGES_SHOWN),
-        )
-
-    async def output(self, request: Request) -> Response:
-        """A page of an archived output."""
-        handle, session_id = request.path_params["handle"], request.query_params.get("session")
-        found = await self._stash.get_archived_output(
-            handle,
-            session_id=session_id,
-            offset=max(1, _number(request, "offset", 1)),
-            max_tokens=OUTPUT_TOKENS,
-            masked=True,
-        )
-        place, output = await self._stash.find_output(handle, session_id)
-        return page(request, "output.html", page=found, place=place, seq=output.seq, session_id=session_id)
-
-    async def search(self, request: Request) -> Response:
-        """The search results for some words, in all sessions or in one."""
-        query, session_id = request.query_params.get("q", ""), request.query_params.get("session") or None
-        found = None
-        named = {session_id} - {None}
-        if query.strip():
-            found = await self._stash.search_history(query, session_id=session_id, limit=MAX_HITS, unseen_first=False)
-            named |= {hit.session_id for hit in found.hits}
-        sessions = {each: await self._stash.line_of(await self._stash.read_session(str(each))) for each in named}
-        return page(
-            request, "search.html", query=query, found=found, most=MAX_HITS, sessions=sessions, session_id=session_id
-        )
-
-
-def _number(request: Request, name: str, default: int) -> int:
-    given = request.query_params.get(name, "")
-    return int(given) if given.isdecimal() and len(given) < 10 else default
-
 
 HEADERS = {
     "content-security-policy": (
@@ -211,7 +44,7 @@ HEADERS = {
 }
 
 
-def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], None]) -> None:
+def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Callable[[str], object]) -> None:
     """Serve the pages on this machine until a signal stops the server; `opened` gets an address to open in a browser,
     which works once. Raises BadInputError if the port cannot be used."""
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)  # 192 bits
@@ -254,11 +87,10 @@ def build_ui(stash: Stash, token: str, *, once: str | None = None) -> Starlette:
 
 class Guard:
     """ASGI middleware. The first request passes the token in the address and gets a cookie for the following ones: only
-    the owner of the database may see the pages, also on a machine with other users."""
+    the owner of the database may see the pages, also on a machine with other users. `once` opens them like the token,
+    but a single time: other users of the machine see the address with which a browser is started."""
 
     def __init__(self, app: ASGIApp, token: str, once: str | None = None) -> None:
-        """`once` opens the pages like the token, but a single time: other users of the machine see the address with
-        which a browser is started."""
         self._app = app
         self._tokens = {token, *([once] if once else [])}
         self._once = once
@@ -266,20 +98,15 @@ class Guard:
         self._cookie = secrets.token_urlsafe(24)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        await (self._answer(Request(scope)) or self._app)(scope, receive, send_guarded)
+        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        await (refusal or self._app)(scope, receive, send_guarded)
 
-    def _answer(self, request: Request) -> Response | None:
+    def _refusal(self, request: Request) -> Response | None:
         """The refusal of a request, or the redirection of one that brings the token, without the token, which would
         stay in the browser's history; None if the request may see the pages."""
         port = re.search(":([0-9]+)$", request.headers["host"])  # not in `[::1]`, whose colons belong to the address
@@ -308,3 +135,144 @@ def _error(request: Request, error: Exception) -> Response:
         code, heading = 500, "Something went wrong"
         text = "This is an error in contextstash. The terminal in which it runs shows it; please report it."
     return page(request, "error.html", code=code, heading=heading, text=text)
+
+
+SESSIONS_SHOWN, MESSAGES_SHOWN, OUTPUT_TOKENS, MAX_HITS = 25, 100, 8_000, 50
+"""They bound a page; the rest is on the next one. The last is the maximum of the service."""
+
+
+class Pages:
+    """The handlers of all pages."""
+
+    def __init__(self, stash: Stash) -> None:
+        self._stash = stash
+
+    async def sessions(self, request: Request) -> Response:
+        """The sessions, the one with the newest message first."""
+        found = await self._stash.recent_sessions(limit=SESSIONS_SHOWN + 1, cursor=request.query_params.get("after"))
+        lines = await self._stash.lines_of(found[:SESSIONS_SHOWN])
+        next_cursor = lines[-1].session_id if len(found) > SESSIONS_SHOWN else None
+        return page(request, "sessions.html", lines=lines, next_cursor=next_cursor)
+
+    async def costs(self, request: Request) -> Response:
+        """What was billed and what was saved, by day and model."""
+        return page(request, "costs.html", overview=await self._stash.overview(), receipt=await self._stash.receipt())
+
+    async def session(self, request: Request) -> Response:
+        """One session: how full its window is, now and over time, and its changes."""
+        session_id = request.path_params["session_id"]
+        return page(
+            request,
+            "session.html",
+            line=await self._stash.line_of(await self._stash.read_session(session_id)),
+            status=await self._stash.context_status(session_id),
+            receipt=await self._stash.receipt(session_id),
+            timeline=await self._stash.timeline(session_id),
+        )
+
+    async def messages(self, request: Request) -> Response:
+        """A range of the history with what the model sees of it; or, by `message`, one message whole."""
+        session_id = request.path_params["session_id"]
+        session = await self._stash.read_session(session_id)
+        total = session.counters.messages
+        only = _number(request, "message", -1)
+        if only >= total:
+            raise NotFoundError(f"Session {session_id} has no message {only}: it has {total:,}.")
+        size = MESSAGES_SHOWN if only < 0 else 1
+        first = _number(request, "first", max(0, total - size)) if only < 0 else only
+        first = max(0, min(first, total - 1))
+        shown = await self._stash.read_shown_messages(session_id, first=first, limit=size)
+        return page(
+            request,
+            "messages.html",
+            line=await self._stash.line_of(session),
+            page=shown,
+            summaries={summary.first_seq: summary for summary in shown.summaries},
+            is_whole=only >= 0,
+            earlier=max(0, first - MESSAGES_SHOWN) if first else None,
+            last=max(0, total - MESSAGES_SHOWN),
+        )
+
+    async def output(self, request: Request) -> Response:
+        """A page of an archived output."""
+        handle, session_id = request.path_params["handle"], request.query_params.get("session")
+        offset = max(1, _number(request, "offset", 1))
+        found = await self._stash.get_archived_output(
+            handle, session_id=session_id, offset=offset, max_tokens=OUTPUT_TOKENS, masked=True
+        )
+        place, output = await self._stash.find_output(handle, session_id)
+        return page(request, "output.html", page=found, place=place, seq=output.seq, session_id=session_id)
+
+    async def search(self, request: Request) -> Response:
+        """The search results for some words, in all sessions or in one."""
+        query, session_id = request.query_params.get("q", ""), request.query_params.get("session") or None
+        found = None
+        named = {session_id} - {None}
+        if query.strip():
+            found = await self._stash.search_history(query, session_id=session_id, limit=MAX_HITS, unseen_first=False)
+            named |= {hit.session_id for hit in found.hits}
+        sessions = {each: await self._stash.line_of(await self._stash.read_session(str(each))) for each in named}
+        return page(
+            request, "search.html", query=query, found=found, most=MAX_HITS, sessions=sessions, session_id=session_id
+        )
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    given = request.query_params.get(name, "")
+    return int(given) if given.isdecimal() and len(given) < 10 else default
+
+
+def page(request: Request, name: str, *, code: int = 200, **values: Any) -> Response:
+    """The response with a rendered page."""
+    text = _templates().get_template(name).render(request=request, **values)
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=code)
+
+
+@cache
+def _templates() -> Environment:
+    """The templates. A name that is not given is an error."""
+    made = Environment(
+        loader=PackageLoader("contextstash.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=in_page,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "thousands": lambda number: f"{number:,}",
+        "amount": amount,
+        "dollars": dollars,
+        "when": lambda stamp: stamp[:16].replace("T", " ") if stamp else "",
+        "cut": cut,
+        "arguments": readable_arguments,
+        "plural": counted,
+        "project": project_name,
+    }
+    made.globals |= {"link": _link, "message_link": _message_link, "version": __version__}
+    return made
+
+
+def dollars(amount_: float | None) -> str:
+    """US dollars in cents, whole ones from a hundred on; less than half a cent is shown as nothing."""
+    if amount_ is None:
+        return "–"
+    if abs(amount_) < 0.005:
+        return "$0"
+    return f"${amount_:,.0f}" if abs(amount_) >= 100 else f"${amount_:,.2f}"
+
+
+def _link(*parts: object, **query: object) -> str:
+    """The address of a page: each part is one segment, with any characters quoted."""
+    address = "/" + "/".join(quote(str(part), safe="") for part in parts)
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"{address}?{urlencode(given)}" if given else address
+
+
+MESSAGES_ABOVE = 5
+"""Messages that a page shows above the one that it is opened for."""
+
+
+def _message_link(session_id: str, seq: int) -> str:
+    """The address of a message among the others of its session."""
+    return f"{_link('sessions', session_id, 'messages', first=max(0, seq - MESSAGES_ABOVE))}#m{seq}"

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from contextstash.cli.client_commands import _log_file
+from contextstash.cli.client_commands import log_file
 from contextstash.clients.proxied import is_configured, launched_client
 from contextstash_storage.errors import BadInputError
-from tests.support.command_line import CommandLine
+from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.proxies import CachingProvider, caching_provider, request_of, session
-
-pytestmark = pytest.mark.processes
 
 CLIENT = """
 import json, os, sys, urllib.request
@@ -74,6 +72,7 @@ def said_by_run(folder: Path, script: str) -> str:
     return done.stderr
 
 
+@pytest.mark.processes
 def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exit_code(tmp_path: Path) -> None:
     database = tmp_path / "stash.db"
     with caching_provider() as provider:
@@ -87,11 +86,13 @@ def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exi
     assert [asked.data for asked in provider.asked] == [(tmp_path / "body.json").read_bytes()] * 4
 
 
+@pytest.mark.processes
 def test_the_last_request_is_recorded_before_run_ends_however_busy_the_machine_is(tmp_path: Path) -> None:
     said = said_by_run(tmp_path, ONE_REQUEST + HOLDS_THE_DATABASE + ONE_REQUEST)
     assert "Proxy: 2 requests" in said
 
 
+@pytest.mark.processes
 @pytest.mark.slow
 def test_what_could_not_be_recorded_is_said_at_the_end(tmp_path: Path) -> None:
     holding = HOLDS_THE_DATABASE.replace("sleep(3)", "sleep(60)")
@@ -105,6 +106,7 @@ def listed_in(database: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.processes
 def test_a_client_without_our_server_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     claude = launched_client("claude")
@@ -113,6 +115,7 @@ def test_a_client_without_our_server_is_noticed(tmp_path: Path, monkeypatch: pyt
     assert is_configured(claude)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("upstream", "variables"),
     [
@@ -130,19 +133,20 @@ def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
     assert set(proxied.launch("http://127.0.0.1:1", ("aider",)).environment) == variables
 
 
+@pytest.mark.processes
 def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:
     log = tmp_path / "proxy.log"
     log.touch(mode=0o644)
-    _log_file(tmp_path / "sessions.db").close()
+    log_file(log).close()
     assert log.stat().st_mode & 0o777 == 0o600
     log.rename(tmp_path / "target")
     log.symlink_to(tmp_path / "target")
     with pytest.raises(BadInputError, match="Move it away"):
-        _log_file(tmp_path / "sessions.db")
+        log_file(log)
     log.unlink()
     os.mkfifo(log)
     with pytest.raises(BadInputError, match="Move it away"):
-        _log_file(tmp_path / "sessions.db")
+        log_file(log)
 
 
 PRINTS = """
@@ -151,8 +155,110 @@ print([os.environ.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW"), *sys.argv[1:]])
 """
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("given", [["-p", "hello", "--window", "5"], ["--", "--window", "5"], []])
 def test_what_stands_behind_the_client_is_for_the_client(tmp_path: Path, given: list[str]) -> None:
     options = ["--upstream", "http://127.0.0.1:9", "--window", "100k"]
     done = CommandLine(tmp_path).run("run", *options, script_at(tmp_path, PRINTS), *given)
     assert done.stdout == f"{['133000', *given[given[:1] == ['--'] :]]}\n", done.stderr
+
+
+OPTIONS = {"claude-code": [], "gemini": ["--prompt-interactive"], "codex": ["-c", "mcp_optional_startup_grace_ms=0"]}
+
+NOTING_CLIENT = """
+import json, os, sys
+json.dump({"arguments": sys.argv[1:], "folder": os.getcwd()}, open(os.environ["NOTED"], "w"))
+raise SystemExit(7)
+"""
+
+
+@pytest.fixture
+def environment(contextstash: CommandLine) -> dict[str, str]:
+    """An environment in which each client is a script that notes how it was started."""
+    programs = contextstash.folder / "bin"
+    programs.mkdir()
+    for name in ("claude", "codex", "gemini"):
+        (programs / name).write_text(f"#!{sys.executable} -P\n{NOTING_CLIENT}")
+        (programs / name).chmod(0o700)
+    return {"PATH": f"{programs}:/usr/bin:/bin", "NOTED": str(contextstash.folder / "noted.json")}
+
+
+def recorded(contextstash: CommandLine) -> Path:
+    """A session of Claude Code that ran in the folder `orchard`."""
+    place = contextstash.folder / "orchard"
+    place.mkdir()
+    path = contextstash.folder / "5b1f6c1e-0000-4000-8000-000000000001.jsonl"
+    write_transcript(path, outputs=6)
+    path.write_text(path.read_text().replace("/srv/orchard", str(place)))
+    contextstash.json("import", path)
+    return path
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
+def test_the_client_gets_the_hand_off_in_the_sessions_folder(
+    contextstash: CommandLine, environment: dict[str, str], client: str
+) -> None:
+    recorded(contextstash)
+    done = contextstash.run("continue", client, "5b1f", environment=environment)
+    assert done.returncode == 7, done.stderr
+    noted = json.loads((contextstash.folder / "noted.json").read_text())
+    assert noted["folder"] == str(contextstash.folder / "orchard")
+    message = noted["arguments"][-1]
+    assert "You must not change any of them" in message
+    assert 'session_id "5b1f6c1e-0000-4000-8000-000000000001"' in message
+    assert "out_" in message
+    assert noted["arguments"][:-1] == OPTIONS[client]
+    assert f"{client} cannot search the old session yet." in done.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
+def test_what_the_client_wrote_since_is_handed_off_too(contextstash: CommandLine, environment: dict[str, str]) -> None:
+    path = recorded(contextstash)
+    lines = path.read_text().splitlines()
+    added = json.loads(lines[1])
+    added |= {"uuid": "later", "parentUuid": json.loads(lines[-1])["uuid"]}
+    added["message"]["content"] = "Never prune the medlar before March."
+    path.write_text("\n".join([*lines, json.dumps(added), ""]))
+    done = contextstash.run("continue", "codex", "--print", environment=environment)
+    assert done.stderr.startswith(
+        f"Continuing session {path.stem} of claude-code, in {contextstash.folder / 'orchard'}."
+    )
+    assert "Never prune the medlar before March." in done.stdout
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
+def test_a_session_whose_transcript_the_client_deleted_goes_on_here(
+    contextstash: CommandLine, environment: dict[str, str]
+) -> None:
+    recorded(contextstash).unlink()
+    done = contextstash.run("continue", "codex", "5b1f", environment=environment)
+    assert done.returncode == 7
+    assert "The client has deleted its transcript; the session is kept here." in done.stderr
+    noted = json.loads((contextstash.folder / "noted.json").read_text())
+    assert noted["folder"] == str(contextstash.folder)
+    assert "You must not change any of them" in noted["arguments"][-1]
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
+def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:
+    recorded(contextstash)
+    done = contextstash.run("continue", "gemini", environment={"PATH": "/nowhere"})
+    assert failure_of(done) == "There is no program 'gemini' on the PATH."
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
+def test_the_newest_session_of_this_folder_comes_before_a_newer_one_elsewhere(contextstash: CommandLine) -> None:
+    path = recorded(contextstash)
+    other = path.with_name("5b1f6c1e-0000-4000-8000-000000000002.jsonl")
+    write_transcript(other, session=other.stem, outputs=2)
+    other.write_text(other.read_text().replace("2026-03-03T", "2026-04-04T"))
+    contextstash.json("import", other)
+    assert f"session {other.stem} of" in contextstash.run("continue", "codex", "--print").stderr
+    path.write_text(path.read_text().replace(str(contextstash.folder / "orchard"), str(contextstash.folder)))
+    assert f"session {path.stem} of" in contextstash.run("continue", "codex", "--print").stderr

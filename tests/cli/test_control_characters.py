@@ -17,8 +17,6 @@ HOSTILE = f"{CLIPBOARD}\x1b]0;owned\x07{LINK}\x1b[2J\x1b[8mhidden \x9b2J \u202eg
 OWN_STYLES = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[2?K|\x1b\[1?A|\r(?=\x1b|Compacting)")
 """Colours, and what a progress bar does with its line."""
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
-
 
 @pytest.fixture
 def hostile(contextstash: CommandLine) -> CommandLine:
@@ -62,6 +60,7 @@ def commands(line: CommandLine) -> list[tuple[str, ...]]:
     return [*shows, *others, *searches, *as_json, *changes, ("status", "--events")]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_no_command_sends_a_recorded_sequence_to_a_terminal(hostile: CommandLine) -> None:
     seen = b""
     for command in commands(hostile):
@@ -72,12 +71,14 @@ def test_no_command_sends_a_recorded_sequence_to_a_terminal(hostile: CommandLine
     assert "␛]52;c;".encode() in seen
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_a_pipe_gets_the_output_as_it_was_recorded(hostile: CommandLine) -> None:
     handle = handle_of(hostile)
     assert CLIPBOARD in hostile.run("show", handle).stdout
     assert CLIPBOARD.encode() not in printed_on_terminal(hostile.database, "show", handle)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
 def test_an_import_does_not_send_names_and_roles_of_files_to_a_terminal(contextstash: CommandLine) -> None:
     folder = contextstash.folder / "repo"
     folder.mkdir()

@@ -37,7 +37,6 @@ from tests.support.stored_sessions import (
 if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
-pytestmark = pytest.mark.postgres
 
 Result = TypeVar("Result")
 CALL = {
@@ -103,6 +102,7 @@ async def contents(store: SessionStore) -> list[object]:
     return found
 
 
+@pytest.mark.postgres
 def test_sessions_go_to_postgresql_and_back_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, third = tmp_path / "first.db", new_store_address(), tmp_path / "third.db"
     with_store(first, fill)
@@ -115,6 +115,7 @@ def test_sessions_go_to_postgresql_and_back_unchanged(tmp_path: Path, capsys: py
     assert with_store(third, contents) == everything
 
 
+@pytest.mark.postgres
 def test_what_was_deleted_is_known_in_the_new_store(tmp_path: Path) -> None:
     """A client that goes on with a deleted session must not bring it back because the database was moved."""
     source, target = tmp_path / "source.db", new_store_address()
@@ -127,6 +128,7 @@ def test_what_was_deleted_is_known_in_the_new_store(tmp_path: Path) -> None:
     assert len(known) == 1
 
 
+@pytest.mark.postgres
 def test_a_second_run_copies_what_is_new_and_names_what_differs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,9 +146,3 @@ def test_a_second_run_copies_what_is_new_and_names_what_differs(
     assert "2 sessions were not copied" in printed.err
     assert "Not copied: one: it is stored there with another content" in printed.err
     assert "Not copied: two: A different session two exists already" in printed.err
-
-
-def test_a_source_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["migrate-store", str(tmp_path / "no.db"), str(tmp_path / "new.db")]) == 1
-    assert f"There is no database {tmp_path / 'no.db'}" in capsys.readouterr().err
-    assert not (tmp_path / "no.db").exists()

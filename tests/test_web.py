@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse
 
-from contextstash.web import HostChecks, OwnHosts, hosts_behind
+from contextstash.web import HostChecks, OwnHosts, hosts_behind, serving
 from contextstash_storage.errors import BadInputError
 
 LOCAL, PUBLIC = OwnHosts(), hosts_behind("https://stash.example/mcp")
@@ -81,3 +81,15 @@ async def test_the_public_pages_may_name_theirs(origin: str) -> None:
 def test_a_public_address_that_is_not_encrypted_is_refused(url: str) -> None:
     with pytest.raises(BadInputError, match="https://"):
         hosts_behind(url)
+
+
+def test_a_server_beside_a_client_that_cannot_start_refuses_it_and_logs_no_text(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def app() -> Any:
+        raise RuntimeError("of a session")
+
+    with serving(app, {}, 30) as port, pytest.raises(httpx2.TransportError):
+        httpx2.get(f"http://127.0.0.1:{port}/", timeout=30)
+    assert "the server has ended: RuntimeError" in caplog.text
+    assert "of a session" not in caplog.text

@@ -1,0 +1,235 @@
+"""`contextstash sessions`: the list of sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from contextstash.results import AdvisedWindow, WindowAdvice
+from contextstash.stash import Stash
+from contextstash_storage.records import ProxiedSession, ProxiedTotals
+from contextstash_storage.sqlite import open_sqlite
+from tests.cli.conftest import call, result
+from tests.support.command_line import ANSI, WINDOW, CommandLine, Orchard, failure_of
+from tests.support.stashes import round_of
+
+
+def test_sessions_are_listed_with_ids_that_commands_take_and_no_colour_in_a_pipe(orchard: Orchard) -> None:
+    output = orchard.run("sessions").stdout
+    name = output.splitlines()[1].split()[0]
+    assert orchard.session.startswith(name)
+    assert orchard.json("status", name)["session_id"] == orchard.session
+    assert orchard.json("sessions")["sessions"][0]["session_id"] == orchard.session
+    assert ANSI not in output
+
+
+def test_sessions_are_filtered_by_project_and_title_and_a_wrong_filter_says_so(orchard: Orchard) -> None:
+    [found] = orchard.json("sessions", "orchard")["sessions"]
+    assert found["session_id"] == orchard.session
+    assert orchard.json("sessions", "/srv/")["sessions"] == [found]
+    assert orchard.run("sessions", "nowhere").stdout == "No session matches.\n"
+
+
+def test_status_says_how_full_the_session_is(orchard: Orchard) -> None:
+    status = orchard.json("status", *WINDOW)
+    estimate = status["estimate"]
+    assert status["session_id"] == orchard.session
+    assert estimate["window"] == 32_000
+    shown = orchard.run("status", orchard.session[:8], *WINDOW).stdout
+    assert f"{estimate['tokens']:,} of {estimate['usable']:,} usable tokens" in shown
+    trigger = estimate["tokens_trigger"]
+    assert trigger["value"] == estimate["tokens"]
+    assert re.search(f"compaction at {trigger['threshold']:,} tokens +\\S+ +{trigger['percent']:.0f} %", shown)
+    assert f"{status['messages']} messages in history (0 summarized)" in shown
+    assert ANSI not in shown
+    assert all(line == line.rstrip() for line in shown.splitlines())
+
+
+def test_the_clients_window_and_our_own_view_are_one_count_each_and_a_change_of_ours_is_shown(orchard: Orchard) -> None:
+    estimate = orchard.json("status", *WINDOW)["estimate"]
+    assert sum(estimate["breakdown"].values()) == estimate["tokens"]
+    pruned = orchard.json("prune", orchard.session, "--keep-last", "2", *WINDOW)
+    assert estimate["view_tokens"] == pruned["tokens_before"]
+    lines = orchard.run("status", orchard.session, *WINDOW).stdout.splitlines()
+    assert f"The client sends {estimate['tokens']:,} of {estimate['usable']:,} usable tokens" in lines[2]
+    [own] = [line for line in lines if line.startswith("contextstash's own view")]
+    after = pruned["tokens_after"]
+    assert f"has {after:,} tokens by its own count (last prune: " in own
+    assert f"{pruned['tokens_before']:,} → {after:,})" in own
+
+
+def test_a_clients_own_window_is_not_called_by_a_step_that_would_not_change_it(orchard: Orchard) -> None:
+    options = (*WINDOW, "--set", "prune_at=0.01")
+    assert orchard.json("status", *options)["estimate"]["level"] == "prune"
+    [line] = [each for each in orchard.run("status", *options).stdout.splitlines() if each.startswith("The client")]
+    assert line.endswith("%, level filling up")
+
+
+@pytest.mark.usefixtures("session")
+def test_calls_have_tokens_and_a_cost(contextstash: CommandLine) -> None:
+    calls = contextstash.json("status", "--calls")["calls"]
+    assert [call["prompt_tokens"] for call in calls] == [1_000 + 900 * number for number in range(6)]
+    assert all(call["cost"] > 0 for call in calls)
+    assert "6 calls, 19,500 prompt tokens" in contextstash.run("status", "--calls").stdout
+
+
+@pytest.mark.usefixtures("session")
+def test_events_have_tokens_before_and_after(contextstash: CommandLine) -> None:
+    events = contextstash.json("status", "--events")
+    assert [event["kind"] for event in events] == ["prune", "compaction"]
+    prune = next(event for event in events if event["kind"] == "prune")
+    assert prune["tokens_after"] < prune["tokens_before"]
+    assert prune["seq"] == 13
+    text = contextstash.run("status", "--events").stdout
+    assert f"{prune['tokens_before']:,} → {prune['tokens_after']:,}" in text
+
+
+def test_one_message_is_printed_in_full_a_call_with_its_arguments_a_result_with_its_handle(orchard: Orchard) -> None:
+    [output] = orchard.json("show", orchard.session, "--message", "2")["handles"]
+    shown = orchard.run("show", orchard.session[:8], "--message", "2").stdout
+    assert shown.startswith("message 2, user, 2026-03-03 ")
+    assert f"[result, {output}]\n{orchard.texts[0]}" in shown
+    call = orchard.run("show", orchard.session, "--message", "1").stdout
+    assert "[calls Read]\nfile_path: orchard/row_00.txt" in call
+    total = orchard.json("status")["messages"]
+    assert f"the session has {total}" in failure_of(orchard.run("show", orchard.session, "--message", "999"))
+
+
+def test_a_pruned_output_is_shown_whole_by_its_handle(orchard: Orchard) -> None:
+    pruned = orchard.json("prune", orchard.session, "--keep-last", "2")
+    assert len(pruned["archived"]) == len(orchard.texts) - 2
+    assert pruned["tokens_after"] < pruned["tokens_before"]
+    handle = pruned["archived"][0]["handle"]
+    shown = orchard.run("show", handle).stdout
+    assert shown in orchard.texts
+
+
+def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchard) -> None:
+    assert "search" in failure_of(orchard.run("show", "out_nosuch00"))
+    assert failure_of(orchard.run("show", "out_cdvh")).startswith("'out_cdvh' is too short, or no handle. Handles look")
+    assert "contextstash sessions" in failure_of(orchard.run("status", "nosuchsession"))
+
+
+def test_an_unknown_summary_is_an_error_that_names_the_command_which_lists_them(orchard: Orchard) -> None:
+    assert "contextstash status --events SESSION" in failure_of(orchard.run("show", "sum_unknown"))
+
+
+def test_a_name_that_utf8_cannot_hold_is_printed_as_json(contextstash: CommandLine) -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "bash", "input": {"\ud800": 1}}
+    path = contextstash.folder / "half.json"
+    path.write_text(json.dumps([{"role": "user", "content": "Go."}, {"role": "assistant", "content": [call]}]))
+    contextstash.run("import", path)
+    assert contextstash.json("show")["messages"][1]["message"]["content"] == [call]
+
+
+def test_a_search_is_limited_to_a_time(orchard: Orchard) -> None:
+    [hit, *_] = orchard.json("search", "tree 733")["hits"]
+    found = orchard.json("search", "tree 733", "--since", hit["created_at"][:10])["hits"]
+    assert hit["handle"] in [each.get("handle") for each in found]
+    assert orchard.json("search", "tree 733", "--since", "2999-01-01")["hits"] == []
+    assert "7d, 2026-05-31" in orchard.run("search", "tree 733", "--since", "yesterday").stderr
+
+
+def test_each_hit_ends_with_the_command_that_shows_it_whole(orchard: Orchard) -> None:
+    for words, shown_whole in (("tree 733", "tree 733:"), ("oldest tree", "The quince in row 7 is the oldest tree.")):
+        lines = orchard.run("search", words, "--limit", "1").stdout.splitlines()
+        command = lines[-1].strip().removeprefix("in full: contextstash ")
+        assert shown_whole in orchard.run(*command.split()).stdout
+    assert "--message 25" in command
+
+
+def test_nothing_found_says_why(orchard: Orchard) -> None:
+    done = orchard.run("search", "zzyzx")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no text has any of these words" in done.stderr
+
+
+NOW = 1_800_000_000.0
+"""2027-01-15, the last request of the sessions of these tests."""
+
+
+def proxied(folder: Path, **sessions: ProxiedSession) -> CommandLine:
+    """The command line on a database with these proxied sessions."""
+
+    async def write() -> None:
+        async with Stash(await open_sqlite(folder / "sessions.db")) as stash:
+            for name, state in sessions.items():
+                await stash.record_messages(round_of(1, "log line\n"), session_id=name, model="claude-sonnet-4-5")
+                await stash.store.put_note(name, state)
+
+    asyncio.run(write())
+    return CommandLine(folder)
+
+
+def state(paid: float, direct: float, **fields: object) -> ProxiedSession:
+    """Two requests that cost so many dollars, and would have cost so many."""
+    totals = {"requests": 2, "priced": 2, "sent": 10_000, "direct": 20_000}
+    dollars = {"dollars_paid": paid, "dollars_direct": direct}
+    return ProxiedSession.model_validate({**totals, **dollars, "last_at": NOW, **fields})
+
+
+@pytest.mark.parametrize(
+    ("paid", "direct", "said"),
+    [
+        (3.0, 4.0, "Billed 3.00 US dollars; without contextstash about 4.00: 1.00 saved (25.0 %)."),
+        (3.0, 2.5, "Billed 3.00 US dollars; without contextstash about 2.50: 0.50 lost (20.0 %)."),
+        (0.0031, 0.0042, "Billed 0.0031 US dollars; without contextstash about 0.0042: 0.0011 saved (26.2 %)."),
+    ],
+)
+def test_the_first_line_is_the_bill_with_what_was_saved_or_lost(
+    tmp_path: Path, paid: float, direct: float, said: str
+) -> None:
+    line = proxied(tmp_path, one=state(paid, direct))
+    shown = line.run("receipt", "one").stdout
+    assert shown.splitlines()[0] == said
+    assert "list prices" in shown
+    assert line.json("receipt", "one")["dollars_saved"] == pytest.approx(direct - paid)
+
+
+def test_a_receipt_since_a_day_leaves_out_what_came_before(tmp_path: Path) -> None:
+    before = ProxiedTotals(requests=1, priced=1, sent=4_000, direct=8_000, dollars_paid=1.0, dollars_direct=1.5)
+    line = proxied(tmp_path, one=state(3.0, 4.0, days={"2027-01-10": ProxiedTotals(), "2027-01-15": before}))
+    found = line.json("receipt", "one", "--since", "2027-01-12")
+    assert (found["requests"], found["dollars_billed"], found["dollars_saved"]) == (1, 2.0, 0.5)
+    assert line.json("receipt", "one", "--since", "2027-01-16")["requests"] == 0
+
+
+def test_a_receipt_of_imported_requests_says_that_nothing_could_be_saved(contextstash: CommandLine) -> None:
+    path = contextstash.folder / "build.json"
+    path.write_text(json.dumps([{"role": "user", "content": "Build it."}, call(0), result(0), call(1)]))
+    assert contextstash.run("import", path).returncode == 0
+    said = contextstash.run("receipt", "--since", "2020-01-01").stdout
+    assert "Nothing could be saved in them: they were recorded later." in said
+
+
+def test_without_a_session_that_can_be_replayed_it_says_what_that_takes(orchard: Orchard) -> None:
+    assert "30 calls with the usage" in orchard.run("advise").stdout
+    advice = orchard.json("advise", orchard.session)
+    assert (advice["conversations"], advice["left_out"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        (
+            {60_000: 55.0, 100_000: 58.0, 150_000: 75.0},
+            "Recommended: 100k, for about 58 % of the recorded cost. For one run",
+        ),
+        ({60_000: 80.0, 100_000: 75.0}, "Recommended: 100k, for about 75 % of the recorded cost. For one run"),
+        ({60_000: 95.0, 150_000: 99.0}, "leave the window as it is"),
+        ({}, "leave the window as it is"),
+    ],
+)
+def test_it_recommends_a_window_and_the_command_that_sets_it(costs: dict[int, float], said: str) -> None:
+    windows = [
+        AdvisedWindow(compaction_point=point, dollars=1.0, cost_percent=cost, more_compactions=0, lacking_percent=5.0)
+        for point, cost in costs.items()
+    ]
+    advice = WindowAdvice(conversations=1, left_out=0, requests=40, dollars=2.0, windows=windows)
+    text = advice.in_words()
+    assert said in text
+    assert ("contextstash run --window 100k claude" in text) == ("100k" in said)

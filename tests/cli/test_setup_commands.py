@@ -1,0 +1,332 @@
+"""`contextstash doctor`: the problems of an installation, and the advice on each."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import ANSI, KEY, CommandLine, UntrustedProject, failure_of
+
+
+def findings(contextstash: CommandLine) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit code, and the findings by the name of the check."""
+    done = contextstash.run("doctor", "--json")
+    return done.returncode, {finding["what"]: finding for finding in json.loads(done.stdout)}
+
+
+@pytest.mark.processes
+def test_a_new_machine_has_no_problems_and_the_next_steps_are_named(contextstash: CommandLine) -> None:
+    code, found = findings(contextstash)
+    assert code == 0
+    assert found["round trip"]["state"] == "ok"
+    assert found["clients"]["advice"] == "contextstash install CLIENT"
+    assert "No problems found." in contextstash.run("doctor").stdout
+
+
+@pytest.mark.processes
+def test_an_installed_client_whose_command_is_gone_is_found(contextstash: CommandLine) -> None:
+    files = {"cursor": ".cursor/mcp.json", "pi (plugin)": ".pi/agent/extensions/contextstash.js"}
+    for what in files:
+        contextstash.run("install", what.split()[0], "--yes")
+    found = findings(contextstash)[1]
+    assert {found[what]["state"] for what in files} == {"ok"}
+    program = found["cursor"]["says"].removeprefix("starts ")
+    for file in files.values():
+        path = contextstash.folder / file
+        path.write_text(path.read_text().replace(program, "/nowhere/\\u001bcontextstash"))
+    code, found = findings(contextstash)
+    assert code == 1
+    for what in files:
+        assert found[what]["advice"] == f"contextstash install {what.split()[0]}"
+        assert "\x1b" not in found[what]["says"]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("sessions.db", b"no database at all" * 200, "no SQLite database"),
+        ("contextstash/contextstash.toml", b"prune_att = 1", "Did you mean 'prune_at'"),
+        ("contextstash/contextstash.toml", b"agents = 1", "'agents' must hold tables"),
+        (".claude.json", b"{", "not plain JSON"),
+    ],
+)
+def test_a_damaged_file_is_named(contextstash: CommandLine, name: str, content: bytes, says: str) -> None:
+    path = contextstash.folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    code, found = findings(contextstash)
+    assert code == 1
+    assert any(says in finding["says"] for finding in found.values() if finding["state"] == "wrong")
+
+
+@pytest.mark.processes
+def test_a_database_that_others_may_read_is_found(contextstash: CommandLine) -> None:
+    contextstash.run("sessions")
+    contextstash.database.chmod(0o644)
+    code, found = findings(contextstash)
+    assert (code, found["permissions"]["state"]) == (1, "wrong")
+    assert found["permissions"]["advice"].startswith("chmod 600")
+
+
+@pytest.mark.processes
+def test_an_installed_client_without_a_hook_is_told_so(contextstash: CommandLine) -> None:
+    contextstash.run("install", "gemini", "--yes")
+    assert "gemini hooks" not in findings(contextstash)[1]
+    path = contextstash.folder / ".gemini" / "settings.json"
+    settings = json.loads(path.read_text())
+    del settings["hooks"]["SessionEnd"]
+    path.write_text(json.dumps(settings))
+    found = findings(contextstash)[1]["gemini hooks"]
+    assert (found["says"], found["advice"]) == ("missing for SessionEnd", "contextstash install gemini")
+
+
+@pytest.mark.processes
+def test_our_plugin_in_claude_code_counts_as_installed(contextstash: CommandLine) -> None:
+    """`claude plugin install contextstash@contextstash` writes no more than this into the user's settings."""
+    settings = contextstash.folder / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"enabledPlugins": {"contextstash@contextstash": True}}))
+    _, found = findings(contextstash)
+    assert "its server, hooks and mod are there" in found["claude-code (plugin)"]["says"]
+    assert "clients" not in found
+
+
+def shown(contextstash: CommandLine, **environment: str) -> dict[str, tuple[Any, str]]:
+    """Value and layer by setting."""
+    answer = contextstash.json("config", "show", environment=environment)
+    return {row["name"]: (row["value"], row["layer"]) for row in answer["settings"]}
+
+
+def settings_file(contextstash: CommandLine) -> Path:
+    return contextstash.folder / "contextstash" / "contextstash.toml"
+
+
+def test_each_value_is_shown_with_the_layer_that_set_it(contextstash: CommandLine) -> None:
+    file = contextstash.folder / "contextstash.toml"
+    file.write_text('preset = "n-or-k"\nsummary_tokens = 900\n')
+    assert contextstash.run("config", "trust", str(file), "--yes").returncode == 0
+    found = shown(contextstash, CONTEXTSTASH_TOKENS_AT="32000")
+    assert found["messages_at"] == (30, "preset n-or-k")
+    assert found["tokens_at"] == (32_000, "environment")
+    assert found["summary_tokens"] == (900, str(file))
+    assert found["output_cut"] == ("smart", "default")
+
+
+def test_a_setting_is_written_with_its_type_and_in_force_at_once(contextstash: CommandLine) -> None:
+    done = contextstash.run("config", "set", "window=123456", "automatic=off", "preset=default-cost")
+    assert done.stdout.splitlines() == ["window = 123456", "automatic = False", "preset = default-cost"]
+    text = settings_file(contextstash).read_text()
+    assert text == 'window = 123456\nautomatic = false\npreset = "default-cost"\n'
+    assert shown(contextstash)["window"] == (123_456, str(settings_file(contextstash)))
+
+
+def test_comments_and_other_settings_stay(contextstash: CommandLine) -> None:
+    file = settings_file(contextstash)
+    file.parent.mkdir()
+    file.write_text("# mine\nwindow = 1000  # small\nmessages_at = 5\n")
+    contextstash.run("config", "set", "compact_at=0.8", "--unset", "window")
+    contextstash.run("config", "set", "messages_at=9")
+    assert file.read_text() == "# mine\nmessages_at = 9\ncompact_at = 0.8\n"
+
+
+def test_a_wrong_name_or_value_writes_nothing(contextstash: CommandLine) -> None:
+    near = failure_of(contextstash.run("config", "set", "windwo=5"))
+    assert near == "There is no setting 'windwo' (in config set). Did you mean 'window'?"
+    far = failure_of(contextstash.run("config", "set", "foo=1"))
+    assert far.endswith("(in config set). contextstash config show lists the settings.")
+    assert "compact_at" in failure_of(contextstash.run("config", "set", "compact_at=seven"))
+    assert "key=value" in failure_of(contextstash.run("config", "set", "window"))
+    assert "Nothing to set" in failure_of(contextstash.run("config", "set"))
+    assert not settings_file(contextstash).exists()
+
+
+FILE = 'summary_prompt = "gone"\nwindow = 90000\n'
+
+
+@pytest.fixture
+def untrusted(tmp_path: Path) -> UntrustedProject:
+    untrusted = UntrustedProject(tmp_path)
+    untrusted.write(FILE)
+    return untrusted
+
+
+def shown_there(untrusted: UntrustedProject, **environment: str) -> dict[str, Any]:
+    done = untrusted.run("config", "show", "--json", **environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(done.stdout)
+    found["settings"] = {row["name"]: row["value"] for row in found["settings"]}
+    return found
+
+
+def test_a_trusted_file_applies_whole_until_it_changes(untrusted: UntrustedProject) -> None:
+    before = shown_there(untrusted)
+    assert (before["settings"]["summary_prompt"], before["settings"]["window"]) == ("handoff", None)
+    [line] = before["ignored"]
+    assert f"contextstash config trust {untrusted.file}" in line
+    done = untrusted.run("config", "trust", "--yes")
+    assert 'summary_prompt = "gone"' in done.stdout
+    trusted = shown_there(untrusted)
+    assert (trusted["settings"]["summary_prompt"], trusted["ignored"]) == ("gone", [])
+    untrusted.write(FILE + "# one comment more\n")
+    assert shown_there(untrusted)["settings"]["summary_prompt"] == "handoff"
+    untrusted.write(FILE)
+    assert shown_there(untrusted)["settings"]["summary_prompt"] == "gone"
+
+
+def test_only_the_user_may_read_the_list_and_an_entry_can_be_revoked(untrusted: UntrustedProject) -> None:
+    untrusted.run("config", "trust", str(untrusted.file), "--yes")
+    stored = untrusted.user_folder / "trusted.json"
+    if os.name != "nt":
+        assert stat.S_IMODE(stored.stat().st_mode) == 0o600
+    assert str(untrusted.file) in stored.read_text()
+    untrusted.file.rename(untrusted.folder / "elsewhere.toml")
+    untrusted.file.symlink_to(untrusted.folder / "elsewhere.toml")  # a file that has become a link can be revoked too
+    assert untrusted.run("config", "trust", "--revoke").returncode == 0
+    assert shown_there(untrusted)["settings"]["summary_prompt"] == "handoff"
+    again = untrusted.run("config", "trust", "--revoke")
+    assert (again.returncode, "is not trusted" in again.stderr) == (1, True)
+
+
+def test_no_file_is_trusted_without_a_confirmation(untrusted: UntrustedProject) -> None:
+    done = untrusted.run("config", "trust", typed="y\n")
+    assert (done.returncode, "pass --yes" in done.stderr) == (1, True)
+    assert not (untrusted.user_folder / "trusted.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("prune_att = 1", "Did you mean"), ('secrets = "hide"', "secrets"), ("x", "not valid TOML")],
+)
+def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject, text: str, says: str) -> None:
+    untrusted.write(text)
+    done = untrusted.run("config", "trust", "--yes")
+    assert (done.returncode, says in done.stderr) == (1, True)
+
+
+def test_a_damaged_list_trusts_nothing_and_is_named(untrusted: UntrustedProject) -> None:
+    untrusted.user_folder.mkdir(parents=True)
+    (untrusted.user_folder / "trusted.json").write_text("{")
+    assert shown_there(untrusted)["settings"]["summary_prompt"] == "handoff"
+    done = untrusted.run("config", "trust", "--yes")
+    assert (done.returncode, "trusted.json" in done.stderr) == (1, True)
+
+
+def test_a_trusted_file_does_not_give_consent(untrusted: UntrustedProject) -> None:
+    untrusted.write('summarizer = "anthropic"\nsummarizer_base_url = "http://127.0.0.1:9"\n')
+    untrusted.run("config", "trust", "--yes")
+    found = shown_there(untrusted, ANTHROPIC_API_KEY=KEY)
+    assert found["settings"]["summarizer"] == "anthropic"
+    assert found["network"] == "Nothing leaves this machine."
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({}, "Nothing leaves this machine."),
+        ({"ANTHROPIC_API_KEY": KEY}, "Nothing leaves this machine."),
+        ({"CONTEXTSTASH_SUMMARIZER_MODEL": "m"}, "Nothing leaves this machine."),
+        ({"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY}, "Sessions may be sent to api.anthropic.com (model claude-haiku-4-5)"),
+        (
+            {
+                "ANTHROPIC_API_KEY": KEY,
+                "CONTEXTSTASH_SUMMARIZER_MODEL": "m",
+                "CONTEXTSTASH_SUMMARIZER_BASE_URL": "http://user:secret@llm.example:81/v1",
+            },
+            "Sessions may be sent to llm.example:81 (model m): allowed by summarizer_model in environment.",
+        ),
+        (
+            {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://proxy.example"},
+            "Sessions may be sent to proxy.example",
+        ),
+    ],
+)
+def test_config_show_says_where_sessions_may_be_sent(
+    untrusted: UntrustedProject, environment: dict[str, str], says: str
+) -> None:
+    found = shown_there(untrusted, **environment)
+    text = untrusted.run("config", "show", **environment)
+    assert found["network"].startswith(says)
+    assert says in text.stdout
+    assert KEY not in text.stdout + str(found)
+    assert ":secret" not in text.stdout + str(found)
+
+
+def test_doctor_reports_the_network_use(untrusted: UntrustedProject) -> None:
+    untrusted.configure('[agents.quick]\nsummarizer = "anthropic"\n')
+    done = untrusted.run("doctor", "--json", ANTHROPIC_API_KEY=KEY)
+    found = {finding["what"]: finding for finding in json.loads(done.stdout)}
+    assert "config trust" in done.stderr
+    assert done.returncode == 0
+    assert found["network"]["says"] == "Nothing leaves this machine."
+    assert "ANTHROPIC_API_KEY is set but not used" in found["network"]["advice"]
+    assert "api.anthropic.com" in found["network, agent quick"]["says"]
+
+
+ROOT = Path(__file__).parents[2]
+STEPS = ("Record", "Prune", "Compact", "Retrieve", "Restore")
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    done = CommandLine(tmp_path_factory.mktemp("home")).run("demo")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert ANSI not in done.stdout
+    assert tuple(re.findall(r"^\d\. (\w+)", done.stdout, flags=re.MULTILINE)) == STEPS
+    return done.stdout
+
+
+def section(output: str, step: str) -> str:
+    """The output of one step."""
+    return re.split(r"^\d\. ", output, flags=re.MULTILINE)[1 + STEPS.index(step)]
+
+
+def changes(text: str) -> list[tuple[int, int]]:
+    """Every 'before → after tokens'."""
+    found = re.findall(r"([\d,]+) → ([\d,]+) tokens", text)
+    return [(int(before.replace(",", "")), int(after.replace(",", ""))) for before, after in found]
+
+
+def test_pruning_and_compacting_shrink_the_view_and_restoring_undoes_both(output: str) -> None:
+    [(full, pruned)] = changes(section(output, "Prune"))
+    [(before_compaction, compacted)] = changes(section(output, "Compact"))
+    [(before_restore, restored)] = changes(section(output, "Restore"))
+    assert full > pruned == before_compaction > compacted == before_restore
+    assert restored == full
+
+
+def test_a_placeholder_names_the_handle_by_which_the_output_is_retrieved(output: str) -> None:
+    handle = re.search(r"out_\w+", section(output, "Retrieve"))
+    assert handle
+    quoted = "\n".join(line for line in section(output, "Prune").splitlines() if line.startswith("  │ "))
+    assert handle.group() in quoted
+
+
+def test_nothing_is_lost(output: str) -> None:
+    assert section(output, "Retrieve").count("identical") == 1
+    assert section(output, "Restore").count("identical") == 2
+    assert "DIFFERENT" not in output
+    assert "schema" in section(output, "Compact"), "the requirement of the user"
+
+
+def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output: str) -> None:
+    picture = (ROOT / "docs" / "images" / "demo.svg").read_text(encoding="utf-8")
+    texts = [
+        html.unescape(text).replace("\xa0", " ").strip() for text in re.findall(r"<text[^>]*>(.*?)</text>", picture)
+    ]
+    shown = [text for text in texts if text and text != "contextstash demo"]  # the title of the window
+    assert len(shown) > 30
+    assert [text for text in shown if text not in output] == []
+    assert "docs/images/demo.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
