@@ -382,9 +382,7 @@ def safe_cuts(messages: Sequence[Message]) -> list[int]:
     changes = [0] * (len(messages) + 2)
     rules = (
         _calls_with_results(messages, answered, replies),
-        _answers(messages, answered),
-        _lone_thinking(messages),
-        _replies(messages, replies),
+        _neighbours(messages, answered, replies),
         _open_loop(messages, replies),
     )
     for first, last in chain.from_iterable(rules):
@@ -437,13 +435,6 @@ def _reply_numbers(messages: Sequence[Message], answered: Sequence[Sequence[str]
     return numbers
 
 
-def _replies(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[Together]:
-    """The messages of one reply, so also parallel calls that were recorded one by one."""
-    for place in range(1, len(messages)):
-        if messages[place].role == "assistant" and replies[place] == replies[place - 1]:
-            yield place - 1, place
-
-
 def _calls_with_results(
     messages: Sequence[Message], answered: Sequence[Sequence[str]], replies: Sequence[int]
 ) -> Iterator[Together]:
@@ -476,21 +467,20 @@ def _events_of_blocks(messages: Sequence[Message], answered: Sequence[Sequence[s
             yield Event((at, index), (call_id,), is_call=False, turn=turn, batch=at)
 
 
-def _answers(messages: Sequence[Message], answered: Sequence[Sequence[str]]) -> Iterator[Together]:
-    """Messages that answer a call of an earlier message, and what is before them, even if the call is not there."""
-    for place, answers in enumerate(answered):
-        if answers and not {each.call_id for each in messages[place].blocks if each.type == "tool_call"} >= {*answers}:
-            yield place - 1, place
-
-
-def _lone_thinking(messages: Sequence[Message]) -> Iterator[Together]:
-    """A message of thinking alone, and the next one if it is the assistant's or does not exist yet."""
+def _neighbours(
+    messages: Sequence[Message], answered: Sequence[Sequence[str]], replies: Sequence[int]
+) -> Iterator[Together]:
+    """The messages of one reply, so also parallel calls that were recorded one by one; a message that answers a call of
+    an earlier message, and what is before it, even if the call is not there; a message of thinking alone, and the next
+    one if it is the assistant's or does not exist yet."""
     for place, message in enumerate(messages):
-        blocks = message.blocks
-        if not blocks or blocks[0].type != "thinking":
-            continue
+        blocks, answers = message.blocks, answered[place]
+        is_same_reply = place > 0 and message.role == "assistant" and replies[place] == replies[place - 1]
+        own = {block.call_id for block in blocks if block.type == "tool_call"} if answers else set()
+        if is_same_reply or not own.issuperset(answers):
+            yield place - 1, place
         is_followed = place + 1 == len(messages) or messages[place + 1].role == "assistant"
-        if is_followed and all(block.type == "thinking" for block in blocks):
+        if blocks and is_followed and all(block.type == "thinking" for block in blocks):
             yield place, place + 1
 
 
