@@ -56,7 +56,7 @@ MAX_KEPT = 20_000
 class WindowBudget:
     """A window and its thresholds, in tokens. A level starts above its threshold. `free` is what of the usable window
     the fixed parts of a session leave: its system prompt, tool definitions and unlogged text. `messages_at` (in
-    messages) and `tokens_at` are further thresholds of a compaction, None if they are not used. `request_tokens` and
+    messages) is a further threshold of a compaction, None if it is not used. `request_tokens` and
     `words_tokens` are for the user's words: the first request, and what else a compaction adds; `standing_tokens` for
     the texts of files in use."""
 
@@ -67,7 +67,6 @@ class WindowBudget:
     compact_at: int
     critical_at: int
     messages_at: int | None
-    tokens_at: int | None
     prune_protect_tokens: int
     prune_minimum_tokens: int
     compact_keep_tokens: int
@@ -107,7 +106,6 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fix
         compact_at=compact_at,
         critical_at=max(compact_at, _share(usable, settings.critical_at)),
         messages_at=settings.messages_at or (None if known or fallback else settings.fallback_messages),
-        tokens_at=settings.tokens_at,
         prune_protect_tokens=_or(settings.prune_protect_tokens, min(MAX_PROTECTED, usable // 4)),
         prune_minimum_tokens=_or(settings.prune_minimum_tokens, min(MAX_MINIMUM, usable // 10)),
         compact_keep_tokens=min(_or(settings.compact_keep_tokens, kept), usable // 2),
@@ -167,7 +165,7 @@ def due(counters: Counters, tokens: int, budget: WindowBudget, settings: Context
     compact = settings.compact_by_level and tokens > budget.compact_at
     if counters.messages - counters.system_messages >= settings.compact_keep_messages + MIN_BEYOND_KEPT:
         compact |= budget.messages_at is not None and since_summary(counters) >= budget.messages_at
-        compact |= budget.tokens_at is not None and tokens >= budget.tokens_at
+        compact |= settings.tokens_at is not None and tokens >= settings.tokens_at
     return Due(
         prune=settings.prune_automatic and (over or results_due(counters, settings)),
         compact=settings.compact_automatic and compact,
@@ -178,7 +176,7 @@ def automatic_threshold(budget: WindowBudget, settings: ContextSettings) -> int:
     """The automatic reduction threshold in tokens: of a compaction, or of a prune if the session never compacts."""
     if not settings.compact_automatic:
         return budget.prune_at
-    return budget.compact_at if budget.tokens_at is None else budget.tokens_at
+    return budget.compact_at if settings.tokens_at is None else settings.tokens_at
 
 
 def results_due(counters: Counters, settings: ContextSettings) -> bool:
