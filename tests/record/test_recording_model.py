@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.stash import Stash
-from contextstash_storage import store
+from contextstash_storage import append, store
 from contextstash_storage.errors import ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite import open_sqlite
@@ -192,7 +192,7 @@ def is_merge(mixed: Sequence[str], one: Sequence[str], other: Sequence[str]) -> 
 @pytest.fixture(autouse=True)
 def pieces_of_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
     """Store each message in a piece of its own, so that short batches can be interrupted too."""
-    monkeypatch.setattr(store, "PIECE_SIZE", 0)
+    monkeypatch.setattr(append, "PIECE_SIZE", 0)
     monkeypatch.setattr(store, "BETWEEN_PIECES_SECONDS", 0)
 
 
