@@ -141,6 +141,19 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
         yield from _named_files(program, rest, [path for path in files if "/" in path or "." in path.strip(".")])
 
 
+def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
+    """Uses by programs whose arguments are files only if they look like paths."""
+    in_place = any(map(_IN_PLACE.match, rest))
+    if program == "sed" or (program == "perl" and in_place):
+        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if _BEFORE_SCRIPT.fullmatch(word)}
+        script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
+        yield from (FileUse(path, "edited" if in_place else "read") for path in files if path not in script)
+    elif program in _READERS:
+        yield from (FileUse(path, "read") for path in files)
+    elif program in _RUNNERS and "-m" not in rest:
+        yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT_NAME.search(path))
+
+
 def _put_back(how: str, words: Sequence[str]) -> list[str]:
     """The files whose changes Git takes away, by name. Without `--`, `git checkout` may name a branch."""
     if how == "restore" and {"--staged", "-S"} & {*words} and not {"--worktree", "-W"} & {*words}:
@@ -159,20 +172,6 @@ _ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
 _IN_PLACE = re.compile(r"-[a-zA-Z0]{0,3}i|--in-place")
 _BEFORE_SCRIPT = re.compile(r"-\w*[ef]|--expression|--file")
 """Options of sed and perl: what they print goes into the file; a script follows."""
-
-
-def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
-    """Uses by programs whose arguments are files only if they look like paths."""
-    in_place = any(map(_IN_PLACE.match, rest))
-    if program == "sed" or (program == "perl" and in_place):
-        verb: Verb = "edited" if in_place else "read"
-        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if _BEFORE_SCRIPT.fullmatch(word)}
-        script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
-        yield from (FileUse(path, verb) for path in files if path not in script)
-    elif program in _READERS:
-        yield from (FileUse(path, "read") for path in files)
-    elif program in _RUNNERS and "-m" not in rest:
-        yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT_NAME.search(path))
 
 
 _OPENED = re.compile(
@@ -339,10 +338,10 @@ def _strings(value: object) -> Iterator[str]:
 
 
 def calls_of(turns: Iterable[Turn]) -> list[Call]:
-    """All tool calls in order, each with its result, wherever in the turns that is."""
-    calls: dict[str, tuple[int, str, str, str]] = {}
-    processes: dict[str, tuple[str, str, str]] = {}
-    printed: dict[str, str] = {}  # by a command that goes on
+    """All tool calls in order, each with its result, wherever in the turns that is. The result of a call that only
+    waits for a process is that of the command that began it."""
+    calls: dict[str, Call] = {}
+    running: dict[str, Call] = {}  # the commands that go on, by their processes
     done: list[Call] = []
     answered: set[str] = set()
     newest, spoke = -1, ""  # where the assistant's newest step begins, of one or more messages
@@ -350,48 +349,32 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
         newest = turn.seq if turn.role == "assistant" != spoke else newest
         spoke = turn.role
         for index, (block, text) in enumerate(zip(turn.blocks, turn.texts, strict=True)):
+            call_id, tool = block.call_id or "", block.tool or "tool"
             if block.type == "tool_call":
-                calls[block.call_id or f"{turn.seq}.{index}"] = (
-                    turn.seq,
-                    block.tool or "tool",
-                    block.argument or "",
-                    text,
-                )
+                called = Call(turn.seq, tool, block.argument or "", text, _arguments(text))
+                calls[call_id or f"{turn.seq}.{index}"] = called
             elif block.type == "tool_result":
-                call_id = block.call_id or ""
-                _, *called = calls.get(call_id, (0, block.tool or "tool", "", ""))
-                process = _waits_for(called[2])
-                tool, argument, call = processes.get(process, called)
+                call = calls.get(call_id) or Call(0, tool, "", "")
                 answered.add(call_id)
                 output = unwrap(text)
-                if before := printed.pop(process, ""):
-                    output = replace(output, text=f"{before}\n{output.text}")
-                if output.running:
-                    processes[output.process] = (tool, argument, call)
-                    printed[output.process] = output.text[-MAX_PRINTED:]
+                if (begun := running.pop(_waits_for(call), None)) and begun.output:
+                    call, output = begun, replace(output, text=f"{begun.output.text}\n{output.text}".lstrip("\n"))
+                tests = find_test_run(output.text) if any(key in call.arguments for key in COMMAND_KEYS) else None
                 is_error = block.is_error or text.startswith(TOOL_ERROR)  # some formats have no flag for it
-                arguments = _arguments(call)
-                tests = find_test_run(output.text) if any(key in arguments for key in COMMAND_KEYS) else None
                 handle = turn.handles.get(index)
-                done.append(Call(turn.seq, tool, argument, call, arguments, output, is_error, handle, tests))
-    for call_id, (seq, tool, argument, text) in calls.items():
-        if call_id not in answered:
-            done.append(Call(seq, tool, argument, text, _arguments(text), ended=seq < newest))
+                call = replace(call, seq=turn.seq, output=output, is_error=is_error, handle=handle, tests=tests)
+                if output.running:
+                    running[output.process] = replace(call, output=replace(output, text=output.text[-MAX_PRINTED:]))
+                done.append(call)
+    done += [replace(call, ended=call.seq < newest) for call_id, call in calls.items() if call_id not in answered]
     return sorted(done, key=lambda call: call.seq)
 
 
-_WAITS = re.compile(r'"(?:session_id|bash_id|task_id|shell_id|cell_id)"\s*:\s*"?(\w{1,40})')
-_TYPES = re.compile(r'"chars"\s*:\s*"(?!")')
-
-
-def _waits_for(call: str) -> str:
-    """The process whose output a call only waits for; its result is that of the command that began it."""
-    waits = _WAITS.search(call) if len(call) < MAX_WAITING else None
-    return "" if waits is None or _TYPES.search(call) else waits.group(1)
-
-
-MAX_WAITING = 400
-"""Characters of a call that only waits. A longer one does something else."""
+def _waits_for(call: Call) -> str:
+    """The process whose output a call only waits for."""
+    given = call.arguments
+    named = [given[key] for key in ("session_id", "bash_id", "task_id", "shell_id", "cell_id") if given.get(key)]
+    return str(named[0]) if named and call.command is None and not given.get("chars") else ""
 
 
 MAX_PRINTED = 20_000

@@ -21,11 +21,9 @@ def _is_reply(text: str) -> bool:
     return len(text) <= 60 and len(text.split()) <= MAX_REPLY_WORDS
 
 
-MAX_ANSWER_LENGTH = 200
-"""Characters of a message that may answer the question before it; a longer one says what it is about."""
-
-MAX_ASKED_LENGTH = 300
-"""Characters of what is quoted of the assistant's text: a proposal in two or three sentences."""
+MAX_ANSWER_LENGTH, MAX_POINTING_LENGTH, MAX_ASKED_LENGTH = 200, 80, 300
+"""Characters of a message that may answer the question before it, of one that says with a word such as "that" what it
+is about (longer ones name it), and of what is quoted of the assistant's text: a proposal in two or three sentences."""
 
 MIN_QUESTION_WORDS = 8
 """A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
@@ -66,8 +64,6 @@ _REPLY = re.compile(
 _POINTS = re.compile(
     r"\b(?:that|this|it|these|those|them|so|both|either|das|dies\w*|cela|ça|eso|esto)\b", re.IGNORECASE
 )
-MAX_POINTING_LENGTH = 80
-"""Characters of a message that says with a word such as "that" what it is about. A longer one names it."""
 
 
 def _depends(text: str) -> bool:
@@ -230,17 +226,12 @@ _COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
 
 
-def _without_added(text: str) -> str:
-    """The text without what stands between the first and the last of the tags. Searched for, because a pattern would
-    try each of a thousand opening tags."""
-    start, end = text.find(_ADDED_START), text.rfind(_ADDED_END)
-    return text[:start] + text[end + len(_ADDED_END) :] if 0 <= start < end else text
-
-
 def without_host_text(text: str) -> str:
     """The text of a user message without what the host added; empty if there is nothing else."""
-    text = without_reminders(text)
-    text = _without_added(_ATTACHED.split(text, maxsplit=1)[0])
+    text = _ATTACHED.split(without_reminders(text), maxsplit=1)[0]
+    # Searched for, because a pattern would try each of a thousand opening tags.
+    start, end = text.find(_ADDED_START), text.rfind(_ADDED_END)
+    text = text[:start] + text[end + len(_ADDED_END) :] if 0 <= start < end else text
     arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if _COMMAND.match(text) else None
     while noise := _NOISE.match(text):
         # Up to the last end tag: an output inside may itself contain an end tag.
@@ -301,8 +292,10 @@ def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list
         if turn.role != "user":
             continue
         if turn.kind == "summary":
-            asked, texts = _of_another_session(turn, texts)
-            requests += asked
+            # A fork of a session that we compacted begins with its hand-off: what is in it is nowhere else.
+            if turn.seq == 0 and texts and (words := words_handed_over(texts[0])):
+                requests.append(Said(turn.seq, words))
+                texts = [texts[0].partition("\n\n## ")[2]]
             carried += [Told(turn.seq, text) for text in texts if text.strip()]
             continue
         for whole in texts:
@@ -322,13 +315,6 @@ def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list
     return requests, carried
 
 
-def _of_another_session(turn: Turn, texts: list[str]) -> tuple[list[Said], list[str]]:
-    """What the user said before a session that begins with a hand-off, and the rest of that: a fork of a session that
-    we compacted, in which both are nowhere else."""
-    words = words_handed_over(texts[0]) if turn.seq == 0 and texts else ""
-    return ([Said(turn.seq, words)], [texts[0].partition("\n\n## ")[2]]) if words else ([], texts)
-
-
 _SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:[^\n]*\n")
 
 
@@ -340,15 +326,14 @@ def _skill_text(text: str, command: str) -> str:
 
 def _skill_of(turn: Turn) -> str:
     """The skill that an assistant's message calls; its text follows in the user's role."""
-    call = next((block for block in turn.blocks if block.type == "tool_call" and block.tool in _SKILL_TOOLS), None)
-    return f"{SKILL}{call.argument or ''}".strip() if call else ""
+    called = [each.argument or "" for each in turn.blocks if each.type == "tool_call" and each.tool in _LOADING]
+    return f"{SKILL}{called[0]}".strip() if called else ""
 
 
 SKILL = "skill "
 """Before the name of a skill that the assistant loads; of a command that the user gives, there is only the name."""
 
-
-_SKILL_TOOLS = frozenset({"Skill", "SlashCommand"})
+_LOADING = frozenset({"Skill", "SlashCommand"})
 """Claude Code's tools whose effect is a text in the user's role."""
 
 
