@@ -282,13 +282,11 @@ def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list
     carried: list[Told] = []
     command = ""
     for turn in turns:
-        texts = turn.said
+        texts = [text for text in turn.said if turn.kind != "host" or _skill_text(text, command)]
         if turn.role == "assistant":
             said = next((text for text in reversed(texts) if text.strip()), said)
             command = _skill_of(turn)
             continue
-        if turn.kind == "host":
-            texts = [text for text in texts if _skill_text(text, command)]
         if turn.role != "user":
             continue
         if turn.kind == "summary":

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 
 from contextstash.events.calls import Call, calls_of
 from contextstash.events.requests import APPROVED, SKILL, client_rules, decisions_of, is_interruption, requests_of
@@ -39,34 +39,6 @@ _TAKES_BACK = re.compile(
     r"|(?:ignore|disregard|forget) what i (?:just )?said|never ?mind|scratch that|forget (?:it|that)(?=[^\w ]|$))\b",
     re.IGNORECASE,
 )
-
-
-def takes_back_last(text: str) -> bool:
-    """Whether a request withdraws the one before it, such as "ignore my last message"."""
-    return bool(_TAKES_BACK.match(text[:200]))
-
-
-def revisable_words(request: str) -> frozenset[str]:
-    """The words by which a later request may revise this one; none of a question, which decides nothing."""
-    return frozenset() if request.endswith(("?", "？")) else _words(request)
-
-
-def revising_words(request: str) -> list[frozenset[str]]:
-    """The words of each sentence of a request that says that something changes. What stands below its first paragraph
-    may be pasted, with words of an earlier request, and a wrong mark is worse than none."""
-    if not _CHANGE.search(request):
-        return []
-    first = without_pasted(request).strip().split("\n\n", 1)[0]
-    return [_words(sentence) for sentence in sentences(first) if _CHANGE.search(sentence)]
-
-
-def revises(sentence: frozenset[str], earlier: frozenset[str]) -> bool:
-    """Whether a sentence that says that something changes repeats enough of the words of an earlier request."""
-    return len(sentence & earlier) >= max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(earlier)))
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(word for word in _WORDS_OF.findall(text.casefold()) if not _NO_CONTENT.fullmatch(word))
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,24 +170,36 @@ def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
     old = [entry for entry in before.entries if not entry.source]
     known = [*old, *(entry for entry in entries if not entry.source)]
 
-    @cache
-    def words(place: int) -> frozenset[str]:
-        entry = known[place]
-        return revisable_words("" if entry.command or entry.asked else entry.text)
-
     withdrawn: dict[int, int] = {}
     for place in range(len(old), len(known)):
-        entry, near = known[place], range(max(0, place - MAX_COMPARED), place)
-        if is_plan(entry):
-            gone = [at for at in range(place) if is_plan(known[at])]
-        elif entry.command:
-            gone = []
-        elif takes_back_last(entry.text):
-            gone = [*near[-1:]]
-        else:
-            said = revising_words(entry.text)
-            gone = [at for at in near if said and any(revises(sentence, words(at)) for sentence in said)]
-        for at in gone:
+        for at in _taken_back(known, place):
             if known[at].seq not in before.withdrawn:
-                withdrawn.setdefault(known[at].seq, entry.seq)
+                withdrawn.setdefault(known[at].seq, known[place].seq)
     return withdrawn
+
+
+def _taken_back(known: Sequence[Said], place: int) -> list[int]:
+    """The places of the entries that the one at `place` withdraws."""
+    text, near = known[place].text, range(max(0, place - MAX_COMPARED), place)
+    if is_plan(known[place]):
+        return [at for at in range(place) if is_plan(known[at])]
+    if known[place].command:
+        return []
+    if _TAKES_BACK.match(text[:200]):
+        return [*near[-1:]]
+    # What stands below the first paragraph may be pasted, with words of an earlier request.
+    first = without_pasted(text).strip().split("\n\n", 1)[0] if _CHANGE.search(text) else ""
+    said = [_words(sentence) for sentence in sentences(first) if _CHANGE.search(sentence)]
+    # A question decides nothing, and a reply and a command have few words of their own.
+    old = {at: known[at].text for at in near if not (known[at].command or known[at].asked) and said}
+    words = {at: _words(text) for at, text in old.items() if not text.endswith(("?", "？"))}
+    return [
+        at
+        for at, of in words.items()
+        if any(len(each & of) >= max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(of))) for each in said)
+    ]
+
+
+@lru_cache(maxsize=4 * MAX_COMPARED)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word for word in _WORDS_OF.findall(text.casefold()) if not _NO_CONTENT.fullmatch(word))
