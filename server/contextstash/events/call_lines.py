@@ -11,8 +11,9 @@ from contextstash.events.turns import FileUse
 from contextstash.outputs.digest import DEFINITION, digest_output, ends_of, still_running
 from contextstash.safety.sanitize import counted, one_line
 
-MAX_CALL = 160
-"""Characters that are shown of a call."""
+MAX_CALL, MAX_SHORT, MAX_FAILURES = 160, 300, 8
+"""Characters that are shown of a call, and of an output that is told whole; lines that are told of a run that
+failed."""
 
 WAITS = "no result yet"
 
@@ -22,12 +23,6 @@ RUNNING = ": still running, "
 MIN_CHANGED_LINE, MAX_CHANGED_LINE = 16, 100
 """Characters that are shown of a line that was changed. A shorter line, or a mere string such as an import, says little
 of a change that has others."""
-
-MAX_SHORT = 300
-"""Characters of an output that is told whole, in one line."""
-
-MAX_FAILURES = 8
-"""Lines that are told of a run that failed."""
 
 MAX_FOUND, MAX_FOUND_LINE = 10, 120
 """Lines that a search found which are told, if there are no more, and characters of each."""
@@ -117,14 +112,9 @@ def failures_of(call: Call) -> str:
 COMMITTED = "committed"
 """How the text of a commit begins."""
 
-MAX_SUBJECT = 160
-"""Characters of a commit's message: a line."""
-
-MAX_COMMAND = 100_000
-"""Characters of a command that is searched for a commit; a longer one writes a file."""
-
-MAX_TREE = 400
-"""Characters of what is told of the work tree."""
+MAX_SUBJECT, MAX_TREE, MAX_COMMAND = 160, 400, 100_000
+"""Characters of a commit's message, of what is told of the work tree, and of a command that is searched for a commit: a
+longer one writes a file."""
 
 _COMMITTED = re.compile(r"^\[([^\]\n]{1,120}?)(?: \(root-commit\))? ([0-9a-f]{7,40})\] ([^\n]+)$", re.MULTILINE)
 """What Git prints of a new commit."""

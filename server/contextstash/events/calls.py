@@ -24,11 +24,9 @@ from contextstash.outputs.digest import (
 from contextstash.outputs.limits import error_line
 from contextstash.safety.sanitize import one_line
 
-MAX_SCANNED = 20_000
-"""How many characters of a command are searched. It bounds the work on a huge script."""
-
-MAX_TEXT = 400_000
-"""Characters of one text that are followed. About 10,000 lines; a longer text is not followed."""
+MAX_SCANNED, MAX_TEXT, MAX_PRINTED = 20_000, 400_000, 20_000
+"""Characters of a command that are searched; of one text that is followed, about 10,000 lines; and of what a command
+that goes on printed so far, the newest. They bound the work."""
 
 GO_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?([^&;|\n'\"~$-][^&;|\n'\"]{0,200}?)['\"]?\s*(?:&&|;|\n)")
 
@@ -375,10 +373,6 @@ def _waits_for(call: Call) -> str:
     given = call.arguments
     named = [given[key] for key in ("session_id", "bash_id", "task_id", "shell_id", "cell_id") if given.get(key)]
     return str(named[0]) if named and call.command is None and not given.get("chars") else ""
-
-
-MAX_PRINTED = 20_000
-"""Characters that are known of what a command printed so far, the newest."""
 
 
 def _arguments(text: str) -> Mapping[str, Any]:

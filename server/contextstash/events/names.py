@@ -23,14 +23,9 @@ and Schooler, Reflections of the Environment in Memory, 1991). Measured: 0.3 kee
 NAME_TOKENS, CHARACTERS_PER_TOKEN = 3, 3.5
 """What a name costs in a list: its separators, and a token for so many characters; measured with o200k_base."""
 
-MAX_SCANNED = 100_000
-"""Characters of one text that are searched; it bounds the work on a huge output."""
-
-MAX_USES = 16
-"""Newest uses that are known of a name. Older ones weigh little."""
-
-MAX_NAMES = 1_500
-"""Names that are known. A list has some three hundred."""
+MAX_SCANNED, MAX_USES, MAX_NAMES = 100_000, 16, 1_500
+"""Characters of one text that are searched, newest uses that are known of a name, and names: a list has some three
+hundred. They bound the work."""
 
 _TOKEN = re.compile(r"[$)}*]?[\w./@+~-]{5,}")
 """Words with what stands between the parts of a path. After `$`, `)`, `}` and `*` it is the end of a pattern, or of a

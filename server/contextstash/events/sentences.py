@@ -106,8 +106,9 @@ def _own_lines(lines: list[str], indented: bool) -> Iterator[str]:
 
 Count = Callable[[str], int]
 
-MIN_PASTED_LINES = 4
-"""So many lines in a row that do not read as prose are a pasted text; a list of paths may be shorter."""
+MIN_PASTED_LINES, MAX_GIVEN_LINES = 4, 12
+"""So many lines in a row that do not read as prose are a pasted text: a list of paths may be shorter. With at most so
+many, an instruction above it gives it, such as a command; a longer one is a document."""
 
 _HEADING = re.compile(r"^#{1,6} +\S")
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\] +)?(?=\S)")
@@ -185,9 +186,6 @@ def _parts(text: str, rules: Collection[str]) -> list[_Part]:
         for place, (pasted, group) in enumerate(groups)
     ]
 
-
-MAX_GIVEN_LINES = 12
-"""Lines of a pasted text that an instruction above it gives, such as a command. A longer one is a document."""
 
 _GIVES = re.compile(
     r"\b(?:must|exact(?:ly)?|verbatim|as is|run|use|execute|submit|send|call|type|output|reply|answer|print"

@@ -36,11 +36,9 @@ from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import Newest, UserWords, joined_words, words_of
 from contextstash.safety.sanitize import clip, defused, is_speaker_line, one_line
 
-MAX_CALLS = 6
-"""Newest calls that are told with what came of them."""
-
-MAX_OPEN = 4
-"""Requests that are under way at once, the newest. With more, the agent never says that it ends a turn."""
+MAX_CALLS, MAX_OPEN = 6, 4
+"""Newest calls that are told with what came of them, and requests that are under way at once: with more, the agent
+never says that it ends a turn."""
 
 MAX_LINES, MAX_NOTES, MAX_WORDS = 60, 8, 200
 """Entries that are known, the newest, of commits and ends of turns, of what the agent said between its calls, and of
@@ -53,14 +51,9 @@ MAX_TEXT, MAX_REQUEST, MAX_CONCLUSION = 6_000, 20_000, 3_000
 """Characters that are known of a text, more than a summary shows of it; of a request, in which a rule may stand below a
 long report; and of what the agent said in one message: a review with six findings has as many."""
 
-MIN_NOTE = 40
-"""Characters. A shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later."""
-
-MAX_FAILED = 900
-"""Characters of what is told of a run that failed: some eight places with their reasons."""
-
-MIN_HANDLED = 400
-"""Of outputs with fewer characters the handle is not told: the line of the call already says most of it."""
+MIN_NOTE, MIN_HANDLED, MAX_FAILED = 40, 400, 900
+"""Characters: a shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later; the handle
+of a shorter output is not told; and what is told of a run that failed, some eight places with their reasons."""
 
 MAX_PARTS = 16
 """Lines that are known of what was changed in a file, the newest."""

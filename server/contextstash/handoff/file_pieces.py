@@ -28,15 +28,13 @@ FOCUS_TURNS = 48
 sessions all old lines of 65.9 % of the next edits were in a window of 20,000 tokens, with 16 turns of 62.0 and with 140
 of 65.9; in a hand-off of 5,000 of 29.5 and 26.4 %."""
 
-OUTPUT_WEIGHT = 0.2
-"""What a name in an output says about the work, compared with 1 for one that the agent or the user wrote."""
+OUTPUT_WEIGHT, UNUSED = 0.2, 0.01
+"""What a name in an output says about the work, compared with 1 for one that the agent or the user wrote; and the
+weight of a piece that neither was edited nor contains a name of the focus: it fills what room is left."""
 
 NAMED, DEFINED = 0.3, 0.9
 """What a name of the focus counts if a piece contains it, and in addition if the piece defines it; an edit in the piece
 counts up to 1. Measured with bench/fidelity: a third of it finds a tenth fewer of the next edits."""
-
-UNUSED = 0.01
-"""The weight of a piece that neither was edited nor contains a name of the focus: it fills what room is left."""
 
 DECAY = 0.3
 """An edit or read counts less with its age, in messages, to this power: as for names in use."""
@@ -44,14 +42,10 @@ DECAY = 0.3
 MAX_PIECE_LINES = 30
 """A longer function is divided. Measured: 15 and 60 find a little less."""
 
-MIN_PIECE_LINES = 2
-"""Telling lines that a piece has. A shorter one, such as the head of a class, stays with what is next to it."""
-
-MIN_SAME_LINES = 2
-"""So many telling lines in a row that a newer read shows, too, are the same place of the file."""
-
-MIN_TELLING = 6
-"""Characters of a line that tells something: shorter ones, such as a bracket, are everywhere."""
+MIN_PIECE_LINES, MIN_SAME_LINES, MIN_TELLING = 2, 2, 6
+"""Telling lines that a piece has: a shorter one, such as the head of a class, stays with what is next to it. So many in
+a row that a newer read shows, too, are the same place of the file. Characters of a telling line: shorter ones, such as
+a bracket, are everywhere."""
 
 MAX_CHUNKS = 60
 """Parts that are known of one file, the newest: it bounds the work on a file that is edited thousands of times."""

@@ -32,11 +32,13 @@ LITERALS_SHARE = 0.2
 MIN_CALL, MAX_CALL = 120, 300
 """Tokens that the line of a call may take, with what a sub-agent reported: a third of the section within these."""
 
-SAID_SHARE = 0.4
-"""The share of the section on the last state that the last message may take before the newest calls have room."""
+SAID_SHARE, FIRST_SHARE = 0.4, 0.6
+"""The share of the section on the last state that the last message may take before the newest calls have room; and of
+the section with the user's words, the first request."""
 
-NOTE_TOKENS = 100
-"""Tokens of what the agent said in one message between its calls: three sentences."""
+NOTE_TOKENS, PLAN_TOKENS, LEFT_OUT_TOKENS = 100, 500, 14
+"""Tokens of what the agent said in one message between its calls, three sentences; of an approved plan beside its
+beginning, which stands in the user's words; and of the line that says how much is left out."""
 
 TOLD_OF_FILE = ((4, 10), (2, 10), (2, 4), (0, 0))
 """What the lines of files tell, as much as there is room for: so many lines of their newest changes, of so many files,
@@ -46,32 +48,17 @@ FILES_SHARE = 0.55
 """The share that the files touched take at first, so that a hundred are named; half of it in a hand-off, in which what
 else is told helps more."""
 
-LATELY_CHANGED = 10
-"""Changed files that get a line with what was done; of older ones the path is listed, so that in a summary of 1,000
-tokens a hundred changed files are named."""
+LATELY_CHANGED, PER_LINE, MAX_DONE = 10, 6, 10
+"""Changed files that get a line with what was done, and paths in a line that lists the older ones, which is left out as
+a whole; commits and ends of turns that are told: ten tell a day's work."""
 
-PER_LINE = 6
-"""Paths in a line that lists them. A line is the unit that is left out if the summary is too long."""
-
-MAX_REPEATED = 160
-"""Characters of a request that is repeated where it says what is under way: a line."""
-
-MAX_COMMAND_TEXT = 1_200
-"""Characters of a command's or skill's text that is being carried out, in whole lines: about 300 tokens. A longer text
-has its steps at the beginning."""
-
-PLAN_TOKENS = 500
-"""Tokens of an approved plan beside its beginning, which stands in the user's words."""
-
-MAX_DONE = 10
-"""Commits and ends of turns that are told, the newest: ten tell a day's work."""
+MAX_REPEATED, MAX_COMMAND_TEXT = 160, 1_200
+"""Characters of a request that is repeated where it says what is under way, a line; and of a command's or skill's text,
+in whole lines: a longer text has its steps at the beginning."""
 
 DONE_TOKENS = 240
 """Tokens of what the agent said at the end of a turn but the newest: a paragraph. With 60, two sentences, a
 reader missed in half of ten hand-offs what was found or decided; facts and actions differ by less than half a point."""
-
-LEFT_OUT_TOKENS = 14
-"""What the line takes that says how many files are left out."""
 
 VERBS = ("created", "edited", "renamed", "deleted", "restored", "run")
 """In the order in which they are written."""
@@ -94,9 +81,6 @@ class Beside:
 ALONE = Beside()
 
 TASK = "Task"
-
-FIRST_SHARE = 0.6
-"""The share of the section with the user's words that the first request may take."""
 
 
 def summary_of(

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from contextstash.outputs.limits import error_line, line_count
 from contextstash.safety.sanitize import clip, counted, one_line, without_ansi
 
-MAX_SCANNED = 2_000_000
-"""Characters of an output that are read, half of them from each end; it bounds the time."""
-
-MAX_HEAD = 40_000
-"""Characters at the start of an output, in whole lines, that most kinds are recognized by; it bounds the time."""
+MAX_SCANNED, MAX_HEAD = 2_000_000, 40_000
+"""Characters of an output that are read, half of them from each end; and at its start, in whole lines, by which most
+kinds are recognized. They bound the time."""
 
 MIN_TENTHS = 8
 """How many tenths of the lines must match before an output counts as a search result. An output that is not recognized

@@ -149,19 +149,13 @@ are 10,000 characters."""
 MAX_PREVIEW_CHARACTERS = 2_200
 """Longest excerpt of an output above `spill_chars`, some 200 of them for its notice: about 30 lines, 500 tokens."""
 
-SLACK = 12
-"""How much a notice may grow once its numbers are known, in characters, bytes and tokens: a few more digits than in
-the sample. The excerpt is measured anyway."""
+SLACK, MAX_ATTEMPTS = 12, 6
+"""How much a notice may grow once its numbers are known, and how often an excerpt is made smaller before a shorter
+notice is used: each attempt removes the excess and a quarter more, so that two are usually enough."""
 
-SALIENT_SHARE = 0.3
-"""Largest share of the budget that the salient lines take. The head and the tail keep the larger part."""
-
-MAX_SNAP_SHARE = 0.25
-"""Up to this share of an end is given up so that it consists of whole lines."""
-
-MAX_ATTEMPTS = 6
-"""How often an excerpt is made smaller before a shorter notice is used. Each attempt removes the excess and a quarter
-more, so that two are usually enough."""
+SALIENT_SHARE, MAX_SNAP_SHARE = 0.3, 0.25
+"""The shares of the budget that the salient lines may take, and of an end that is given up so that it consists of whole
+lines."""
 
 READABLE_TOKENS = 4_000
 """One output may take twice its share of a small window, up to this. Measured with bench/fidelity: with an eighth of
@@ -369,11 +363,8 @@ def _whole_lines(first: str, last: str) -> tuple[str, str]:
     return first[:end], last[start:]
 
 
-MAX_SCANNED = 500_000
-"""Characters that are looked at from the start of an output, and as many from its end. It bounds the time."""
-
-MAX_LINES = 100
-"""How many salient lines are shown at most; usually the budget is used up before."""
+MAX_SCANNED, MAX_LINES = 500_000, 100
+"""Characters that are looked at from the start of an output, and as many from its end; salient lines that are shown."""
 
 MAX_LENGTH, MAX_BEFORE = 200, 80
 """Characters shown of a line, and before the word, if the word is far from the start of its line."""

@@ -17,25 +17,17 @@ from contextstash.outputs.limits import Count, UnitLimit, is_pair, line_list
 from contextstash.safety.sanitize import counted, folded, one_line
 from contextstash_storage.errors import BadInputError
 
-MAX_SEARCH_SECONDS = 2.0
-"""Time limit for all lines together, divided among them by length; the `regex` module enforces it."""
-
-LINE_COST = 50
-"""Fixed cost of a line, in characters: each line gets the time for these in addition to its own length."""
+MAX_SEARCH_SECONDS, LINE_COST = 2.0, 50
+"""Time limit for all lines together, divided among them by length, and for each as if it had so many characters more;
+the `regex` module enforces it."""
 
 MAX_SLOW_LINES, SLOW_SECONDS = 20, 0.1
 """How many lines may exceed their share of the time, and what each of them gets then: the operating system interrupts
 any process now and then."""
 
-MAX_PATTERN_LENGTH = 1_000
-"""In characters. A longer pattern is refused; models write shorter ones by hand."""
-
-CONTEXT_LINES = 2
-"""Lines shown before and after each matching line: enough to recognize a statement or a log entry."""
-
-MAX_LINE_SHOWN = 400
-"""Longest part of a line that is shown for a match, in characters, so that a minified file does not fill the
-page with one line."""
+MAX_PATTERN_LENGTH, CONTEXT_LINES, MAX_LINE_SHOWN = 1_000, 2, 400
+"""Characters of a pattern; lines shown before and after each matching line, as many as a statement has; and characters
+of a part of a line, so that a minified file does not fill the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +210,9 @@ def _window(line: str, start: int, end: int, width: int) -> str:
     return ("…" if begin else "") + line[begin : begin + width] + ("…" if begin + width < len(line) else "")
 
 
-MAX_OCCURRENCES = 500
-"""How many occurrences of one term are considered. It bounds the work on a text with one word repeated."""
-
-MAX_WORDS = 20
-"""How many words of a term that does not occur are searched for. A path has fewer."""
+MAX_OCCURRENCES, MAX_WORDS = 500, 20
+"""Occurrences of one term that are considered, and words of a term that does not occur that are searched for: a path
+has fewer. They bound the work."""
 
 _WORD = re.compile(r"\w+")
 _NAME = re.compile(r"[\d_./@+-]|(?<=[a-z])[A-Z]")

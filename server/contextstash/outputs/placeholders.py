@@ -9,15 +9,9 @@ from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.safety.sanitize import MARKER, clip, counted, defused, encodable, one_line, unbracketed
 from contextstash_storage.records import Output
 
-MAX_TOOL_CHARACTERS = 40
-"""Longest tool name in a placeholder: with a client's prefix most names are shorter."""
-
-MAX_ARGUMENT_CHARACTERS = 60
-"""Longest main argument in a placeholder. A path or a command can be recognized, and a placeholder stays at
-about 50 tokens."""
-
-MAX_DIGEST_CHARACTERS = 160
-"""Longest digest in a placeholder, as `digest.digest_output` makes it."""
+MAX_TOOL_CHARACTERS, MAX_ARGUMENT_CHARACTERS, MAX_DIGEST_CHARACTERS = 40, 60, 160
+"""Characters of a tool's name, of its main argument, and of the digest in a placeholder, which so stays at about 50
+tokens."""
 
 MIN_SHARE_CHARACTERS = 80
 """Least characters for each output in a digest message about several: one short sentence."""

@@ -13,37 +13,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from pkgutil import get_data
 
-MIN_OPAQUE = 16
-"""Characters from which on letters and digits by chance are taken for a key because of a name before them."""
+MIN_OPAQUE, MIN_SHORT, MIN_LETTERS = 16, 8, 24
+"""Characters from which on letters and digits by chance are taken for a key because of a name before them; those of a
+shorter value, which has to be more of a mixture: `tok9Xw2q`, but not `node18` or `step_2`; and letters alone, of which
+one in 300 random keys of 32 characters consists: these must be no camelCase."""
 
-MIN_SHORT = 8
-"""The same for a shorter value, which has to be more of a mixture: `tok9Xw2q`, but not `node18` or `step_2`."""
+MIN_SHORT_BITS, MIN_BITS, MIN_LETTER_BITS, MIN_BASE64_BITS = 2.3, 3.0, 4.0, 4.2
+"""Bits of entropy for each character of a shorter value, of one, of letters alone, and of base64 of 32 characters and
+more. Random text of 16 characters has 3.5 and more, words of a language below 3; 8 different characters 3; 24 random
+letters of both cases 4.2 and more, a name of the length 3.5 to 3.9; random base64 4.4 to 5.5."""
 
-MIN_SHORT_BITS = 2.3
-"""MIN_BITS for it: 8 different characters have 3, 8 of which half stand twice 2.5."""
-
-GATE_CHARACTERS = 10
+GATE_CHARACTERS, SHAPE_CHARACTERS = 10, 16
 """Of what follows a key's beginning, when a text is searched for texts that may hold one: with fewer, more texts are
-searched rule by rule."""
-
-SHAPE_CHARACTERS = 16
-"""The same for kinds with a form of their own, whose beginnings are shorter."""
+searched rule by rule. Of kinds with a form of their own the beginnings are shorter."""
 
 MAX_COMMAND = 400
 """Characters between a command's name and its login, as UP_TO has them; of a longer command it is not masked."""
-
-MIN_BITS = 3.0
-"""Bits of entropy for each character of a value that is taken for a key: random text of 16 characters has 3.5 and
-more, words of a language below 3."""
-
-MIN_LETTERS = 24
-"""The same for letters alone, of which one in 300 random keys of 32 characters consists: these must be no camelCase."""
-
-MIN_LETTER_BITS = 4.0
-"""Bits for each of them: 24 random letters of both cases have 4.2 and more, a name of the length 3.5 to 3.9."""
-
-MIN_BASE64_BITS = 4.2
-"""The same for base64 of 32 characters and more: random ones have 4.4 to 5.5."""
 
 # Expressions as text: Python compiles each at its first use, which most processes do not come to.
 _DUMMY_BEGINNINGS = ("$", "%", "{", "<", "*", "xxx", "..", "env.", "env:", "process.", "os.")
