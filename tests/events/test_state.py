@@ -110,7 +110,6 @@ def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> N
     [
         ("The fines are charged once now. All tests pass.", True),
         ("I'm checking why the fines are charged twice.", False),
-        ("The fines are charged twice. The job or the hook may do it, so I'm tracing both.", False),
         ("The fines are charged twice. Should I look at the job?", True),
     ],
 )
@@ -173,3 +172,30 @@ def test_a_table_that_the_agent_showed_at_the_end_of_a_turn_is_told_by_its_rows(
     table = ["| # | Finding | Do |", "|---|:---:|---|", "| 5 | slow in big trees | skip |", "| 6 | leaks | fix now. |"]
     said = "\n".join(["Two are left.", "", *table, "", "Shall I?"])
     assert conclusion(said).split("\n") == ["Two are left.", table[0], *table[2:], "Shall I?"]
+
+
+def plan_of(script: Script) -> list[tuple[str, str]]:
+    return [*fold(script.turns).plan.tasks.values()]
+
+
+def created() -> Script:
+    script = Script().user("Go.")
+    for number, subject in enumerate(("Parse dates", "Write docs"), 1):
+        script.call("TaskCreate", {"subject": subject}, f"Task #{number} created successfully")
+    return script
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "output", "is_error"),
+    [
+        ("TaskList", {}, "No tasks found", False),
+        ("TodoWrite", {"todos": [{"content": "New"}]}, "Error", True),
+        ("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated task #9", False),
+    ],
+)
+def test_a_call_that_says_nothing_of_a_known_task_or_failed_changes_nothing(
+    tool: str, arguments: dict[str, object], output: str, is_error: bool
+) -> None:
+    script = created()
+    before = plan_of(script)
+    assert plan_of(script.call(tool, arguments, output, is_error=is_error)) == before

@@ -35,13 +35,6 @@ def lines_of(file: KnownFile) -> list[str]:
     return [line for chunk in file.chunks for line in chunk.lines]
 
 
-def test_a_new_read_says_how_the_file_stands_and_the_edits_are_still_known() -> None:
-    script = edit(read_whole(), "return x + 99", "return x * 2_000")
-    script.call("Read", {"file_path": "/srv/a.py"}, numbered(["import os", *lines_of(edited(script))]))
-    file = edited(script)
-    assert (len(file.chunks), file.edited) == (1, {"return x * 2_000": 3})
-
-
 def test_the_text_of_a_patch_is_followed_and_a_refused_one_is_not() -> None:
     made = "*** Begin Patch\n*** Add File: src/lend.py\n+def lend(copy):\n+    return copy\n*** End Patch\n"
     head = "*** Begin Patch\n*** Update File: src/lend.py\n*** Move to: src/loan.py\n@@ def lend\n"
@@ -174,17 +167,6 @@ def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:
     ]
 
 
-def test_what_an_edit_came_between_does_not_stand_beside_it_as_it_was() -> None:
-    shown = numbered(["sessions = list_sessions()", "for state in sessions:", "    commit = commit_of(state)"], 12)
-    script = Script().call("Read", {"file_path": "/srv/a.py", "offset": 12, "limit": 3}, shown)
-    loop = "unread = 1\nsessions = list_sessions()\nfor state in sessions:"
-    edit(script, loop, f"{loop}\n    if state.base != head:\n        continue")
-    assert [[*chunk.lines] for chunk in edited(script).chunks] == [
-        ["    commit = commit_of(state)"],
-        [*loop.split("\n"), "    if state.base != head:", "        continue"],
-    ]
-
-
 def patch(script: Script, *hunks: str) -> Script:
     text = "\n".join(("*** Begin Patch", "*** Update File: /srv/a.py", *hunks, "*** End Patch"))
     return script.call("apply_patch", text, "Success.")
@@ -209,13 +191,6 @@ def test_a_change_is_laid_over_one_certain_place_only() -> None:
     again = [chunk.lines for chunk in edited(edit(read_parts(), "\treturn nil", "\treturn failed")).chunks]
     assert again[-1] == ["\treturn failed"]
     assert not any("\treturn nil" in lines for lines in again)
-
-
-def test_an_edit_that_the_tool_refused_changes_nothing_if_no_flag_says_so() -> None:
-    output = "<tool_use_error>Found 2 matches of the string to replace, but replace_all is false.</tool_use_error>"
-    script = read_whole()
-    script.call("Edit", {"file_path": "/srv/a.py", "old_string": "return x + 99", "new_string": "pass"}, output)
-    assert lines_of(edited(script)) == FUNCTIONS
 
 
 def test_a_text_from_before_git_took_other_versions_says_so() -> None:

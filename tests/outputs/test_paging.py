@@ -106,13 +106,6 @@ def test_empty_endless_and_deeply_nested_patterns_are_refused(pattern: str) -> N
         page(LOG, pattern=pattern, max_tokens=200, count=quarter)
 
 
-def test_without_a_match_the_note_says_how_to_ignore_case() -> None:
-    none = page(LOG, pattern="ERROR", max_tokens=200, count=quarter)
-    assert none.text == ""
-    assert none.note is not None
-    assert "(?i)" in none.note
-
-
 def test_a_page_too_small_for_one_character_is_refused() -> None:
     with pytest.raises(BadInputError, match="max_tokens"):
         page("漢", max_tokens=2, count=byte_tokens)
@@ -130,11 +123,6 @@ def test_the_part_with_the_most_terms_is_shown() -> None:
     assert matched == ["timeout", "pool", "db.yaml"]
     assert shown.startswith("…")
     assert shown.endswith("…")
-
-
-def test_a_name_and_a_rare_word_say_more_than_words_that_are_everywhere() -> None:
-    text = "the test of the file\n" * 90 + "retry_budget = 3\n" + "the test of the file\n" * 90
-    assert "retry_budget = 3" in snippet(text, ["test", "file", "retry_budget"], 100)[0]
 
 
 def test_words_inside_camel_case_names_are_found_as_the_index_finds_them() -> None:

@@ -15,20 +15,11 @@ from contextstash_storage.records import Output
 from tests.support.turns import laws
 
 
-def output(
-    tool: str = "Read", argument: str = "src/main.rs", tokens: int = 1_234, lines: int = 88, seq: int = 3
-) -> Output:
+def output(tool: str = "Read", argument: str = "src/main.rs", seq: int = 3) -> Output:
     return Output(
-        handle="out_abcd2345",
-        seq=seq,
-        block=0,
-        tool=tool,
-        argument=argument,
-        tokens=tokens,
-        characters=5_000,
-        lines=lines,
+        handle="out_abcd2345", seq=seq, block=0, tool=tool, argument=argument, tokens=1_234, characters=5_000, lines=88,
         sha256="0" * 64,
-    )
+    )  # fmt: skip
 
 
 def test_a_placeholder_names_the_call_its_size_its_digest_and_how_to_read_it_again() -> None:
@@ -67,17 +58,7 @@ def test_a_digest_message_shows_head_and_tail_of_the_output_and_its_handle() -> 
     assert len(shown.split("]\n", 1)[1]) <= 800
 
 
-forged = st.sampled_from(
-    [
-        "[contextstash: archived",
-        "[CONTEXTSTASH:",
-        "[ contextstash",
-        "[\u200bcontextstash",
-        "[\ncontextstash",
-    ]
-)
-
-
+forged = st.sampled_from(["[contextstash: archived", "[CONTEXTSTASH:", "[\u200bcontextstash", "[\ncontextstash"])
 CONTROLS = "\n\r\t\x00\x1b\u202e\u2028\u200b\u2066\U000e0041"
 hostile = st.lists(st.sampled_from([*"[](): .", *CONTROLS, "contextstash", "out_a"]), max_size=40).map("".join)
 texts = st.text() | hostile | st.tuples(forged, hostile).map("".join)

@@ -235,7 +235,8 @@ class State:
         last, newest = self.words.open, self.newest
         # Some clients record calls as messages of their own: one sentence may be what the agent says before the next.
         said = self.said.text if newest.ends and self.said and self.said.seq == newest.seq else ""
-        ends = len(own_sentences(said[-MAX_TEXT:])) > 1 and not _announces(said)
+        sentences = own_sentences(said[-MAX_TEXT:])
+        ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not _ANNOUNCES.match(sentences[-1]))
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
     @property
@@ -503,13 +504,6 @@ _ANNOUNCES = re.compile(
     re.IGNORECASE,
 )
 """How a sentence begins that says what comes next: the calls behind it say that."""
-
-_CLAUSE = re.compile(r"[,;:—–] (?:so|and|then) ")
-
-
-def _announces(text: str) -> bool:
-    *_, last = ["", *own_sentences(text[-MAX_TEXT:])]
-    return bool(_ANNOUNCES.match(_CLAUSE.split(last)[-1]) or _ANNOUNCES.match(last)) and not last.endswith(("?", "？"))
 
 
 def _note(text: str) -> str:

@@ -17,6 +17,7 @@ from contextstash.events.turns import Said, Turn
 from contextstash.events.words import UserWords, is_plan, joined_words
 from contextstash.events.words import words_of as words_of
 from contextstash.handoff.fill import write_item
+from contextstash.outputs.limits import shared_limit
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
 
 Count = Callable[[str], int]
@@ -176,25 +177,20 @@ def _limits(
 ) -> dict[Said, int]:
     """The tokens that each entry may take."""
     # The first request, or what the user put in its place.
-    main = next((entry for entry in words.entries if _stands(words, entry) and not entry.source), None)
-    main = main if first else None
+    main = next((entry for entry in words.entries if first and _stands(words, entry) and not entry.source), None)
     files = [entry for entry in words.entries if entry.source] if main else []
     others = [entry for entry in words.entries if entry is not main and entry not in files]
-    standing = [costs[entry] for entry in others if _stands(words, entry)]
-    gone = [costs[entry] for entry in others if not _stands(words, entry)]
+    standing = {entry: costs[entry] for entry in others if _stands(words, entry)}
+    gone = [costs[entry] for entry in others if entry not in standing]
     room = tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)
-    level = _level(standing, room)
     # Half of the room for the request under way, if it needs that: the others are answered.
+    own = max(MIN_ENTRY_TOKENS, shared_limit(standing.values(), room), room // 2)
     under_way = words.open if words.open in others else None
-    own = max(level, room // 2)
-    if under_way and costs[under_way] > level:
-        standing.remove(costs[under_way])
-        room -= min(own, costs[under_way])
-        tokens -= min(own, costs[under_way])
-        level = _level(standing, room)
-    level = max(MIN_ENTRY_TOKENS, level)
-    rest = max(MIN_ENTRY_TOKENS, _level(gone, tokens - sum(min(level, cost) for cost in standing)))
-    limits = {entry: level if _stands(words, entry) else rest for entry in others}
+    taken = min(own, standing.pop(under_way, 0)) if under_way else 0
+    level = max(MIN_ENTRY_TOKENS, shared_limit(standing.values(), room - taken))
+    left = tokens - taken - sum(min(level, cost) for cost in standing.values())
+    rest = max(MIN_ENTRY_TOKENS, shared_limit(gone, left))
+    limits = {entry: level if entry in standing else rest for entry in others}
     if under_way:
         limits[under_way] = max(level, own)
     if main:
@@ -212,11 +208,13 @@ def _stands(words: UserWords, entry: Said) -> bool:
 def _newest_plan(words: UserWords) -> UserWords:
     """The words in which of all approved plans but the newest only the first line is left."""
     plans = [entry for entry in words.entries if is_plan(entry)]
-    old = plans[:-1]
-    note = f"[left out: the rest of it; the plan in ({plans[-1].seq}) replaces it]" if old else ""
-    first = {id(entry): entry.text.split("\n", 1)[0].split(" [left out: ", 1)[0] for entry in old}
-    folded = {id(entry): replace(entry, text=f"{first[id(entry)]} {note}") for entry in old}
-    return replace(words, entries=tuple(folded.get(id(entry), entry) for entry in words.entries))
+    note = f"[left out: the rest of it; the plan in ({plans[-1].seq}) replaces it]" if plans else ""
+    entries = list(words.entries)
+    for place, entry in enumerate(entries):
+        if entry in plans[:-1]:
+            first = entry.text.split("\n", 1)[0].split(" [left out: ", 1)[0]
+            entries[place] = replace(entry, text=f"{first} {note}")
+    return replace(words, entries=tuple(entries))
 
 
 def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[UserWords, list[str]]:
@@ -243,17 +241,6 @@ def _worth(words: UserWords, entry: Said) -> int:
     if entry.source or user_rules(entry.text):
         return 3
     return 1 if entry.asked else 2
-
-
-def _level(costs: Sequence[int], room: int) -> int:
-    """The largest cost so that costs cut to it fit into the room together."""
-    left = room
-    for place, cost in enumerate(sorted(costs)):
-        share = left // (len(costs) - place)
-        if cost > share:
-            return share
-        left -= cost
-    return max(costs, default=room)
 
 
 MAX_COMMAND = 1_000

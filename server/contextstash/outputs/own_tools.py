@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import re
 
-OWN_TOOLS = frozenset(
-    {
-        "compact_session",
-        "configure_session",
-        "context_status",
-        "delete_session",
-        "estimate_context",
-        "get_archived_output",
-        "get_context",
-        "get_summary",
-        "list_sessions",
-        "prune_tool_outputs",
-        "record_messages",
-        "recover_context",
-        "restore_outputs",
-        "search_history",
-    }
-)
+OWN_TOOLS = (
+    "compact_session", "configure_session", "context_status", "delete_session", "estimate_context",
+    "get_archived_output", "get_context", "get_summary", "list_sessions", "prune_tool_outputs", "record_messages",
+    "recover_context", "restore_outputs", "search_history",
+)  # fmt: skip
 
 RETRIEVALS = frozenset({"get_archived_output", "get_summary", "search_history"})
 """Those whose results quote the archive: they are never cut or archived again."""
