@@ -20,6 +20,7 @@ from openai import OpenAI
 from contextstash.clients.follow import ingest
 from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
 from contextstash.stash import Stash
+from tests.support.client_files import record, write_lines
 from tests.support.proxies import (
     ID,
     OLD,
@@ -170,20 +171,11 @@ def test_a_rewind_keeps_the_session_and_its_pins(proxy: RunningProxy) -> None:
 
 def transcript_of(messages: list[dict[str, Any]], path: Path) -> Path:
     """The messages as Claude Code writes them to its transcript."""
-    lines, parent = [], None
-    for number, message in enumerate(messages):
-        record = {
-            "type": message["role"],
-            "uuid": f"u{number}",
-            "parentUuid": parent,
-            "sessionId": ID,
-            "timestamp": "2027-01-15T08:00:00.000Z",
-            "message": {**message, **({"id": f"msg_{number}"} if message["role"] == "assistant" else {})},
-        }
-        parent = f"u{number}"
-        lines.append(json.dumps(record))
-    path.write_text("\n".join(lines) + "\n", "utf-8")
-    return path
+    records = [
+        record(each["role"], f"u{number}", f"u{number - 1}" if number else None, each["content"], sessionId=ID)
+        for number, each in enumerate(messages)
+    ]
+    return write_lines(path, records)
 
 
 def test_a_followed_session_is_recorded_by_its_transcript_and_pruned_all_the_same(

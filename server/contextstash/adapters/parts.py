@@ -93,17 +93,11 @@ def _blocks(sent: Sequence[Native], form: str) -> list[tuple[str, Native]]:
     return blocks
 
 
-def _call_of_result(block: Native) -> str | None:
-    if block.get("type") == "function_call_output":
-        return str(block.get("call_id"))
-    return next((str(block[name]) for name in RESULT_IDS if name in block), None)
-
-
 def _key(block: Native) -> str:
     """What tells whether two blocks are the same: of a result and a call its id, since the rest of them may change."""
-    call_id = _call_of_result(block)
-    if call_id is not None:
-        return f"result {call_id}"
+    ids = ("call_id",) if block.get("type") == "function_call_output" else RESULT_IDS
+    if named := next((name for name in ids if name in block), None):
+        return f"result {block[named]}"
     if block.get("type") == "tool_use" or "call_id" in block:
         return f"call {block.get('call_id') or block['id']}"
     return json.dumps(_plain(block), sort_keys=True)

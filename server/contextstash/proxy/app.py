@@ -189,7 +189,7 @@ class ProxyApp:
         """Without an `engine` all requests go on unread. `at_end` is called when the server has stopped. Only requests
         whose path begins with the `secret` are served, if there is one."""
         self.engine = engine
-        self._upstream = upstream
+        self.upstream = upstream
         self._at_end = at_end
         self._secret = secret
 
@@ -203,7 +203,7 @@ class ProxyApp:
                 # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
                 await send_error(send, 426, "invalid_request_error", "WebSocket is not supported.")
             elif (body := await read_body(receive)) is not None:
-                await unless_gone(receive, Exchange(scope, path, body, send, self._upstream, self.engine).run())
+                await unless_gone(receive, Exchange(self, scope, path, body, send).run())
         elif scope["type"] == "lifespan":
             await receive()
             await send({"type": "lifespan.startup.complete"})
@@ -251,14 +251,10 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None
 class Exchange:
     """One request and its response."""
 
-    def __init__(
-        self, scope: Scope, path: bytes, body: bytes, send: Send, upstream: Upstream, engine: Engine | None
-    ) -> None:
+    def __init__(self, app: ProxyApp, scope: Scope, path: bytes, body: bytes, send: Send) -> None:
         """`path` is that of the model API."""
         self._method, self._path, self._query = scope["method"], path, scope["query_string"]
-        self._send = send
-        self._upstream = upstream
-        self._engine = engine
+        self._send, self._upstream, self._engine = send, app.upstream, app.engine
         self._headers: RawHeaders = list(scope["headers"])
         self._encoding = header(self._headers, b"content-encoding")
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")

@@ -17,7 +17,7 @@ from contextstash.messages.base import with_cache
 from contextstash.messages.detection import get_format
 from contextstash.messages.request import TextMessage
 from contextstash.outputs.own_tools import is_own_call
-from contextstash.proxy.conversations import Line, behind_reply
+from contextstash.proxy.conversations import behind_reply
 from contextstash.proxy.edits import Prepared, cache_seconds, writes_long
 from contextstash.window.models import model_facts, price_of
 from contextstash_storage.records import ProxiedSession, ProxiedTotals, Usage
@@ -31,7 +31,10 @@ MAX_DAYS = 62
 
 def booked(prepared: Prepared, usage: Usage | None, at: float) -> ProxiedSession:
     """The conversation's state after a reply with this usage. Without one nothing is known of its cost."""
-    state = on_its_day(prepared.conversation.state, at)
+    state, day = prepared.conversation.state, datetime.fromtimestamp(at, UTC).date().isoformat()
+    if day not in state.days:  # the totals at the start of the day are kept
+        totals = ProxiedTotals(**{name: getattr(state, name) for name in ProxiedTotals.model_fields})
+        state = state.model_copy(update={"days": dict([*state.days.items(), (day, totals)][-MAX_DAYS:])})
     changes: dict[str, Any] = {
         "requests": state.requests + 1,
         "edited": state.edited + prepared.edited,
@@ -51,8 +54,11 @@ def _billed(prepared: Prepared, usage: Usage, state: ProxiedSession) -> dict[str
     tools = sum(len(json.dumps(tool)) for name, tool in prepared.asked.tools if is_own_call(name))
     added = prepared.conversation.added = round((fetched + tools) * TOKENS_PER_BYTE)
     unedited = _unedited(prepared, usage)
-    # A request that only fetches would not have been made without contextstash.
-    would_be = None if _only_fetches(messages, own) else _without(unedited, added, before)
+    # A request that only fetches would not have been made without contextstash: all that is new in it, reminders of the
+    # client aside, are results of our calls.
+    new = [each.results for each in behind_reply(messages) if each.native.get("role") != "system"]
+    fetches = bool(new) and all(results and all(each.call_id in own for each in results) for results in new)
+    would_be = None if fetches else _without(unedited, added, before)
     paid, direct = price_of(state.model, usage), price_of(state.model, would_be) if would_be else 0.0
     changes: dict[str, Any] = {
         "sent": state.sent + usage.prompt_tokens,
@@ -64,15 +70,6 @@ def _billed(prepared: Prepared, usage: Usage, state: ProxiedSession) -> dict[str
         changes["dollars_paid"] = state.dollars_paid + paid
         changes["dollars_direct"] = state.dollars_direct + direct
     return changes
-
-
-def on_its_day(state: ProxiedSession, at: float) -> ProxiedSession:
-    """The state, with its totals kept as those at the start of the day, if this is the day's first request."""
-    day = datetime.fromtimestamp(at, UTC).date().isoformat()
-    if day in state.days:
-        return state
-    totals = ProxiedTotals(**{name: getattr(state, name) for name in ProxiedTotals.model_fields})
-    return state.model_copy(update={"days": dict(list({**state.days, day: totals}.items())[-MAX_DAYS:])})
 
 
 def _unedited(prepared: Prepared, usage: Usage) -> Usage:
@@ -111,11 +108,3 @@ def _own_calls(message: TextMessage) -> frozenset[str]:
     blocks = get_format(message.format).read(message.native).blocks if message.is_models else ()
     calls = (block for block in blocks if block.type == "tool_call" and block.call_id)
     return frozenset(str(call.call_id) for call in calls if is_own_call(call.tool or "", call.argument or ""))
-
-
-def _only_fetches(messages: Line, own: set[str]) -> bool:
-    """Whether all that is new in a request, reminders of the client aside, are results of these calls."""
-    new = [message for message in behind_reply(messages) if message.native.get("role") != "system"]
-    return bool(new) and all(
-        message.results and all(each.call_id in own for each in message.results) for message in new
-    )

@@ -188,19 +188,15 @@ class Conversation:
             return None
         if asked.summarizes:
             return (SUMMARIZES, common, is_main) if common and self.line else None
-        if alike and self._goes_back(asked, common):
+        # The messages of a stored conversation are not known: a request goes back in it unless it is in a loop of
+        # calls, in which people do not go back.
+        stored_back = not self.line and is_main and not (asked.request.latest.results and self.state.mark)
+        if alike and (goes_back(self.line, asked.request.messages, common) if self.line else stored_back):
             # A person goes back in the main conversation, also to a message that a fork beside it has as well.
             return GOES_BACK, common, is_main
         if alike and (self.compacting or (is_main and continues_summary(asked.request.messages[0].native))):
             return BEGINS_AGAIN, common, is_main
         return None
-
-    def _goes_back(self, asked: AskedRequest, common: int) -> bool:
-        """Whether a request of the same client goes on from an earlier message. The messages of a stored conversation
-        are not known: there it does so unless it is in a loop of calls, in which people do not go back."""
-        if not self.line:
-            return self.session_id == asked.client_id and not (asked.request.latest.results and self.state.mark)
-        return goes_back(self.line, asked.request.messages, common)
 
     def take(self, asked: AskedRequest) -> None:
         """Take over a request, so that the next one is recognized."""
