@@ -1,4 +1,5 @@
-"""Changes of an input that keep most of its form: a parser of JSON refuses nearly all others at once."""
+"""What the fuzzing begins with, short inputs with what readers look for; and changes of an input that keep most of its
+form: a parser of JSON refuses nearly all others at once."""
 
 from __future__ import annotations
 

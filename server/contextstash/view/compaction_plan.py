@@ -125,9 +125,9 @@ def plan_compaction(
         why = "only summaries precede the recent messages."
     elif len(covered) == 1 and not covered[0].summary and covered[0].tokens <= keep.request:
         why = "only the first request precedes the recent messages."
-    return (
-        CompactPlan((), tuple(entries), f"Nothing done: {why}") if why else CompactPlan(covered, tuple(body[cut:]), "")
-    )
+    if why:
+        return CompactPlan((), tuple(entries), f"Nothing done: {why}")
+    return CompactPlan(covered, tuple(body[cut:]), "")
 
 
 def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output]) -> list[int]:
