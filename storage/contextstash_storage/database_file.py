@@ -241,7 +241,10 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
         busy = primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
         raise (StoreBusyError(IN_USE) if busy else store_error(error)) from error
     except OSError as error:
-        raise StoreError(f"The database could not be converted and is as it was: {error}.") from error
+        raise StoreError(
+            f"The database could not be converted and is as it was: {error}. Its disk must have room for a copy, and"
+            " hard links."
+        ) from error
     return True
 
 

@@ -138,9 +138,12 @@ def _readable(
     """The same of those that can be read, or the newest first; raises DamagedError for a damaged segment if
     `is_strict`. Each segment is decompressed when its turn comes: that takes 20 µs or more."""
     wanted = seqs if isinstance(seqs, range) else set(seqs)
-    numbers = sorted({seq // MESSAGES for seq in wanted})
-    # Positions that are not a range are scattered: each segment is looked up alone.
-    runs = [(numbers[0], numbers[-1])] if isinstance(seqs, range) and numbers else [(each, each) for each in numbers]
+    runs: list[list[int]] = []
+    for number in sorted({seq // MESSAGES for seq in wanted}):
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
     for first, last in reversed(runs) if newest else runs:
         text = f"SELECT first_seq, messages, {column} FROM segments WHERE session = ? AND first_seq BETWEEN ? AND ?"
         order = f" ORDER BY first_seq {'DESC' if newest else ''}"

@@ -26,6 +26,7 @@ from contextstash_storage.transaction import (
     BUSY_SECONDS,
     VERSION,
     Address,
+    Database,
     Found,
     Place,
     Result,
@@ -124,8 +125,9 @@ class PostgresTx(Tx):
             yield Found({entry: score for entry, score, _ in rows}, whole, is_complete=len(rows) < most)
 
 
-class PostgresDatabase:
-    """The connections of one store: one for each of its threads."""
+class PostgresDatabase(Database):
+    """The connections of one store: one for each of its threads. Work can run several times, so it changes nothing but
+    the database."""
 
     def __init__(self, address: Address, retry_seconds: float) -> None:
         self.address = address
@@ -135,37 +137,21 @@ class PostgresDatabase:
         self._opened: list[psycopg.Connection[Any]] = []
         self._closed = False
 
-    async def check(self) -> None:
-        """Raise StoreError, which never holds the password, if the server cannot be reached."""
-        try:
-            await self._in_thread(self._connection)
-        except (psycopg.Error, ValueError) as error:
-            reason, secret = _reason(error), self.address.password
-            raise StoreError(
-                f"The database {self.address} cannot be opened: {reason.replace(secret, '***') if secret else reason}."
-                " See that the server runs, and to the name, password and permissions in --db."
-            ) from error
-
     async def close(self) -> None:
-        """Close the connections, after what runs on them; closing again does nothing."""
         self._closed = True
         await asyncio.to_thread(self._threads.shutdown)
         while self._opened:
             await asyncio.to_thread(self._opened.pop().close)
 
     async def forget(self, *_: object) -> bool:
-        """Nothing: PostgreSQL overwrites removed rows when it vacuums their tables."""
-        return True
+        return True  # PostgreSQL overwrites removed rows when it vacuums their tables
 
-    async def write(self, work: TxWork[Result]) -> Result:
-        """What `work` returns, run as one transaction: committed durably, or rolled back. It can run several times, so
-        it changes nothing but the database."""
+    async def write(self, work: TxWork[Result], /) -> Result:
         return await self._again(work, WRITING)
 
     write_together = write
 
-    async def read(self, work: TxWork[Result]) -> Result:
-        """What `work` returns; all its reads see the same state of the database."""
+    async def read(self, work: TxWork[Result], /) -> Result:
         return await self._again(work, READING)
 
     async def _again(self, work: TxWork[Result], mode: str) -> Result:
@@ -173,7 +159,7 @@ class PostgresDatabase:
         pause = FIRST_PAUSE_SECONDS
         while not self._closed:
             try:
-                return await self._in_thread(lambda: self._transaction(work, mode))
+                return await self.in_thread(lambda: self._transaction(work, mode))
             except _DRIVER_ERRORS as error:
                 passes = _is_unreachable(error) or isinstance(error, _COLLIDED)
                 if not passes or self._closed or time.monotonic() > give_up:
@@ -182,13 +168,13 @@ class PostgresDatabase:
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
         raise StoreError("The session store is closed.")
 
-    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+    async def in_thread(self, work: Callable[[], Result]) -> Result:
         """What `work` returns, run when a thread is free. Once started it runs to its end, even if the caller is
         cancelled."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _transaction(self, work: TxWork[Result], mode: str) -> Result:
-        db = self._connection()
+        db = self.connection()
         # Compiling a statement takes longer than ours do. One way to the server for all of it.
         limits = {"jit": "off", "lock_timeout": round(1_000 * self._retry_seconds)}
         limits["statement_timeout"] = round(1_000 * COMMAND_SECONDS)
@@ -211,7 +197,7 @@ class PostgresDatabase:
             ) from error
         return result
 
-    def _connection(self) -> psycopg.Connection[Any]:
+    def connection(self) -> psycopg.Connection[Any]:
         """The connection of the thread that runs this."""
         db: psycopg.Connection[Any] | None = getattr(self._own, "db", None)
         if db is not None:
@@ -288,11 +274,17 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
     Raises StoreVersionError for a database of a newer contextstash, StoreError for one that cannot be used."""
     database = PostgresDatabase(address, busy_seconds)
     try:
-        await database.check()
+        await database.in_thread(database.connection)
         await database.write(make_tables)
-    except BaseException:
+    except BaseException as error:
         await database.close()
-        raise
+        if not isinstance(error, (psycopg.Error, ValueError)):
+            raise
+        reason = _reason(error).replace(address.password, "***") if address.password else _reason(error)
+        raise StoreError(
+            f"The database {address} cannot be opened: {reason}. See that the server runs, and to the name, password"
+            " and permissions in --db."
+        ) from error
     store = PostgresStore(database)
     store.deletions.finish_later()  # what killed processes left incomplete
     return store

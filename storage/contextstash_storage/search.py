@@ -233,7 +233,7 @@ def _adds(text: str, wanted: Iterable[str], seen: Seen) -> bool:
     again and again may differ in the one line that is looked for."""
     lines, folded = _lines(text), text.casefold()
     least = SAME_LINES * len(lines)
-    terms = {term for term in wanted if term.casefold() in folded}
+    terms = {term for term in wanted if term in folded}
     if lines and any(
         not lines.isdisjoint(others) and len(lines & others) >= least and terms <= known for others, known in seen
     ):
@@ -360,6 +360,7 @@ def _read(
 def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator[SearchHit]:
     """The hits with their texts, without outputs that add nothing to better ones. They are read as they are wanted."""
     seen: Seen = []
+    folded = {term.casefold() for term in wanted}
     for first in range(0, len(hits), READ_TOGETHER):
         some = hits[first : first + READ_TOGETHER]
         read = read_documents(tx, [hit.match.place for hit in some])
@@ -369,7 +370,7 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator
             message, found = read[hit.match.place]
             cut = [piece.text for each in found if each.block == hit.match.block for piece in pieces(each)] or [""]
             text = cut[min(hit.match.piece, len(cut) - 1)]
-            if hit.is_output and not _adds(text, wanted, seen):
+            if hit.is_output and not _adds(text, folded, seen):
                 continue
             yield SearchHit(
                 session_id=hit.match.session_id,

@@ -30,6 +30,7 @@ from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import (
     BUSY_SECONDS,
     VERSION,
+    Database,
     Found,
     Place,
     Result,
@@ -253,7 +254,7 @@ SMALL_FILE_BYTES = 8 * 2**20
 """A file up to this size is rewritten after a deletion, which takes less time than one piece may take."""
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """One connection writes, one transaction after another; another reads, so that reading never waits for a commit;
     or one does both, which is opened sooner."""
 
@@ -262,17 +263,13 @@ class SqliteDatabase:
         self.reader = reader
         self._waiting: deque[tuple[TxWork[Any], Future[Any]]] = deque()
 
-    async def read(self, work: TxWork[Result]) -> Result:
-        """What `work` returns; all its reads see the same state."""
+    async def read(self, work: TxWork[Result], /) -> Result:
         return await self.reader.run(lambda db: in_transaction(db, work, "BEGIN"))
 
-    async def write(self, work: TxWork[Result]) -> Result:
-        """What `work` returns, run as one transaction."""
+    async def write(self, work: TxWork[Result], /) -> Result:
         return await self.writer.run(lambda db: in_transaction(db, work))
 
-    async def write_together(self, work: TxWork[Result]) -> Result:
-        """The same, in a transaction with those that wait at the same time; if one fails, the others are committed all
-        the same."""
+    async def write_together(self, work: TxWork[Result], /) -> Result:
         outcome: Future[Result] = Future()
         self._waiting.append((work, outcome))
         try:
@@ -294,16 +291,14 @@ class SqliteDatabase:
                 outcome.set_result(result)
 
     async def close(self) -> None:
-        """Close both connections. The writer is closed last: the last connection moves the log into the file, which a
-        read-only one cannot do."""
+        # The writer last: the last connection moves the log into the file, which a read-only one cannot do.
         await close(self.reader, self.writer)
 
     async def forget(
-        self, pieces: Callable[[TxWork[bool]], Awaitable[bool]], closing: asyncio.Event, had_words: bool
+        self, pieces: Callable[[TxWork[bool]], Awaitable[bool]], closing: asyncio.Event, had_words: bool, /
     ) -> bool:
-        """Overwrite what removed rows leave: words in the search index and the unused part of pages; and cut the
-        write-ahead log to nothing. FTS5 counts the pages that it writes, and deleted words are only read: a piece of a
-        merge takes about 0.5 s of CPU time for each 10 MB of deleted text that stands together."""
+        # FTS5 counts the pages that it writes, and deleted words are only read: a piece of a merge takes about 0.5 s of
+        # CPU time for each 10 MB of deleted text that stands together.
         if had_words:
             await self.write(lambda tx: _merge(tx, -MERGED_PAGES))
             if not await pieces(_merged_piece):

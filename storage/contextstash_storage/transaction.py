@@ -122,7 +122,8 @@ class Database(Protocol):
         """What `work` returns, run as one transaction: committed durably, or rolled back."""
 
     async def write_together(self, work: TxWork[Result], /) -> Result:
-        """The same, perhaps in a transaction with others."""
+        """The same, perhaps in a transaction with those that wait at the same time; if one fails, the others are
+        committed all the same."""
 
     async def close(self) -> None:
         """Close it, after what runs on it; closing again does nothing."""
