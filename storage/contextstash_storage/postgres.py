@@ -19,8 +19,8 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
+from contextstash_storage.documents import CALL_WEIGHT, MORE_MATCHES, rarity
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError
-from contextstash_storage.search import CALL_WEIGHT, MORE_MATCHES, rarity
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import (
     BUSY_SECONDS,

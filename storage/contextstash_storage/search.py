@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from math import log
 from typing import NamedTuple
 
 from contextstash_storage.documents import BLOCKS, MessagePlace, TextKind, pieces, read_documents
@@ -85,10 +84,6 @@ def text_weight(wanted: Sequence[str]) -> float:
     return 1 + (TEXT_WEIGHT - 1) * brevity * len(plain) / (len(plain) + len(names)) if len(plain) > 1 else 1.0
 
 
-CALL_WEIGHT = 10.0
-"""How much a word in a call's arguments counts, where one in a text counts 1. Of 10, 15 and 30 the best recall, by
-0.5 points, on half of the recorded sessions (outputs that were fetched again: docs/measured.md)."""
-
 PAIR_WEIGHT = 3.0
 """How much the score of a call counts for its output, where the output's own counts 1; 2, 3 and 5 were tried."""
 
@@ -120,9 +115,6 @@ MIN_LINE = 13
 """Shorter lines (brackets, blank ones) are in many outputs that are not the same."""
 
 _LINE_NUMBER = re.compile(r"\d+[→\t: |]+")
-
-LEAST_RARITY = 1e-6
-"""The rarity of a word that is in half of the entries or more, as in FTS5's bm25 function."""
 
 
 class Match(NamedTuple):
@@ -219,11 +211,6 @@ def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
     return hits
 
 
-def rarity(count: int, entries: int) -> float:
-    """The inverse document frequency of a term that `count` of the entries have, as in FTS5's bm25 function."""
-    return max(LEAST_RARITY, log((max(entries, count) - count + 0.5) / (count + 0.5)))
-
-
 Seen = list[tuple[frozenset[str], set[str]]]
 """The lines of the outputs that are shown, and the terms that each has."""
 
@@ -257,9 +244,6 @@ def _lines(text: str) -> frozenset[str]:
 MATCHES = 400
 """How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs. For
 10 hits it is 300: they are as good as with 400."""
-
-MORE_MATCHES = 20_000
-"""How many are ranked if too few of the first belong to the sessions that are searched."""
 
 CALL_CHARACTERS = 4_000
 """How much of a call's arguments stands before its output's text, for the snippet."""

@@ -78,6 +78,12 @@ def insert_session(tx: Tx, session: Session) -> bool:
     return tx.execute(f"{text} ON CONFLICT (owner, session_id) DO NOTHING", values) == 1
 
 
+def create_session(tx: Tx, owner: str, session: Session) -> Session:
+    """Store a new session; one that is already there is returned as it is."""
+    insert_session(tx, session.model_copy(update={"owner": owner}))
+    return read_session(tx, owner, session.session_id)[1]
+
+
 def update_session(tx: Tx, row: int, session: Session, /, **changes: Any) -> Session:
     """Change `agent`, `model`, `format`, `title`, `source` or `settings`. Raises BadInputError for another field."""
     if unknown := changes.keys() - {*_NAMES, "settings"}:

@@ -23,6 +23,7 @@ from typing import Any
 import aiosqlite
 
 from contextstash_storage import database_file, log, notes
+from contextstash_storage.documents import CALL_WEIGHT, MORE_MATCHES, rarity
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
 from contextstash_storage.messages import messages_at, read_outputs
 from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS, PIECE_SECONDS, read_session
@@ -74,8 +75,6 @@ class SqliteTx(Tx):
         return 0  # FTS5 counts them itself
 
     def attempts(self, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
-        from contextstash_storage.search import MORE_MATCHES  # not at the head: a hook stores words, and searches none
-
         # An entry has one of these marks.
         marked = [[f"k{kind:d}" for kind in place.kinds], [f"s{session}" for session in place.sessions or ()]]
         places = [f"place : ({_any_of(marks)})" for marks in marked if marks]
@@ -83,9 +82,10 @@ class SqliteTx(Tx):
             yield Found(*_own_entries(self, place, wanted, places), is_complete=True)
             return
         for count in (ranks, MORE_MATCHES):
-            scores = _best_entries(self, _expression(wanted, "OR", places), count)
+            scores = dict(self.rows(_BEST, (CALL_WEIGHT, _expression(wanted, "OR", places), count)))
             # Those with all terms, whatever their rank, since one term of a call outweighs many of a text.
-            whole = _best_entries(self, _expression(wanted, "AND", places), count) if len(wanted) > 1 else {}
+            having_all = (CALL_WEIGHT, _expression(wanted, "AND", places), count)
+            whole = dict(self.rows(_BEST, having_all)) if len(wanted) > 1 else {}
             yield Found({**whole, **scores}, whole.keys(), is_complete=len(scores) < count)
 
 
@@ -494,20 +494,11 @@ WHERE words MATCH ? AND sessions.owner = ?
 """
 
 
-def _best_entries(tx: Tx, expression: str, most: int) -> dict[int, float]:
-    """The best entries and their scores."""
-    from contextstash_storage.search import CALL_WEIGHT
-
-    return dict(tx.rows(_BEST, (CALL_WEIGHT, expression, most)))
-
-
 def _own_entries(
     tx: Tx, place: Place, wanted: Sequence[str], marks: Sequence[str]
 ) -> tuple[dict[int, float], set[int]]:
     """All entries of the owner with any of the terms and with all marks, and their scores; and those with all
     of several terms."""
-    from contextstash_storage.search import CALL_WEIGHT, rarity
-
     indexed = only(tx.rows("SELECT count(*) FROM entries"))
     scores: dict[int, float] = {}
     having_all: set[int] | None = None

@@ -116,18 +116,10 @@ class SessionStore:
         read = sessions.read_session
         return await self.database.write(lambda tx: change(tx, *read(tx, self.owner, session_id, locked=True)))
 
-    async def create_session(self, session: records.Session) -> records.Session:
-        """Store a new session; one that is already there is returned as it is."""
-
-        def work(tx: Tx) -> records.Session:
-            sessions.insert_session(tx, session.model_copy(update={"owner": self.owner}))
-            return sessions.read_session(tx, self.owner, session.session_id)[1]
-
-        return await self.database.write(work)
-
     async def get_session(self, session_id: str) -> records.Session:
         return (await self.database.read(lambda tx: sessions.read_session(tx, self.owner, session_id)))[1]
 
+    create_session = of_owner(sessions.create_session, writes=True)
     owners = of_owner(sessions.owners)
     list_sessions = of_owner(sessions.list_sessions)
     find_session_ids = of_owner(sessions.find_session_ids)

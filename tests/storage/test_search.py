@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contextstash_storage import search
+from contextstash_storage import search, sqlite
 from contextstash_storage.documents import (
     MAX_CHARACTERS,
     Document,
@@ -101,7 +101,7 @@ async def test_no_number_of_better_matches_of_another_owner_hides_ones_own(
     store: SessionStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MATCHES", 2)
-    monkeypatch.setattr(search, "MORE_MATCHES", 4)
+    monkeypatch.setattr(sqlite, "MORE_MATCHES", 4)
     other = store.for_owner("another")
     await new_session(other, SESSION)
     await record(other, *(says(f"needle needle {number}") for number in range(8)))
