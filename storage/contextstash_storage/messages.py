@@ -278,7 +278,7 @@ def messages_at(
 ) -> list[records.Message]:
     """The same for a session that is read already."""
     name, count = session.session_id, session.counters.messages
-    there = range(seqs.start, min(seqs.stop, count)) if isinstance(seqs, range) else {*seqs}.intersection(range(count))
+    there = range(seqs.start, min(seqs.stop, count)) if isinstance(seqs, range) else {s for s in seqs if 0 <= s < count}
     try:
         facts = read_lines(tx, row, "facts", there)
         contents = read_lines(tx, row, "contents", there) if bodies else {}
