@@ -96,6 +96,10 @@ class Files:
     in_database: Callable[[Path], Iterable[Path]] = lambda _: ()
 
 
+DEFAULT_LIMIT = 10_000
+"""Characters of a tool's output, about 2,500 tokens at 4 characters each. The rest stays retrievable."""
+
+
 @dataclass(frozen=True)
 class Hooks:
     """The lifecycle hooks of a client.
@@ -111,11 +115,11 @@ class Hooks:
     Outputs: `text_paths` returns the places of the texts in a tool's response that the model would see, or none if the
     response has an unknown shape; `replacement` returns the hook's response, given the response with other texts, and
     these. `persisted_output` returns the path of the file in which the client keeps the whole of a response's first
-    text. `limits` are the characters of an output by tool, `default_limit` those of any other tool, if the user's
-    settings limit no outputs. `preview_limit` are the characters, and bytes, that the client itself shows of an output
-    that it keeps in a file. `cut_at_end` are the tools whose lines the client numbers after the hook: a cut in the
-    middle would shift the numbers of all lines behind it. `script_ids` is how the ids of calls begin that a script of
-    the model makes: their outputs go to the script, which another text would break.
+    text. `limits` are the characters of an output by tool, if the user's settings limit no outputs. `preview_limit` are
+    the characters, and bytes, that the client itself shows of an output that it keeps in a file. `cut_at_end` are the
+    tools whose lines the client numbers after the hook: a cut in the middle would shift the numbers of all lines behind
+    it. `script_ids` is how the ids of calls begin that a script of the model makes: their outputs go to the script,
+    which another text would break.
 
     Hand-offs: `context_limit` are the characters that one hook may add to the window, None if there is no limit.
     """
@@ -131,8 +135,6 @@ class Hooks:
     remark: str | None = None
     instructs_summary: str | None = None
     script_ids: str | None = None
-    # About 2,500 tokens at 4 characters each. The rest stays retrievable.
-    default_limit: int = 10_000
     limits: Mapping[str, int] = field(default_factory=dict)
     preview_limit: int | None = None
     cut_at_end: frozenset[str] = frozenset()
@@ -141,7 +143,7 @@ class Hooks:
 
     def limit(self, tool: str) -> int:
         """Characters of an output of this tool up to which the model sees the whole output."""
-        return self.limits.get(tool, self.default_limit)
+        return self.limits.get(tool, DEFAULT_LIMIT)
 
 
 @dataclass(frozen=True)

@@ -258,12 +258,7 @@ CLIENTS = (
     Client(
         "opencode",
         programs=("opencode",),
-        entry=Entry(
-            "json",
-            "mcp",
-            lambda: settings_folder() / "opencode" / "opencode.json",
-            _entry,
-        ),
+        entry=Entry("json", "mcp", lambda: settings_folder() / "opencode" / "opencode.json", _entry),
         files=Files(data_folder, current_sessions, databases=DATABASES, in_database=sessions_in_database),
         reader=lambda: READER,
         plugin=Plugin(

@@ -109,8 +109,11 @@ def _body(entry: Json) -> Native | None:
 
 def _converted(message: Json) -> Native | None:
     role = message.get("role")
-    if role == "bashExecution":
-        return None if message.get("excludeFromContext") else _command(message)
+    if role == "bashExecution":  # a command that the user ran
+        exited = f"\nIt exited with code {message['exitCode']}." if message.get("exitCode") else ""
+        text = f"Ran `{message.get('command')}`\n```\n{message.get('output') or ''}\n```{exited}"
+        body = {"role": "user", "content": [{"type": "text", "text": text}]}
+        return None if message.get("excludeFromContext") else body
     if not message.get("content"):
         return None
     content = message["content"]
@@ -123,14 +126,6 @@ def _converted(message: Json) -> Native | None:
     if message.get("isError"):
         result["is_error"] = True
     return {"role": "user", "content": [result]}
-
-
-def _command(message: Json) -> Native:
-    """A command that the user ran."""
-    text = f"Ran `{message.get('command')}`\n```\n{message.get('output') or ''}\n```"
-    if message.get("exitCode"):
-        text += f"\nIt exited with code {message['exitCode']}."
-    return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
 def _block(block: dict[str, Any]) -> dict[str, Any]:
