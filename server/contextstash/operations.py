@@ -111,7 +111,11 @@ class Operation:
     @cached_property
     def arguments(self) -> dict[str, Argument]:
         """The arguments by name."""
-        return {each.name: _argument(each) for each in inspect.signature(self.function).parameters.values()}
+        found = {}
+        for each in inspect.signature(self.function).parameters.values():
+            kind, text, *more = get_args(each.annotation)
+            found[each.name] = Argument(each.name, kind, each.default, text, **(more[0] if more else {}))
+        return found
 
     @cached_property
     def model(self) -> "type[BaseModel]":
@@ -142,11 +146,6 @@ class Operation:
         if not self.creates and isinstance(given := arguments.get("session_id"), str):
             arguments["session_id"] = await stash.whole_id(given)
         return await (self.call(stash, **arguments) if self.call else getattr(stash, self.name)(**arguments))
-
-
-def _argument(declared: inspect.Parameter) -> Argument:
-    kind, text, *more = get_args(declared.annotation)
-    return Argument(declared.name, kind, declared.default, text, **(more[0] if more else {}))
 
 
 def _field(argument: Argument) -> Any:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
-from mcp.server import MCPServer, Server
+from mcp.server import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
@@ -39,7 +39,8 @@ def serve_stdio(opener: StashOpener, tools: ToolSet) -> None:
 async def _serve(opener: StashOpener, tools: ToolSet) -> None:
     stopped = anyio.Event()
     server = build_server(opener, tools, on_stopped=stopped.set, followed=opener.follow is not None)
-    await run_until_signal(protocol_server(server), stopped)
+    # The SDK has no public access to its low-level server, which runs on any pair of streams.
+    await run_until_signal(server._lowlevel_server, stopped)
 
 
 async def run_until_signal(server: Server[None], stopped: anyio.Event) -> None:
@@ -54,12 +55,6 @@ async def run_until_signal(server: Server[None], stopped: anyio.Event) -> None:
             except* BrokenPipeError:
                 logger.warning("the client disconnected without closing stdin")
         group.cancel_scope.cancel()
-
-
-def protocol_server(server: MCPServer[None]) -> Server[None]:
-    """The SDK's low-level server, which runs on any pair of streams. The SDK has no public access to it."""
-    below: Server[None] = server._lowlevel_server
-    return below
 
 
 def repaired(error: Exception) -> JSONRPCMessage | None:
