@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -62,16 +62,11 @@ async def tool_names(client: Client) -> list[str]:
     return [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def until(true: Callable[[], bool]) -> None:
-    """Waits until a condition outside this process is true, by polling. Raises TimeoutError."""
-    with anyio.fail_after(30):
-        while not true():  # noqa: ASYNC110
-            await anyio.sleep(0.01)
-
-
 async def appears(path: Path) -> None:
-    """Waits until a file exists."""
-    await until(path.exists)
+    """Waits until another process has made a file, by polling. Raises TimeoutError."""
+    with anyio.fail_after(30):
+        while not path.exists():  # noqa: ASYNC110
+            await anyio.sleep(0.01)
 
 
 def text_of(result: CallToolResult) -> str:

@@ -25,7 +25,6 @@ from contextstash_storage.store import SessionStore
 
 OWNER = "local"
 SESSION = "one"
-LONG_ID = "toolu_01ABCDEFGHIJ"
 
 
 async def new_session(store: SessionStore, session_id: str = SESSION, **fields: Any) -> Session:
