@@ -98,7 +98,9 @@ def calls_of_results(events: Iterable[Event], *, one_open: bool = False) -> dict
                     batches.append(deque())
                 batches[-1].append(event)
             continue
-        call = next((found for key in event.keys if (found := _newest_open(waiting[key], taken))), None)
+        call = None
+        for key in event.keys:
+            call = call or _newest_open(waiting[key], taken)
         if call is None:
             early.append(event)
         else:
@@ -479,8 +481,10 @@ def _neighbours(
         own = {block.call_id for block in blocks if block.type == "tool_call"} if answers else set()
         if is_same_reply or not own.issuperset(answers):
             yield place - 1, place
+        if not blocks or blocks[0].type != "thinking":
+            continue
         is_followed = place + 1 == len(messages) or messages[place + 1].role == "assistant"
-        if blocks and is_followed and all(block.type == "thinking" for block in blocks):
+        if is_followed and all(block.type == "thinking" for block in blocks):
             yield place, place + 1
 
 

@@ -259,6 +259,7 @@ def message_entries(
     entries: list[Entry] = []
     hidden = _Spans(overlay.covers)
     stripped = _Spans(overlay.strips)
+    edits = overlay.replaced
     shown = range(0)
     for message in messages:
         seq = message.seq
@@ -269,8 +270,10 @@ def message_entries(
         made = known.get(seq)
         if made is None or made.message is not message:
             # Looked up one by one: there can be far more edits of hidden messages.
-            places = range(len(message.blocks)) if overlay.replaced else ()
-            replaced = {place: edit for place in places if (edit := overlay.replaced.get((seq, place))) is not None}
+            replaced: dict[int, Replacement] = {}
+            for place in range(len(message.blocks)) if edits else ():
+                if (seq, place) in edits:
+                    replaced[place] = edits[seq, place]
             made = Entry(message, replaced=replaced, stripped=seq in stripped)
         entries.append(made)
     return entries
