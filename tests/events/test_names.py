@@ -60,7 +60,7 @@ def test_literals_that_the_agent_uses_again_are_listed() -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("see read/write, ./run and app/main.py", ["app/main.py"]),
+        ("see read/write, ./run, /dev/null and app/main.py", ["app/main.py"]),
         ("See `hooks.go-275`: app/hooks.go-275- in `install_hook`.",
          ["app/hooks.go", "install_hook"]),
         ("charge_fine is in out_k5baog36fdo6xvjz", ["charge_fine"]),

@@ -78,7 +78,7 @@ def _names_in(token: str) -> tuple[str, ...]:
     path = _AT_LINE.sub(r"\1", found.group()) if found else ""
     # `read/write` and `net/http` look like paths too; a file has an extension or a place.
     named = path[:1] in ("/", "~", ".") or "." in path.rpartition("/")[2]
-    return (path.removeprefix("./"),) if named and len(path_key(path)) >= 6 else ()
+    return (path.removeprefix("./"),) if named and len(path_key(path)) >= 6 and not path.startswith("/dev/") else ()
 
 
 def _is_name(word: str) -> bool:
