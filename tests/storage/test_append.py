@@ -381,6 +381,18 @@ async def test_no_reader_sees_a_session_before_it_is_there_to_its_end(store: Sql
     assert owners(path) == [OWNER]
 
 
+async def test_an_import_that_fails_midway_leaves_nothing(store: SqliteStore, path: Path) -> None:
+    def broken() -> Iterator[Copied]:
+        yield from items()
+        raise ValueError("line 15 is broken")
+
+    with pytest.raises(ValueError, match="line 15"):
+        await store.copy_session(session(), broken())
+    await gone(path)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM segments").fetchone() == (0,)
+
+
 async def test_of_two_imports_under_one_name_the_first_to_end_is_kept_whole(path: Path) -> None:
     async with await open_sqlite(path) as one, await open_sqlite(path) as two:
         stored = await asyncio.gather(one.copy_session(session(), items()), two.copy_session(session(), items()))
