@@ -127,7 +127,7 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     assert sections[Section.TASK][0] == f"(0) {TASK}"
     assert sections[Section.FILES] == [
         "`/srv/app/CHANGELOG.md`: created",
-        "`/srv/app/fines.py`: edited: + def charged_today(loan):",
+        "`/srv/app/fines.py`: edited (seen in it: charge_fine): + def charged_today(loan):",
     ]
     assert Section.FAILED not in sections
     assert sections[Section.OPEN] == ["The plan below is of message 24.", "[ ] Tag the release"]

@@ -91,9 +91,11 @@ def _is_name(word: str) -> bool:
 
 @dataclass(slots=True)
 class Name:
-    """A name as it was written last, with the newest messages that contain it, of the agent and of others."""
+    """A name as it was written last, with the newest messages that contain it, of the agent and of others, and the
+    file whose text showed it last, if the text still has it."""
 
     form: str
+    file: str = ""
     agent: list[int] = field(default_factory=list)
     others: list[int] = field(default_factory=list)
 
@@ -127,6 +129,22 @@ class NamesInUse:
         """The names with the highest weight per token first."""
         shown = [name for key, name in self.known.items() if key not in hidden]
         return sorted(shown, key=lambda name: -name.weight(now))
+
+    def place(self, path: str, names: Iterable[str], gone: Iterable[str]) -> None:
+        """Note that the text of the file has these names now, as far as they are known, and no more those `gone`."""
+        for files, forms in (("", gone), (path, names)):
+            for form in forms:
+                name = self.known.get(form)
+                if name is not None and "/" not in form and (files or name.file == path):
+                    name.file = files
+
+    def by_file(self, now: int, hidden: Container[str]) -> dict[str, list[str]]:
+        """The names in each file, by its path, those most in use first."""
+        found: dict[str, list[str]] = {}
+        for name in self.ranked(now, hidden):
+            if name.file:
+                found.setdefault(name.file, []).append(name.form)
+        return found
 
     def shorten(self, now: int) -> None:
         """Forget the names with the lowest weight if they are too many."""

@@ -437,6 +437,9 @@ class _Fold:
         file = state.files.pop(path, FileState())
         file.use(use, seq)
         state.files[path] = file
+        renewed = use.verb in ("deleted", "restored") or (use.text is not None and not use.appended)
+        gone = [*state.names.known] if renewed else names_of("\n".join(each.old for each in use.replaced))
+        state.names.place(path, names_of(use.seen), gone)
         if use.changes:
             for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
                 others = [each for each in run.since if not is_same_file(each, path)][-MAX_SINCE:]

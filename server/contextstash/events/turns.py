@@ -119,6 +119,12 @@ class FileUse:
         """Whether the file is another one after it."""
         return self.verb not in ("read", "run")
 
+    @property
+    def seen(self) -> str:
+        """The text of this file that the call shows, as it is after the use."""
+        lines = self.shown.lines if self.shown else ()
+        return "\n".join([*lines, self.text or "", *(each.new for each in self.replaced)])
+
 
 @dataclass(frozen=True, slots=True)
 class Said:

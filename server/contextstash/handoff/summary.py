@@ -21,10 +21,9 @@ from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of
 from contextstash.handoff.user_block import word_items
 from contextstash.safety.sanitize import clip, defused, one_line
 
-NAMES_SHARE = 0.4
-"""The share of a summary that is kept for the names in use; they have what the other sections leave, too. In views of
-8,000 tokens (bench/fidelity) 74 % of the facts needed next are told with 0.2, 80 with 0.35, 84 with 0.5; what is read
-has the room that they leave."""
+NAMES_SHARE = 0.25
+"""The share of a summary that is kept for the names in use; they have what the other sections leave, too. With more,
+less room is left for what is read."""
 
 LITERALS_SHARE = 0.2
 """The share of that room that literals may take. They are longer than names, and fewer are used again."""
@@ -40,9 +39,12 @@ NOTE_TOKENS, PLAN_TOKENS, LEFT_OUT_TOKENS = 100, 500, 14
 """Tokens of what the agent said in one message between its calls, three sentences; of an approved plan beside its
 beginning, which stands in the user's words; and of the line that says how much is left out."""
 
-TOLD_OF_FILE = ((4, 10), (2, 10), (2, 4), (0, 0))
-"""What the lines of files tell, as much as there is room for: so many lines of their newest changes, of so many files,
-those that were changed last."""
+TOLD_OF_FILE = ((24, 2, 10), (16, 2, 10), (12, 2, 10), (8, 2, 10), (4, 2, 10), (0, 2, 10), (0, 2, 4), (0, 0, 0))
+"""What the lines of files tell, as much as there is room for: names in a view's summary, those most in use that their
+text showed; and so many lines of their newest changes, of so many files, those that were changed last."""
+
+MAX_READ = 12
+"""Files that were only read that are told with the names in them, those that were read last."""
 
 FILES_SHARE = 0.55
 """The share that the files touched take at first, so that a hundred are named; half of it in a hand-off, in which what
@@ -94,9 +96,10 @@ def summary_of(
     count: Count,
 ) -> str:
     """A summary of the session, of what was done from message `since` on, in at most `max_tokens`; empty if not even
-    one line fits. The names in use take at most `max_names` of them; if it is None, all that the other sections leave.
-    `earlier` is a summary that somebody else wrote of what is before."""
-    write = _Writer(state, since, beside, earlier, count)
+    one line fits. The names in use take at most `max_names` of them; if it is None, all that the other sections leave,
+    and each file is told with the names in it: in a hand-off they help less than what else has their room. `earlier`
+    is a summary that somebody else wrote of what is before."""
+    write = _Writer(state, since, beside, earlier, count, in_files=max_names is None)
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
     sections = [
         *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
@@ -117,6 +120,7 @@ def summary_of(
     room = max_tokens - cost(write.told)
     room = room if max_names is None else min(room, max_names)
     names = fill([Section("Names in use", 1.0, 0, write.names)], room, count)
+    write.listed = {*names_of(names)}
     told = fill(sections, max_tokens - cost(names), count)
     return "\n\n".join(part for part in (told, names) if part)
 
@@ -129,17 +133,22 @@ def task_of(state: State, max_tokens: int, count: Count) -> str:
 
 class _Writer:
     """Writes the sections: each method returns the items of one, in at most so many tokens. `told` is what the sections
-    before the names tell."""
+    before the names tell, `listed` are the names in their list; `in_files` is whether they also stand beside files."""
 
-    def __init__(self, state: State, since: int, beside: Beside, earlier: str, count: Count) -> None:
+    def __init__(
+        self, state: State, since: int, beside: Beside, earlier: str, count: Count, *, in_files: bool = False
+    ) -> None:
         self._state = state
         self._since = since
         self._beside = beside
         self._earlier = earlier
         self._count = count
+        self._in_files = in_files
         self.told = ""
+        self.listed: set[str] = set()
         # Where the section on files names it, paths are written from it.
-        self._folder = state.folder if any(file.changed for file in state.files.values()) else ""
+        named = in_files or any(file.changed for file in state.files.values())
+        self._folder = state.folder if named else ""
         self._beside_names = {name_key(name) for text in beside.texts for name in names_of(text)}
 
     def _item(self, text: str) -> int:
@@ -178,23 +187,31 @@ class _Writer:
         return [*([f"[left out: {left} earlier]"] if left and shown else []), *shown]
 
     def files(self, room: int) -> list[str]:
-        """The changed files, those that were changed last first. A line says how many are left out: without it, the
-        list would read as complete."""
+        """The changed files, those that were changed last first, then those that were only read. A line says how many
+        changed ones are left out: without it, the list would read as complete."""
+        hidden = self._beside_names | self.listed
+        names = self._state.names.by_file(self._state.seq, hidden) if self._in_files else {}
+        put_in = {path: "\n".join(file.lines) for path, file in self._state.files.items()}  # they tell names, too
+        seen = {
+            self._short(path): [name for name in of if name not in put_in.get(path, "")] for path, of in names.items()
+        }
         used = [(self._short(path), file) for path, file in reversed(self._state.files.items())]
         files = [(short, file) for short, file in used if file.changed]
+        read = [short for short, file in used if not file.verbs and self._in_files][:MAX_READ]
         own = [(short, file) for short, file in files if not file.deleted]
         listed = {
             **_listed("Also changed", [short for short, _ in own[LATELY_CHANGED:]]),
             **_listed("Deleted", [short for short, file in files if file.deleted]),
         }
-        head = {f"Folder of the paths below: `{self._folder}`": 0} if self._folder and files else {}
-        found: dict[str, int] = {}  # how many files each item names
-        for lines, lately in TOLD_OF_FILE:
+        head = {f"Folder of the paths below: `{self._folder}`": 0} if self._folder and (files or read) else {}
+        found: dict[str, int] = {}  # how many changed files each item names
+        for most, lines, lately in TOLD_OF_FILE:
             told = {
-                _file_line(short, file, lines if place < lately else 0): 1
+                _file_line(short, file, _seen_in_it(seen.get(short, [])[:most]), lines if place < lately else 0): 1
                 for place, (short, file) in enumerate(own[:LATELY_CHANGED])
             }
-            found = head | told | listed
+            only = [one_line(f"`{short}`{_seen_in_it(seen.get(short, [])[:most])}", 700) for short in read]
+            found = head | told | listed | ({f"Only read: {', '.join(only)}": 0} if only else {})
             if sum(map(self._item, found)) <= room - LEFT_OUT_TOKENS:
                 break
         kept = first_of([*found], room - LEFT_OUT_TOKENS, self._count)
@@ -344,11 +361,15 @@ class _Writer:
         return kept
 
 
-def _file_line(path: str, file: FileState, most: int) -> str:
+def _file_line(path: str, file: FileState, seen: str, most: int) -> str:
     verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
     was = f" ({file.was})" if file.was else ""
     lines = defused("; ".join(file.lines[::-1][:most]))
-    return one_line(f"`{path}`: {verbs}{was}{f': {lines}' if lines else ''}", 1_000)
+    return one_line(f"`{path}`: {verbs}{was}{seen}{f': {lines}' if lines else ''}", 1_000)
+
+
+def _seen_in_it(names: Sequence[str]) -> str:
+    return f" (seen in it: {', '.join(names)})" if names else ""
 
 
 def _listed(label: str, paths: Sequence[str]) -> dict[str, int]:
