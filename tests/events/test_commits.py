@@ -54,10 +54,13 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     told = "Last commit by a call of this session: 1a2b3c4 on fines, message 4"
     assert commits() == [f"{told}; no call has pushed since (changed since: /srv/a.py)"]
     bash(script, "git checkout -- a.py", "")
+    bash(script, "git commit --dry-run -m 'Say that git push is not run'", "")
     bash(script, "git push -q", "")
-    assert commits() == [f"{told}; `git push` was run at message 10"]
+    assert commits() == [f"{told}; `git push` was run at message 12"]
     bash(script, "git commit -q --amend --no-edit", "")
-    assert commits() == ["Last commit by a call of this session: message 12; no call has pushed since"]
+    assert commits() == ["Last commit by a call of this session: message 14; no call has pushed since"]
+    bash(script, "git commit -m 'Say so'", "Wall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\n")
+    assert commits() == []
 
 
 def test_a_pull_request_is_told_with_its_address() -> None:
@@ -72,12 +75,13 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
         return told_in(script, Section.STATE, "Git branch ")
 
     script = bash(Script().user("Fix it."), "git checkout -b fines", "Switched to a new branch 'fines'")
+    bash(script, "sed -i s/a/b/ src/a.py && git checkout src/a.py", "")
     assert branch() == ["Git branch at message 2: `fines`"]
     bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
     assert branch() == []
     bash(script, "cat notes", "On branch other")
     bash(script, "git status", "On branch loans\nnothing to commit, working tree clean")
-    assert branch() == ["Git branch at message 8: `loans`"]
+    assert branch() == ["Git branch at message 10: `loans`"]
     bash(script, "git checkout -q main; sed -n 1,9p a.py", "import csv")  # Git does not say where it is now
     assert branch() == []
 
@@ -86,7 +90,7 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
     ("printed", "told"),
     [
         ("On branch main\nnothing to commit, working tree clean", "nothing to commit, working tree clean"),
-        ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n", "## b...o/b [ahead 1] / M a.py / ?? notes/"),
+        ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n", "## b...o/b [ahead 1] / [ M] a.py / [??] notes/"),
         ("fatal: not a git repository", None),
     ],
 )

@@ -208,3 +208,12 @@ def test_a_text_from_before_git_took_other_versions_says_so() -> None:
         .call("Read", {"file_path": "/srv/a.py"}, numbered(FUNCTIONS))
     )
     assert "before" not in pieces_of_files(known_files(again.turns), 900, quarter).split("\n")[0]
+    partly = read_parts().call("Bash", {"command": "git pull"}, "")
+    lines = [f"import {name}" for name in "abcd"]
+    partly.call("Read", {"file_path": "/srv/a.py", "offset": 1, "limit": 4}, numbered(lines, 1))
+    told = [line for line in pieces_of_files(known_files(partly.turns), 900, quarter).split("\n") if "message" in line]
+    assert told == [
+        "`/srv/a.py`, message 7:",
+        "[… message 1, before `git pull` in 5]",
+        "[… message 3, before `git pull` in 5]",
+    ]

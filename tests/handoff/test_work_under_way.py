@@ -95,3 +95,12 @@ def test_a_request_before_the_end_of_a_turn_or_that_is_taken_back_is_not_under_w
     script = run(interrupted().user("Never mind, we look at it later. Push it.").assistant("Pushing."))
     assert under_way(summary_of(script)) == ["message 10: Never mind, we look at it later. Push it."]
     assert under_way(summary_of(run(script.assistant("Pushed.").user("Thanks.")))) == ["message 15: Thanks."]
+
+
+def test_a_message_that_ends_with_what_comes_next_is_not_the_end_of_its_turn() -> None:
+    said = "I'm making a small patch: the missing fields. After that I'll run the installer against the checkout again."
+    assert under_way(summary_of(Script().user("Fix the installer.").assistant(said))) == [
+        "message 0: Fix the installer."
+    ]
+    offered = "The installer reads a field that is missing. I'll add it if you want me to."
+    assert under_way(summary_of(Script().user("Why does it fail?").assistant(offered))) == []

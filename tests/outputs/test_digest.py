@@ -27,6 +27,7 @@ TRACEBACK = "Traceback (most recent call last):\n  File \"x.py\", line 1\n    f(
 GREP = "src/a.py:3:def lend\nsrc/a.py:9:lend()\nsrc/b.py:1:import lend\n"
 FIRST_FAILURE = "tests/test_x.py::test_y AssertionError: assert 1 == 2"
 CHUNK = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\nbad thing\n"
+GO_NONE = "PASS\nok  \texample.org/loans\t0.3s [no tests to run]\n"
 GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.org/loans\t0.1s\n"
 
 
@@ -35,6 +36,7 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
     [
         ("Bash", "pytest", PYTEST, f"tests: 2 failed, 41 passed; first: {FIRST_FAILURE}"),
         ("Bash", "go test ./...", GO, "tests: 1 failed; first: TestLend"),
+        ("Bash", "go test ./... -run Hold", GO_NONE, "PASS … ok example.org/loans 0.3s [no tests to run]"),
         ("Read", "loans.py", NUMBERED, "lines 40–42; defines Loans, lend"),
         ("Read", "loans.py", f"{NUMBERED}\n<system-reminder>\nx\n</system-reminder>\n",
          "lines 40–42; defines Loans, lend"),

@@ -119,7 +119,10 @@ longer one writes a file."""
 _COMMITTED = re.compile(r"^\[([^\]\n]{1,120}?)(?: \(root-commit\))? ([0-9a-f]{7,40})\] ([^\n]+)$", re.MULTILINE)
 """What Git prints of a new commit."""
 
-_COMMIT = re.compile(r"\bgit\b[^\n;&|]{0,80}? commit\b(?![^\n]{0,200}--dry-run)")
+_GIT = r"\bgit(?: -[Cc] (?:\"[^\"\n]*\"|'[^'\n]*'|\S+)| -{1,2}[\w-]+(?:=\S+)?)* "
+"""Git with its own options, before a command of it."""
+
+_COMMIT = re.compile(rf"{_GIT}commit\b(?![^\n]{{0,200}}--dry-run)")
 _AMENDS = re.compile(r"\bcommit\b[^\n;&|]{0,80}--amend\b")
 _MESSAGE = re.compile(
     r"commit\b[^\n]{0,200}?<<-?\s*['\"]?(?P<end>\w+)['\"]?\n(?P<document>.*?)\n\s*(?P=end)\b"
@@ -134,14 +137,21 @@ _BRANCH = re.compile(
 )
 """How Git says on which branch it is; a commit names its own."""
 
-_STATUS = re.compile(r"\bgit\b[^\n;&|]{0,80}? status\b")
+_STATUS = re.compile(rf"{_GIT}status\b")
 _OF_TREE = re.compile(r"^(?:Your branch|## |nothing to commit|[ MADRCU?]{2} (?=\S)|\t(?=\S)).*$", re.MULTILINE)
 """What `git status` prints: of the branch, and of each file that is changed or not tracked."""
 
+_SHORT = re.compile(r"^([ MADRCU?]{2}) (?=\S)")
+"""Before a file in the short form: how it stands in the index, and in the work tree. In brackets, no blank is lost."""
+
+_SAID = re.compile(r" (?:-\w*m|--message) ?=?(?:\"(?:[^\"\\]|\\.)*\"|'[^']*')", re.DOTALL)
+"""A message in a command, which may name commands of Git."""
+
 _MOVES = re.compile(
-    r"\bgit\b[^\n;&|]{0,80}? (push|checkout|switch|pull|merge|rebase|reset --hard|cherry-pick)\b"
-    r"(?! (?:[^\n;&|]* )?(?:-[bBcC]|--|--abort|--orphan|--dry-run)(?:\s|$))"
+    rf"{_GIT}(push|checkout|switch|pull|merge|rebase|reset --hard|cherry-pick)\b"
+    r"(?! (?:[^\n;&|]* )?(?:-[bBcC]|--|--abort|--orphan|--dry-run|\S+\.[a-zA-Z]{1,5})(?:\s|$))"
 )
+"""Commands that take other versions of files, or push. A name with an ending is that of a file that is put back."""
 
 
 def branch_of(call: Call) -> str:
@@ -155,12 +165,18 @@ def work_tree_of(call: Call) -> str:
     """What `git status` said of the work tree in a call; empty if it was not asked, or its output says nothing."""
     if call.output is None or call.refused or call.failed or not _STATUS.search(call.command or ""):
         return ""
-    return one_line(" / ".join(map(str.strip, _OF_TREE.findall(call.output.text[:MAX_COMMAND]))), MAX_TREE)
+    told = [_SHORT.sub(r"[\1] ", line).strip() for line in _OF_TREE.findall(call.output.text[:MAX_COMMAND])]
+    return one_line(" / ".join(told), MAX_TREE)
 
 
 def moves_of(call: Call) -> list[str]:
     """The commands of Git in a call that pushed, or that took other versions of many files, such as "pull"."""
-    return [] if call.failed or call.refused else _MOVES.findall((call.command or "")[:MAX_COMMAND])
+    return [] if call.failed or call.refused else _MOVES.findall(_SAID.sub("", (call.command or "")[:MAX_COMMAND]))
+
+
+def may_have_committed(call: Call) -> bool:
+    """Whether a commit goes on whose end is not seen."""
+    return bool(call.output and call.output.running and _COMMIT.search((call.command or "")[:MAX_COMMAND]))
 
 
 def commits_of(call: Call) -> Iterator[str]:

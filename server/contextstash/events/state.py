@@ -23,6 +23,7 @@ from contextstash.events.call_lines import (
     change_line,
     commits_of,
     failures_of,
+    may_have_committed,
     moves_of,
     outcome_line,
     work_tree_of,
@@ -236,7 +237,7 @@ class State:
         # Some clients record calls as messages of their own: one sentence may be what the agent says before the next.
         said = self.said.text if newest.ends and self.said and self.said.seq == newest.seq else ""
         sentences = own_sentences(said[-MAX_TEXT:])
-        ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not _ANNOUNCES.match(sentences[-1]))
+        ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not _says_what_comes(sentences[-1]))
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
     @property
@@ -394,6 +395,7 @@ class _Fold:
     def _git(self, call: Call) -> None:
         """What Git did, and said of the branch and the work tree."""
         state = self.state
+        state.commit = None if may_have_committed(call) else state.commit
         for told in commits_of(call):
             state.done.append(Told(call.seq, told))
             state.tree = None
@@ -507,6 +509,18 @@ _ANNOUNCES = re.compile(
     re.IGNORECASE,
 )
 """How a sentence begins that says what comes next: the calls behind it say that."""
+
+
+_PROMISES = re.compile(
+    r"\b(?:i(?:['’]ll| will)|let me|let['’]s|(?:so|and|then) i(?:['’]m| am) \w+ing)\b", re.IGNORECASE
+)
+_OFFERS = re.compile(r"\b(?:if|unless|once|whether|want|when) you\b|\byou(?:['’]d| would| want)\b", re.IGNORECASE)
+
+
+def _says_what_comes(sentence: str) -> bool:
+    """Whether the last sentence of a message says what the agent does next, and not what it would do if asked to."""
+    announced = _ANNOUNCES.match(sentence) or _PROMISES.search(sentence)
+    return bool(announced) and not _OFFERS.search(sentence)
 
 
 def _note(text: str) -> str:

@@ -330,12 +330,17 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
             whole = "whole, " if file.whole and len(own) == 1 and not rest.strip() else ""
             text = "\n".join(chunk.lines[start:stop])
             for (before, *_), (each, first, last) in pairwise(own):
-                gap = GAP if each is before else f"[… message {each.seq}]"
+                gap = GAP if each is before else f"[… message {each.seq}{_before_move(each, file)}]"
                 text += "\n".join(["", gap, *each.lines[first:last]])
-            at, moved = file.moved
-            since = f", before `{moved}` in {at}" if min(each.seq for each, *_ in own) < at else ""
-            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`, {whole}message {chunk.seq}{since}:", text))
+            place = f"{whole}message {chunk.seq}{_before_move(chunk, file)}"
+            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`, {place}:", text))
     return "\n".join(parts)
+
+
+def _before_move(chunk: Chunk, file: KnownFile) -> str:
+    """That Git may have taken another version of the file since a piece was seen."""
+    at, moved = file.moved
+    return f", before `{moved}` in {at}" if chunk.seq < at else ""
 
 
 def _in_file(piece: _Piece) -> tuple[int, int]:

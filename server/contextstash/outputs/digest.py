@@ -136,7 +136,7 @@ _WORDS = (" in ", "test result: ", "Ran ", "Tests")
 _COUNT = re.compile(r"(\d+) (failed|passed|error)|(?:failures|errors)=(\d+)|Ran (\d+) test")
 _GO_FAIL = re.compile(r"^[ \t]*--- FAIL: (\S{1,200})", re.MULTILINE)
 _GO_PASS = re.compile(r"^[ \t]*--- PASS: ", re.MULTILINE)
-_GO_PACKAGE = re.compile(r"^(ok|FAIL)[ \t]+(\S{1,200})", re.MULTILINE)
+_GO_PACKAGE = re.compile(r"^(ok|FAIL)[ \t]+(\S{1,200})(?![^\n]*\[no tests to run\])", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
