@@ -29,7 +29,7 @@ def server_address(given: str) -> Iterator[str]:
     try:
         yield server.address("postgres")
     finally:
-        server.stop()
+        server.end()
 
 
 @asynccontextmanager

@@ -1,11 +1,9 @@
-"""`contextstash prune` and `restore`: archiving old tool outputs, and undoing prunes and compactions."""
+"""`contextstash prune`, `restore`, `pin`, `delete` and `retain`: what changes a session."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
@@ -13,19 +11,6 @@ from sqlcipher3 import dbapi2 as sqlite3
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import WINDOW, CommandLine, Orchard, failure_of
 from tests.support.stashes import stash_at
-
-
-def test_prune_and_status_say_whose_window_they_name(orchard: Orchard) -> None:
-    done = orchard.run("prune", orchard.session, "--keep-last", "2", "--dry-run").stdout
-    assert done.startswith("Your window is unchanged: your client sends ")
-    assert "by its own count. A prune or compaction changes this view" in orchard.run("status").stdout
-
-
-def test_a_prune_that_can_do_nothing_names_the_options_that_can_and_takes_the_newest_session(orchard: Orchard) -> None:
-    shown = orchard.run("prune").stdout
-    assert "Pass --keep-last or --protect-tokens to prune more" in shown
-    assert "keep_last" not in shown
-    assert orchard.json("status")["outputs_archived"] == 0
 
 
 def test_a_prune_says_how_to_undo_it_and_that_undoes_all_of_it(orchard: Orchard) -> None:
@@ -52,24 +37,6 @@ def test_what_is_no_handle_is_named_without_a_word_about_servers(orchard: Orchar
         assert "Pass handles of outputs (out_…)" in failure_of(orchard.run("restore", *wrong))
     assert failure_of(orchard.run("restore", "sum_nonsense")).startswith("There is no output or summary 'sum_nonsense'")
     assert "server" not in failure_of(orchard.run("restore", "sum_nonsense"))
-
-
-def test_a_pinned_output_is_not_pruned_and_an_unpinned_one_is(orchard: Orchard) -> None:
-    first = orchard.json("prune", orchard.session, "--keep-last", "0", "--dry-run")["archived"][0]["handle"]
-    assert (
-        f"Pinned in session {orchard.session}: {first}."
-        in orchard.run("pin", first, "--session", orchard.session).stdout
-    )
-    pruned = orchard.json("prune", orchard.session, "--keep-last", "0")["archived"]
-    assert first not in [each["handle"] for each in pruned]
-    orchard.run("pin", first, "--session", orchard.session, "--remove")
-    again = orchard.json("prune", orchard.session, "--keep-last", "0")["archived"]
-    assert [each["handle"] for each in again] == [first]
-
-
-def test_a_pin_of_a_file_that_no_output_shows_says_so(orchard: Orchard) -> None:
-    assert "No output shows foo.py so far" in orchard.run("pin", "foo.py").stdout
-    assert "No output shows" not in orchard.run("pin", "orchard/row_03.txt").stdout
 
 
 def test_words_are_a_rule_of_the_newest_session_and_a_secret_in_it_is_not_echoed(orchard: Orchard) -> None:
@@ -118,50 +85,24 @@ def test_the_sessions_of_its_sub_agents_go_with_it(contextstash: CommandLine) ->
     assert [hit["session_id"] for hit in contextstash.json("search", "zebra")["hits"]] == ["fork"]
 
 
-DAYS = (0, 10, 40, 100, 400)
-
-
-def filled(path: Path) -> None:
-    """A session for each age, of which that of 100 days has a pin."""
-
+def test_sessions_go_by_their_age_only_with_yes_and_none_can_shorten_its_own_life(contextstash: CommandLine) -> None:
     async def fill() -> None:
-        async with stash_at(path) as stash:
-            for age in DAYS:
-                text = f"Work {age}: " + "some words " * 2_000
-                await stash.record_messages([{"role": "user", "content": text}], session_id=f"aged-{age}")
-            await stash.configure_session("aged-100", settings={"pin": ["rule: keep this"]})
+        async with stash_at(contextstash.database) as stash:
+            for name in ("one", "two", "pinned"):
+                await stash.record_messages([{"role": "user", "content": "Hello."}], session_id=name)
+            await stash.configure_session("pinned", settings={"pin": ["rule: keep this"]})
+            with pytest.raises(BadInputError, match="the user's alone"):
+                await stash.configure_session("one", settings={"keep_days": 1})
 
     asyncio.run(fill())
-
-
-def make_old(path: Path) -> None:
-    """As if all sessions had been recorded in 2020."""
-    with closing(sqlite3.connect(path)) as db, db:
+    with closing(sqlite3.connect(contextstash.database)) as db, db:  # as if all had been recorded in 2020
         db.execute(
             "UPDATE sessions SET created_at = ?1, updated_at = ?1, last_message_at = 0", (1_577_836_800_000_000,)
         )
-
-
-def test_the_command_says_what_would_go_and_needs_yes(tmp_path: Path) -> None:
-    database = tmp_path / "s.db"
-    filled(database)
-    make_old(database)
-    line = CommandLine(tmp_path)
-    assert "keep_days" in failure_of(line.run("retain", "--db", database))
-    said = line.run("retain", "--days", "1", "--db", database)
+    assert "keep_days" in failure_of(contextstash.run("retain"))
+    said = contextstash.run("retain", "--days", "1")
     assert said.returncode == 0, said.stderr
-    assert "Would delete 4 sessions; 1 session kept for a pin." in said.stdout
-    assert len(json.loads(line.run("sessions", "--json", "--db", database).stdout)["sessions"]) == 5
-    done = line.run("retain", "--days", "1", "--yes", "--db", database)
-    assert "Deleted 4 sessions" in done.stdout
-    assert len(json.loads(line.run("sessions", "--json", "--db", database).stdout)["sessions"]) == 1
-
-
-def test_a_session_cannot_shorten_its_own_life(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with stash_at(tmp_path / "s.db") as stash:
-            await stash.record_messages([{"role": "user", "content": "Hello."}], session_id="a")
-            with pytest.raises(BadInputError, match="the user's alone"):
-                await stash.configure_session("a", settings={"keep_days": 1})
-
-    asyncio.run(run())
+    assert "Would delete 2 sessions; 1 session kept for a pin." in said.stdout
+    assert len(contextstash.json("sessions")["sessions"]) == 3
+    assert "Deleted 2 sessions" in contextstash.run("retain", "--days", "1", "--yes").stdout
+    assert [each["session_id"] for each in contextstash.json("sessions")["sessions"]] == ["pinned"]

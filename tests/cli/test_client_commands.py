@@ -16,6 +16,11 @@ from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.proxies import CachingProvider, caching_provider, request_of, session
 
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script"),
+]
+
 CLIENT = """
 import json, os, sys, urllib.request
 url, body = os.environ["ANTHROPIC_BASE_URL"] + "/v1/messages?beta=true", open(sys.argv[1], "rb").read()
@@ -72,7 +77,6 @@ def said_by_run(folder: Path, script: str) -> str:
     return done.stderr
 
 
-@pytest.mark.processes
 def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exit_code(tmp_path: Path) -> None:
     database = tmp_path / "stash.db"
     with caching_provider() as provider:
@@ -86,13 +90,11 @@ def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exi
     assert [asked.data for asked in provider.asked] == [(tmp_path / "body.json").read_bytes()] * 4
 
 
-@pytest.mark.processes
 def test_the_last_request_is_recorded_before_run_ends_however_busy_the_machine_is(tmp_path: Path) -> None:
     said = said_by_run(tmp_path, ONE_REQUEST + HOLDS_THE_DATABASE + ONE_REQUEST)
     assert "Proxy: 2 requests" in said
 
 
-@pytest.mark.processes
 @pytest.mark.slow
 def test_what_could_not_be_recorded_is_said_at_the_end(tmp_path: Path) -> None:
     holding = HOLDS_THE_DATABASE.replace("sleep(3)", "sleep(60)")
@@ -106,7 +108,6 @@ def listed_in(database: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-@pytest.mark.processes
 def test_a_client_without_our_server_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     claude = launched_client("claude")
@@ -115,7 +116,6 @@ def test_a_client_without_our_server_is_noticed(tmp_path: Path, monkeypatch: pyt
     assert is_configured(claude)
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize(
     ("upstream", "variables"),
     [
@@ -133,7 +133,6 @@ def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
     assert set(proxied.launch("http://127.0.0.1:1", ("aider",)).environment) == variables
 
 
-@pytest.mark.processes
 def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:
     log = tmp_path / "proxy.log"
     log.touch(mode=0o644)
@@ -155,7 +154,6 @@ print([os.environ.get("CLAUDE_CODE_AUTO_COMPACT_WINDOW"), *sys.argv[1:]])
 """
 
 
-@pytest.mark.processes
 @pytest.mark.parametrize("given", [["-p", "hello", "--window", "5"], ["--", "--window", "5"], []])
 def test_what_stands_behind_the_client_is_for_the_client(tmp_path: Path, given: list[str]) -> None:
     options = ["--upstream", "http://127.0.0.1:9", "--window", "100k"]
@@ -194,8 +192,6 @@ def recorded(contextstash: CommandLine) -> Path:
     return path
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
 @pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
 def test_the_client_gets_the_hand_off_in_the_sessions_folder(
     contextstash: CommandLine, environment: dict[str, str], client: str
@@ -213,8 +209,6 @@ def test_the_client_gets_the_hand_off_in_the_sessions_folder(
     assert f"{client} cannot search the old session yet." in done.stderr
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
 def test_what_the_client_wrote_since_is_handed_off_too(contextstash: CommandLine, environment: dict[str, str]) -> None:
     path = recorded(contextstash)
     lines = path.read_text().splitlines()
@@ -229,8 +223,6 @@ def test_what_the_client_wrote_since_is_handed_off_too(contextstash: CommandLine
     assert "Never prune the medlar before March." in done.stdout
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
 def test_a_session_whose_transcript_the_client_deleted_goes_on_here(
     contextstash: CommandLine, environment: dict[str, str]
 ) -> None:
@@ -243,16 +235,12 @@ def test_a_session_whose_transcript_the_client_deleted_goes_on_here(
     assert "You must not change any of them" in noted["arguments"][-1]
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
 def test_a_client_that_is_not_there_is_named(contextstash: CommandLine) -> None:
     recorded(contextstash)
     done = contextstash.run("continue", "gemini", environment={"PATH": "/nowhere"})
     assert failure_of(done) == "There is no program 'gemini' on the PATH."
 
 
-@pytest.mark.processes
-@pytest.mark.skipif(sys.platform == "win32", reason="the client of these tests is a script")
 def test_the_newest_session_of_this_folder_comes_before_a_newer_one_elsewhere(contextstash: CommandLine) -> None:
     path = recorded(contextstash)
     other = path.with_name("5b1f6c1e-0000-4000-8000-000000000002.jsonl")

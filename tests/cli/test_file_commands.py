@@ -12,7 +12,6 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from tests.support.client_files import write_json, write_session
 from tests.support.command_line import CommandLine, failure_of, write_transcript
-from tests.support.pages import messages
 
 
 def test_an_import_only_records_even_if_the_session_is_far_over_its_thresholds(contextstash: CommandLine) -> None:
@@ -33,24 +32,6 @@ def test_a_copy_of_a_transcript_records_nothing(contextstash: CommandLine) -> No
     copy.write_bytes(path.read_bytes())
     reports = [contextstash.json("import", each)[0] for each in (path, path, copy)]
     assert [report["recorded"] for report in reports] == [8, 0, 0]
-
-
-def test_the_table_names_only_what_is_new(contextstash: CommandLine) -> None:
-    names = [f"5b1f6c1e-0000-4000-8000-00000000000{number}" for number in range(3)]
-    for name in names:
-        write_transcript(contextstash.folder / "projects" / f"{name}.jsonl", session=name, outputs=3)
-    first = contextstash.run("import", "projects").stdout.splitlines()
-    assert first[0].split() == ["session", "new", "file"]
-    assert len(first) == 5
-    assert first[-1] == "Recorded 24 messages in 3 sessions; nothing new in 0 others."
-    assert contextstash.run("import", "projects").stdout == (
-        "Recorded 0 messages in 0 sessions; nothing new in 3 others.\n"
-    )
-    write_transcript(contextstash.folder / "projects" / f"{names[0]}.jsonl", session=names[0], outputs=4)
-    grown = contextstash.run("import", "projects").stdout.splitlines()
-    assert len(grown) == 3, "the table names only the transcript that grew"
-    assert grown[1].split()[:2] == [names[0], "2"]
-    assert grown[-1] == "Recorded 2 messages in 1 session; nothing new in 2 others."
 
 
 def test_a_missing_file_is_named_and_the_others_are_imported(contextstash: CommandLine) -> None:
@@ -79,26 +60,21 @@ def write_everything(home: Path) -> dict[str, int]:
     return {"claude-code": 4, "codex": 1, "gemini": 1, "opencode": 1, "pi": 1}
 
 
-def test_all_transcripts_below_a_folder_are_found_once_with_their_agents(contextstash: CommandLine) -> None:
+def test_all_transcripts_below_a_folder_are_found_once_and_other_files_refused_by_name_alone(
+    contextstash: CommandLine,
+) -> None:
     lengths = write_everything(contextstash.folder / "home")
-    reports = contextstash.json("import", contextstash.folder / "home")
-    assert all("error" not in report for report in reports)
-    sessions = contextstash.json("sessions")["sessions"]
-    found: dict[str, int] = {}
-    for session in sessions:
-        found[session["agent"]] = found.get(session["agent"], 0) + session["messages"]
-    assert found == lengths
-
-
-def test_files_that_are_not_transcripts_are_skipped_in_folders_but_refused_by_name(contextstash: CommandLine) -> None:
-    write_everything(contextstash.folder / "home")
-    settings = contextstash.folder / "home" / "plain" / "settings.json"
     done = contextstash.run("import", contextstash.folder / "home")
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         "Skipped 4 files without a transcript, deleted here, or exported; to import one, name it:"
         f" {done.stderr.split()[-1]}"
     ]
+    found: dict[str, int] = {}
+    for session in contextstash.json("sessions")["sessions"]:
+        found[session["agent"]] = found.get(session["agent"], 0) + session["messages"]
+    assert found == lengths
+    settings = contextstash.folder / "home" / "plain" / "settings.json"
     named = contextstash.run("import", contextstash.folder / "home", settings)
     assert named.returncode == 1
     assert f"Not imported: {settings}" in named.stderr
@@ -147,41 +123,6 @@ def test_a_file_whose_only_message_is_refused_is_a_failure(contextstash: Command
     done = contextstash.run("import", path)
     assert done.returncode == 1
     assert "no message in it can be recorded" in done.stderr
-
-
-@pytest.fixture
-def filled(tmp_path: Path) -> CommandLine:
-    """`filled` with a session of every kind of content, pruned and compacted."""
-    line = CommandLine(tmp_path)
-    source = tmp_path / "build.json"
-    source.write_text(json.dumps(messages()))
-    [report] = json.loads(line.run("import", source, "--json").stdout)
-    for command in (("prune", "--keep-last", "4"), ("compact",)):
-        assert line.run(command[0], report["session_id"], *command[1:]).returncode == 0
-    return line
-
-
-def session_of(line: CommandLine) -> str:
-    found: str = json.loads(line.run("sessions", "--json").stdout)["sessions"][0]["session_id"]
-    return found
-
-
-def written(line: CommandLine, *arguments: str) -> str:
-    done = line.run("export", session_of(line), *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_an_imported_session_equals_the_exported_one(filled: CommandLine, tmp_path: Path) -> None:
-    file = tmp_path / "session.jsonl"
-    file.write_text(written(filled))
-    other = tmp_path / "other.db"
-    [report] = json.loads(filled.run("import", file, "--db", other, "--json").stdout)
-    assert (report["recorded"], report["duplicates"]) == (144, 0)
-    [again] = json.loads(filled.run("import", file, "--db", other, "--json").stdout)
-    assert (again["recorded"], again["duplicates"]) == (0, 144)
-    here = filled.run("status", "--json").stdout
-    assert filled.run("status", "--json", "--db", other).stdout == here
 
 
 WORD = "pomegranate"

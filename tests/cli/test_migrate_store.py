@@ -11,15 +11,7 @@ import pytest
 
 from contextstash.cli.app import run
 from contextstash_storage.databases import name_of, open_store
-from contextstash_storage.records import (
-    Call,
-    Cursor,
-    DeclaredVersion,
-    Event,
-    KeptState,
-    Request,
-    RestoreEdit,
-)
+from contextstash_storage.records import Call, Cursor, DeclaredVersion, Event, KeptState, Request, RestoreEdit
 from contextstash_storage.search import SearchFilter
 from contextstash_storage.store import SessionStore
 from tests.support.postgres_server import new_store_address

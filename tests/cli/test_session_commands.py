@@ -1,4 +1,5 @@
-"""`contextstash sessions`: the list of sessions."""
+"""What a session says on a terminal: the list of sessions, status, messages, searches, receipts and advice; and that
+nothing that it holds controls the terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +14,7 @@ from contextstash.results import AdvisedWindow, WindowAdvice
 from contextstash.stash import Stash
 from contextstash_storage.records import ProxiedSession, ProxiedTotals
 from contextstash_storage.sqlite import open_sqlite
-from tests.cli.conftest import call, result
-from tests.support.command_line import ANSI, WINDOW, CommandLine, Orchard, failure_of
+from tests.support.command_line import ANSI, WINDOW, CommandLine, Orchard, failure_of, printed_on_terminal
 from tests.support.stashes import round_of
 
 
@@ -62,32 +62,6 @@ def test_the_clients_window_and_our_own_view_are_one_count_each_and_a_change_of_
     assert f"{pruned['tokens_before']:,} → {after:,})" in own
 
 
-def test_a_clients_own_window_is_not_called_by_a_step_that_would_not_change_it(orchard: Orchard) -> None:
-    options = (*WINDOW, "--set", "prune_at=0.01")
-    assert orchard.json("status", *options)["estimate"]["level"] == "prune"
-    [line] = [each for each in orchard.run("status", *options).stdout.splitlines() if each.startswith("The client")]
-    assert line.endswith("%, level filling up")
-
-
-@pytest.mark.usefixtures("session")
-def test_calls_have_tokens_and_a_cost(contextstash: CommandLine) -> None:
-    calls = contextstash.json("status", "--calls")["calls"]
-    assert [call["prompt_tokens"] for call in calls] == [1_000 + 900 * number for number in range(6)]
-    assert all(call["cost"] > 0 for call in calls)
-    assert "6 calls, 19,500 prompt tokens" in contextstash.run("status", "--calls").stdout
-
-
-@pytest.mark.usefixtures("session")
-def test_events_have_tokens_before_and_after(contextstash: CommandLine) -> None:
-    events = contextstash.json("status", "--events")
-    assert [event["kind"] for event in events] == ["prune", "compaction"]
-    prune = next(event for event in events if event["kind"] == "prune")
-    assert prune["tokens_after"] < prune["tokens_before"]
-    assert prune["seq"] == 13
-    text = contextstash.run("status", "--events").stdout
-    assert f"{prune['tokens_before']:,} → {prune['tokens_after']:,}" in text
-
-
 def test_one_message_is_printed_in_full_a_call_with_its_arguments_a_result_with_its_handle(orchard: Orchard) -> None:
     [output] = orchard.json("show", orchard.session, "--message", "2")["handles"]
     shown = orchard.run("show", orchard.session[:8], "--message", "2").stdout
@@ -112,9 +86,6 @@ def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchar
     assert "search" in failure_of(orchard.run("show", "out_nosuch00"))
     assert failure_of(orchard.run("show", "out_cdvh")).startswith("'out_cdvh' is too short, or no handle. Handles look")
     assert "contextstash sessions" in failure_of(orchard.run("status", "nosuchsession"))
-
-
-def test_an_unknown_summary_is_an_error_that_names_the_command_which_lists_them(orchard: Orchard) -> None:
     assert "contextstash status --events SESSION" in failure_of(orchard.run("show", "sum_unknown"))
 
 
@@ -177,7 +148,6 @@ def state(paid: float, direct: float, **fields: object) -> ProxiedSession:
     [
         (3.0, 4.0, "Billed 3.00 US dollars; without contextstash about 4.00: 1.00 saved (25.0 %)."),
         (3.0, 2.5, "Billed 3.00 US dollars; without contextstash about 2.50: 0.50 lost (20.0 %)."),
-        (0.0031, 0.0042, "Billed 0.0031 US dollars; without contextstash about 0.0042: 0.0011 saved (26.2 %)."),
     ],
 )
 def test_the_first_line_is_the_bill_with_what_was_saved_or_lost(
@@ -200,7 +170,8 @@ def test_a_receipt_since_a_day_leaves_out_what_came_before(tmp_path: Path) -> No
 
 def test_a_receipt_of_imported_requests_says_that_nothing_could_be_saved(contextstash: CommandLine) -> None:
     path = contextstash.folder / "build.json"
-    path.write_text(json.dumps([{"role": "user", "content": "Build it."}, call(0), result(0), call(1)]))
+    reply = {"role": "assistant", "model": "claude-haiku-4-5", "content": "Built.", "usage": {"input_tokens": 1_000}}
+    path.write_text(json.dumps([{"role": "user", "content": "Build it."}, reply]))
     assert contextstash.run("import", path).returncode == 0
     said = contextstash.run("receipt", "--since", "2020-01-01").stdout
     assert "Nothing could be saved in them: they were recorded later." in said
@@ -233,3 +204,81 @@ def test_it_recommends_a_window_and_the_command_that_sets_it(costs: dict[int, fl
     text = advice.in_words()
     assert said in text
     assert ("contextstash run --window 100k claude" in text) == ("100k" in said)
+
+
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
+LINK = "\x1b]8;;https://evil.example\x1b\\click\x1b]8;;\x1b\\"
+HOSTILE = f"{CLIPBOARD}\x1b]0;owned\x07{LINK}\x1b[2J\x1b[8mhidden \x9b2J \u202egnihtemos\rover plum"
+
+OWN_STYLES = re.compile(rb"\x1b\[[0-9;]*m|\x1b\[\?25[hl]|\x1b\[2?K|\x1b\[1?A|\r(?=\x1b|Compacting)")
+"""Colours, and what a progress bar does with its line."""
+
+
+@pytest.fixture
+def hostile(contextstash: CommandLine) -> CommandLine:
+    """A session in which everything that is recorded holds sequences for terminals."""
+    call = {"type": "tool_use", "id": f"toolu_1{HOSTILE}", "name": f"bash{HOSTILE}", "input": {"command": HOSTILE}}
+    output = {"type": "tool_result", "tool_use_id": f"toolu_1{HOSTILE}", "content": f"{HOSTILE}\n" * 400}
+    usage = {"input_tokens": 1_000, "output_tokens": 40}
+    messages = [
+        {"role": "user", "content": f"Find the plum. {HOSTILE}"},
+        {"role": "assistant", "model": f"claude{HOSTILE}", "content": [call], "usage": usage},
+        {"role": "user", "content": [output]},
+        {"role": "assistant", "model": "claude-haiku-4-5", "content": f"Found. {HOSTILE}"},
+        {"role": "user", "content": "And the pear?"},
+        {"role": "assistant", "model": "claude-haiku-4-5", "content": "Gone.", "usage": usage},
+    ]
+    path = contextstash.folder / "hostile.json"
+    path.write_text(json.dumps(messages))
+    assert contextstash.run("import", path).returncode == 0
+    return contextstash
+
+
+def handle_of(line: CommandLine) -> str:
+    messages = line.json("show", session_of(line))["messages"]
+    return next(str(handle) for message in messages for handle in message.get("handles") or ())
+
+
+def session_of(line: CommandLine) -> str:
+    return str(line.json("sessions")["sessions"][0]["session_id"])
+
+
+def commands(line: CommandLine) -> list[tuple[str, ...]]:
+    handle, session = handle_of(line), session_of(line)
+    shows = [
+        ("show", handle), ("show", handle, "--pattern", "plum"), ("show", session),
+        ("show", session, "--message", "0"), ("show", session, "--message", "1"), ("show", session, "--message", "2"),
+    ]  # fmt: skip
+    others = [("sessions",), ("status",), ("status", "--events"), ("status", "--calls")]
+    searches = [("search", "plum"), ("search", "plum", "--since", "2999-01-01")]
+    changes = [("pin", handle, "--session", session), ("compact", session, "--strategy", "extractive")]
+    as_json = ((*each, "--json") for each in (shows[0], shows[3], searches[0]))
+    return [*shows, *others, *searches, *as_json, *changes, ("status", "--events")]
+
+
+def test_no_command_sends_a_recorded_sequence_to_a_terminal(hostile: CommandLine) -> None:
+    seen = b""
+    for command in commands(hostile):
+        printed = OWN_STYLES.sub(b"", printed_on_terminal(hostile.database, *command))
+        text = printed.decode().replace("\r\n", "\n")
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text), command
+        seen += printed
+    assert "␛]52;c;".encode() in seen
+
+
+def test_a_pipe_gets_the_output_as_it_was_recorded(hostile: CommandLine) -> None:
+    handle = handle_of(hostile)
+    assert CLIPBOARD in hostile.run("show", handle).stdout
+    assert CLIPBOARD.encode() not in printed_on_terminal(hostile.database, "show", handle)
+
+
+def test_an_import_does_not_send_names_and_roles_of_files_to_a_terminal(contextstash: CommandLine) -> None:
+    folder = contextstash.folder / "repo"
+    folder.mkdir()
+    said = {"type": "user", "sessionId": "s", "timestamp": "2026-11-20T10:00:00Z"}
+    bad = {**said, "uuid": "b", "message": {"role": f"user{HOSTILE}", "content": "x"}}
+    good = {**said, "uuid": "a", "message": {"role": "user", "content": "Find the plum."}}
+    name = "a\x1b]0;owned\x07\x1b[41m\u202e[bold]gpj.jsonl"
+    (folder / name).write_text(f"{json.dumps(good)}\n{json.dumps(bad)}\n")
+    printed = OWN_STYLES.sub(b"", printed_on_terminal(contextstash.database, "import", str(folder)))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", printed.decode().replace("\r\n", "\n"))

@@ -1,4 +1,4 @@
-"""`contextstash doctor`: the problems of an installation, and the advice on each."""
+"""`contextstash doctor`, `config`, `demo` and `token`: an installation and what the user says about it."""
 
 from __future__ import annotations
 
@@ -202,8 +202,7 @@ def test_no_file_is_trusted_without_a_confirmation(untrusted: UntrustedProject) 
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [("prune_att = 1", "Did you mean"), ('secrets = "hide"', "secrets"), ("x", "not valid TOML")],
+    ("text", "says"), [("prune_att = 1", "Did you mean"), ('secrets = "hide"', "secrets"), ("x", "not valid TOML")]
 )
 def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject, text: str, says: str) -> None:
     untrusted.write(text)
@@ -271,50 +270,37 @@ def test_doctor_reports_the_network_use(untrusted: UntrustedProject) -> None:
 
 
 ROOT = Path(__file__).parents[2]
-STEPS = ("Record", "Prune", "Compact", "Retrieve", "Restore")
 
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> str:
     done = CommandLine(tmp_path_factory.mktemp("home")).run("demo")
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
     assert ANSI not in done.stdout
-    assert tuple(re.findall(r"^\d\. (\w+)", done.stdout, flags=re.MULTILINE)) == STEPS
     return done.stdout
 
 
-def section(output: str, step: str) -> str:
-    """The output of one step."""
-    return re.split(r"^\d\. ", output, flags=re.MULTILINE)[1 + STEPS.index(step)]
+def tokens_before_and_after(step: str) -> tuple[int, ...]:
+    [pair] = re.findall(r"([\d,]+) → ([\d,]+) tokens", step)
+    return tuple(int(number.replace(",", "")) for number in pair)
 
 
-def changes(text: str) -> list[tuple[int, int]]:
-    """Every 'before → after tokens'."""
-    found = re.findall(r"([\d,]+) → ([\d,]+) tokens", text)
-    return [(int(before.replace(",", "")), int(after.replace(",", ""))) for before, after in found]
-
-
-def test_pruning_and_compacting_shrink_the_view_and_restoring_undoes_both(output: str) -> None:
-    [(full, pruned)] = changes(section(output, "Prune"))
-    [(before_compaction, compacted)] = changes(section(output, "Compact"))
-    [(before_restore, restored)] = changes(section(output, "Restore"))
+def test_the_demonstration_shrinks_the_view_shows_what_left_and_restores_it_identically(output: str) -> None:
+    _, *parts = re.split(r"^\d\. ", output, flags=re.MULTILINE)
+    steps = {part.split()[0].strip(":"): part for part in parts}
+    assert list(steps) == ["Record", "Prune", "Compact", "Retrieve", "Restore"]
+    full, pruned = tokens_before_and_after(steps["Prune"])
+    before_compaction, compacted = tokens_before_and_after(steps["Compact"])
+    before_restore, restored = tokens_before_and_after(steps["Restore"])
     assert full > pruned == before_compaction > compacted == before_restore
     assert restored == full
-
-
-def test_a_placeholder_names_the_handle_by_which_the_output_is_retrieved(output: str) -> None:
-    handle = re.search(r"out_\w+", section(output, "Retrieve"))
+    handle = re.search(r"out_\w+", steps["Retrieve"])
     assert handle
-    quoted = "\n".join(line for line in section(output, "Prune").splitlines() if line.startswith("  │ "))
+    quoted = "\n".join(line for line in steps["Prune"].splitlines() if line.startswith("  │ "))
     assert handle.group() in quoted
-
-
-def test_nothing_is_lost(output: str) -> None:
-    assert section(output, "Retrieve").count("identical") == 1
-    assert section(output, "Restore").count("identical") == 2
+    assert (steps["Retrieve"].count("identical"), steps["Restore"].count("identical")) == (1, 2)
     assert "DIFFERENT" not in output
-    assert "schema" in section(output, "Compact"), "the requirement of the user"
+    assert "schema" in steps["Compact"], "the requirement of the user"
 
 
 def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output: str) -> None:
@@ -328,5 +314,27 @@ def test_the_picture_in_the_readme_shows_the_output_of_the_demonstration(output:
     assert "docs/images/demo.svg" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
+def test_a_token_is_printed_once_listed_without_its_secret_and_revoked(contextstash: CommandLine) -> None:
+    made = contextstash.run("token", "create", "laptop", "--owner", "alice", "--scope", "admin", "--scope", "read")
+    assert made.returncode == 0
+    secret = made.stdout.strip()
+    assert secret.startswith("cst_")
+    assert secret not in made.stderr
+    assert "the sessions of alice: read, admin" in made.stderr
+    [listed] = contextstash.json("token", "list")["tokens"]
+    assert (listed["name"], listed["owner"], listed["scopes"]) == ("laptop", "alice", ["read", "admin"])
+    assert secret not in contextstash.run("token", "list").stdout
+    assert secret.encode() not in contextstash.database.read_bytes()
+    assert contextstash.run("token", "revoke", "laptop").stdout == "Revoked laptop.\n"
+    assert contextstash.json("token", "list") == {"tokens": []}
+
+
+def test_a_token_can_expire_and_belongs_to_its_name_by_default(contextstash: CommandLine) -> None:
+    made = contextstash.json("token", "create", "bob", "--days", "30")
+    assert (made["owner"], made["scopes"], "expires_at" in made) == ("bob", ["read", "write"], True)
+
+
+def test_mistakes_are_named(contextstash: CommandLine) -> None:
+    assert contextstash.run("token", "create", "bob").returncode == 0
+    assert "There is a token bob already" in failure_of(contextstash.run("token", "create", "bob"))
+    assert "There is no token eve" in failure_of(contextstash.run("token", "revoke", "eve"))

@@ -1,20 +1,20 @@
-"""Errors of usage, and the imports at the start of the command line."""
+"""Errors of usage, the imports at the start, and the commands that are operations: they print what the tool returns,
+all of it as JSON, and its words for a person."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
-from contextstash.cli.app import SECTIONS, cli
-from tests.support.command_line import CommandLine, failure_of
-
-
-def test_the_version_is_printed(contextstash: CommandLine) -> None:
-    done = contextstash.run("--version")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("contextstash 0.")
+from contextstash.cli.console import in_commands
+from contextstash.operations import OPERATIONS
+from contextstash.stash_opener import StashOpener
+from tests.support.command_line import CommandLine, Orchard, failure_of
 
 
 @pytest.mark.parametrize("arguments", [["comapct"], ["serve", "--tolls", "all"], ["delete"]])
@@ -24,21 +24,6 @@ def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, 
     [line] = done.stderr.splitlines()
     assert line.startswith("Error: ")
     assert line.endswith("--help")
-
-
-def test_a_misspelt_setting_is_named_with_its_place_and_the_nearest_one(contextstash: CommandLine) -> None:
-    message = failure_of(contextstash.run("sessions", "--set", "prun_at=0.5"))
-    assert "(in --set). Did you mean 'prune_at'?" in message
-    done = contextstash.run("sessions", "--preset", "token-budgte")
-    assert "There is no preset 'token-budgte'. Did you mean 'token-budget'?" in failure_of(done)
-    done = contextstash.run("sessions", environment={"CONTEXTSTASH_PRUNEAT": "0.5"})
-    assert "Did you mean 'prune_at'?" in failure_of(done)
-    file = contextstash.folder / "contextstash" / "contextstash.toml"  # the user's: a project's own is only ignored
-    file.parent.mkdir()
-    file.write_text("compcat_at = 0.8\n")
-    message = failure_of(contextstash.run("sessions"))
-    assert str(file) in message
-    assert "Did you mean 'compact_at'?" in message
 
 
 def test_a_file_that_is_not_a_database_is_an_error_in_one_line(contextstash: CommandLine) -> None:
@@ -60,24 +45,56 @@ def test_a_database_that_is_named_and_not_there_is_an_error_and_is_not_created(c
     assert not missing.exists()
 
 
-def test_the_help_lists_every_command_in_a_section_and_a_line_of_80_columns(contextstash: CommandLine) -> None:
-    lines = contextstash.run("--help", environment={"COLUMNS": "80"}).stdout.splitlines()
-    listed = {line.split()[0] for line in lines if line.startswith("  ") and len(line.split()) > 1}
-    assert {name for name, command in cli.commands.items() if not command.hidden} <= listed
-    assert {f"{section}:" for section in SECTIONS} <= set(lines)
-    assert not any(line.endswith("...") or len(line) > 80 for line in lines[1:])
-    assert {name for lines in SECTIONS.values() for name in lines} <= set(cli.commands)
+@pytest.mark.parametrize(
+    ("options", "environment", "says"),
+    [
+        (["--set", "prun_at=0.5"], {}, "(in --set). Did you mean 'prune_at'?"),
+        (["--preset", "token-budgte"], {}, "There is no preset 'token-budgte'. Did you mean 'token-budget'?"),
+        ([], {"CONTEXTSTASH_PRUNEAT": "0.5"}, "Did you mean 'prune_at'?"),
+        (["--set", "window=abc"], {}, "window must be a whole number, not 'abc'"),
+        (["--set", "prune_at=1.5"], {}, "prune_at must be less than or equal to 1, not '1.5'"),
+    ],
+)
+def test_a_misspelt_setting_or_a_wrong_value_is_named_with_what_is_right(
+    contextstash: CommandLine, options: list[str], environment: dict[str, str], says: str
+) -> None:
+    assert says in failure_of(contextstash.run("sessions", *options, environment=environment))
 
 
-def test_a_wrong_value_of_a_setting_is_refused_in_plain_words(contextstash: CommandLine) -> None:
-    for arguments in (("config", "set", "window=abc"), ("sessions", "--set", "window=abc")):
-        assert "window must be a whole number, not 'abc'" in failure_of(contextstash.run(*arguments))
-    assert "prune_at must be less than or equal to 1, not '1.5'" in failure_of(
-        contextstash.run("sessions", "--set", "prune_at=1.5")
-    )
+COMMANDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "status {session}": ("context_status", {}),
+    "prune {session} --keep-last 2 --dry-run": ("prune_tool_outputs", {"keep_last": 2, "dry_run": True}),
+    "compact {session} --strategy extractive --dry-run": (
+        "compact_session",
+        {"strategy": "extractive", "dry_run": True},
+    ),
+    "restore {handle}": ("restore_outputs", {"handles": ["{handle}"]}),
+    "pin {handle}": ("configure_session", {"pin": ["{handle}"]}),
+    "delete {session} --yes": ("delete_session", {}),
+}
 
 
-def test_an_install_where_no_client_is_lists_the_clients_in_a_sentence(contextstash: CommandLine) -> None:
-    [line] = contextstash.run("install").stderr.splitlines()
-    assert "Choose from: claude-code, " in line
-    assert line.endswith("opencode, pi. See: contextstash install --help")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_prints_what_its_tool_returns(orchard: Orchard, command: str) -> None:
+    handle = orchard.json("show", "--message", "2")["handles"][0]
+    name, arguments = json.loads(json.dumps(COMMANDS[command]).replace("{handle}", handle))
+    words = command.format(handle=handle, session=orchard.session).split()
+    copy = orchard.folder / "copy.db"  # the tool changes another one
+    assert orchard.run("migrate-store", str(orchard.folder / "sessions.db"), str(copy)).returncode == 0
+    operation = OPERATIONS[name]
+    result = asyncio.run(_carried_out(StashOpener(copy), operation, {"session_id": orchard.session, **arguments}))
+    if name not in ("configure_session", "delete_session"):
+        said = orchard.run(*words).stdout
+        assert in_commands(result.in_words()).splitlines()[0] in said
+    assert orchard.json(*words) == result.model_dump(mode="json")
+
+
+def test_a_message_names_options_but_leaves_settings_whose_names_hold_theirs() -> None:
+    said = in_commands("Set keep_last, or the setting prune_keep_last; then call prune_tool_outputs.")
+    assert said == "Set --keep-last, or the setting prune_keep_last; then call contextstash prune."
+
+
+async def _carried_out(opener: StashOpener, operation: Any, arguments: dict[str, Any]) -> Any:
+    async with await opener() as stash:
+        defaults = {name: each.default for name, each in operation.arguments.items()}
+        return await operation.run(stash, **{**defaults, **arguments})

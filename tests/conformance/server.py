@@ -65,11 +65,7 @@ def application(folder: Path) -> ASGIApp:
     server = build_server(open_stash, "all")
     add_fixtures(server)
     _offer_fixtures(server)
-    endpoint = server.streamable_http_app(
-        streamable_http_path="/mcp",
-        event_store=Events(),
-        retry_interval=100,
-    )
+    endpoint = server.streamable_http_app(streamable_http_path="/mcp", event_store=Events(), retry_interval=100)
     return HostChecks(endpoint)
 
 

@@ -1,9 +1,15 @@
 """The gateway with real servers: long outputs are archived and shown in part, and no server takes the name of one of
-our tools, or of one with which a host asks its user."""
+our tools, or of one with which a host asks its user; one that is slow, dead or malformed does not affect the others."""
 
 from __future__ import annotations
 
 import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
@@ -13,7 +19,8 @@ from mcp.types import ImageContent
 
 from contextstash.events.calls import ASKING_TOOLS
 from contextstash.outputs.own_tools import own_tool
-from tests.support.gateways import appears, gateway, original, raw_server, server, text_of, tool_names
+from tests.support.command_line import CommandLine, failure_of
+from tests.support.gateways import SCRIPT, appears, gateway, original, raw_server, server, text_of, tool_names, written
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import PIXEL, lines
 
@@ -130,3 +137,65 @@ async def test_two_tools_whose_names_become_equal_are_both_offered(tmp_path: Pat
         *theirs, _ = await tool_names(client)
         assert len({*theirs}) == 5 + 2 * len(servers)  # each has two more
         assert {"a__b__c", "a__list_files", "a__list_files_2"} <= {*theirs}
+
+
+@pytest.mark.slow
+async def test_dead_silent_and_malformed_servers_do_not_affect_the_others(tmp_path: Path) -> None:
+    servers = {
+        "dead": {"command": "there-is-no-such-program"},
+        "silent": server("silent"),
+        "garbage": server("garbage"),
+        "nowhere": {"url": "http://127.0.0.1:9/mcp"},
+        "one": server("one"),
+    }
+    async with gateway(tmp_path, servers) as client:
+        assert "one__only_one" in await tool_names(client)
+        assert text_of(await client.call_tool("one__only_one")) == "from one"
+        with pytest.raises(MCPError, match=r"'dead' \(No such file or directory: there-is-no-such-program"):
+            await client.call_tool("dead__only")
+
+
+async def test_a_server_that_exits_during_a_call_is_reported_and_started_again(tmp_path: Path) -> None:
+    async with gateway(tmp_path, {"one": server("one"), "two": server("two")}) as client:
+        before = text_of(await client.call_tool("one__process_id"))
+        died = await client.call_tool("one__dying")
+        assert died.is_error
+        assert "The server 'one' ended while 'dying' ran: it is unknown whether the call took effect." in text_of(died)
+        assert text_of(await client.call_tool("two__only_two")) == "from two"
+        after = text_of(await client.call_tool("one__process_id"))
+        assert after.isdecimal()
+        assert after != before
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
+
+
+@contextmanager
+def http_upstream() -> Iterator[str]:
+    """The address of a test server over streamable HTTP."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with subprocess.Popen([sys.executable, SCRIPT, "http", "web", str(port)], stderr=subprocess.DEVNULL) as process:
+        try:
+            give_up = time.monotonic() + 30
+            while not is_open(port):
+                assert time.monotonic() < give_up
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+
+
+async def test_a_server_over_http_works_like_one_over_stdio(tmp_path: Path) -> None:
+    with http_upstream() as url:
+        async with gateway(tmp_path, {"web": {"url": url}, "one": server("one")}) as client:
+            assert text_of(await client.call_tool("web__only_web")) == "from web"
+            assert len(text_of(await client.call_tool("web__long_text", {"count": 2_000}))) <= 20_000
+
+
+def test_a_file_without_servers_is_refused_in_one_line(contextstash: CommandLine) -> None:
+    path = written(contextstash.folder, {})
+    assert "names no servers" in failure_of(contextstash.run("gateway", "--config", path))

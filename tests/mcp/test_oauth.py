@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import httpx2
 import jwt
@@ -29,7 +28,7 @@ ALGORITHM = "ES256"
 
 
 class Issuer:
-    """The server's address and its key: metadata, public keys, and tokens for whoever asks."""
+    """The server's address and its key: metadata, public keys, and tokens."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -46,13 +45,8 @@ class Issuer:
 
     def answer(self, asked: Asked) -> Sent:
         """The answer to a request."""
-        if asked.method == "POST":
-            form = {name: values[0] for name, values in parse_qs(asked.data.decode()).items()}
-            token = self.token(form["user"], form["resource"], form["scope"])
-            return Sent(200, {"access_token": token, "token_type": "Bearer", "expires_in": 60})
-        named = {"jwks_uri": f"{self.url}/keys", "token_endpoint": f"{self.url}/token"}
         pages = {
-            "/.well-known/oauth-authorization-server": {"issuer": self.url, **named},
+            "/.well-known/oauth-authorization-server": {"issuer": self.url, "jwks_uri": f"{self.url}/keys"},
             "/keys": self.keys(),
         }
         found = pages.get(asked.target)
@@ -112,9 +106,7 @@ async def test_an_issued_token_gives_access_to_its_owners_sessions_within_its_sc
 ) -> None:
     async with http_client(address, new_token(database, "alice")) as client:
         await record(client, "made-with-a-stored-token")
-    form = {"grant_type": "password", "user": "alice", "resource": PUBLIC, "scope": "openid read"}
-    issued = httpx2.post(f"{issuer.url}/token", data=form).json()["access_token"]
-    async with http_client(address, issued) as client:
+    async with http_client(address, issuer.token("alice", PUBLIC, "openid read")) as client:
         [line] = (await answer(client, "list_sessions"))["sessions"]
         assert line["session_id"] == "made-with-a-stored-token"
         text = await error(client, "prune_tool_outputs", session_id="made-with-a-stored-token")

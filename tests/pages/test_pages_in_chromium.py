@@ -1,9 +1,8 @@
-"""The pages in a real browser: links, keys, widths, colour schemes, and hostile contents."""
+"""The pages in a real browser: links, widths, colour schemes, and hostile contents."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,10 @@ import pytest
 
 from contextstash.mcp.answers import TIMELINE
 from contextstash.mcp.server import page as app_page
-from tests.support.pages import Served, browser_page, copied, needs_chromium, pages_of
+from tests.support.pages import Served, browser_page, needs_chromium
 from tests.support.stashes import stash_at
 
 pytestmark = [needs_chromium, pytest.mark.processes]
-
-
-@pytest.fixture
-def served(database: Path, tmp_path: Path) -> Iterator[Served]:
-    """The pages of a separate copy of the database."""
-    with pages_of(copied(database, tmp_path)) as found:
-        yield found
 
 
 def follow(page: Any, what: str) -> None:
@@ -48,50 +40,6 @@ def test_everything_can_be_reached_by_clicking(served: Served) -> None:
         assert "of the build" in page.inner_text("main > pre")
         follow(page, "text=Message")
         assert "make part" in page.inner_text("main")
-
-
-def test_the_pages_work_without_scripts(served: Served) -> None:
-    with browser_page(java_script_enabled=False) as page:
-        page.goto(served.opening)
-        follow(page, "tbody a.row")
-        follow(page, "a.button >> text=Messages")
-        assert page.locator("article.message").count() == 100
-        page.fill("input[name=q]", "part7")
-        with page.expect_navigation():
-            page.keyboard.press("Enter")
-        assert page.locator(".hit").count() > 0
-
-
-def test_the_tab_key_goes_through_a_page_in_order_and_shows_where_it_is(served: Served) -> None:
-    with browser_page(reduced_motion="reduce") as page:
-        page.goto(served.opening)
-        for address in ("/", "/sessions/build", "/sessions/build/messages?first=0", "/search?q=part", "/costs"):
-            page.goto(f"{served.address}{address}")
-            reached = [walked(page) for _ in range(24)]
-            again = [place for place, each in enumerate(reached) if place and each in (None, reached[0])]
-            reached = reached[: again[0]] if again else reached
-            assert reached[0]["text"] == "Skip to the content"
-            assert [each for each in reached if not each["outlined"] or not each["visible"]] == [], address
-            assert [each["place"] for each in reached] == sorted(each["place"] for each in reached), address
-        page.goto(f"{served.address}/sessions/build")
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "main"
-
-
-def walked(page: Any) -> Any:
-    """What the Tab key reaches next; None after the last element."""
-    page.keyboard.press("Tab")
-    return page.evaluate("""() => {
-        const reached = document.activeElement;
-        if (reached === document.body) return null;
-        const box = reached.getBoundingClientRect(), look = getComputedStyle(reached);
-        return {
-            text: reached.innerText, place: [...document.querySelectorAll("*")].indexOf(reached),
-            outlined: look.outlineStyle !== "none" && parseFloat(look.outlineWidth) >= 1,
-            visible: box.width > 1 && box.bottom > 0 && box.top < innerHeight,
-        };
-    }""")
 
 
 SCHEMES = [("light", 1200), ("dark", 1200), ("light", 380), ("dark", 380)]

@@ -38,6 +38,7 @@ from tests.support.proxies import (
     session,
     turn,
 )
+from tests.support.stashes import called
 
 
 def test_a_request_with_nothing_to_edit_arrives_byte_for_byte(proxy: RunningProxy) -> None:
@@ -186,21 +187,6 @@ def test_usage_is_read_of_replies_to_clients_that_accept_compressed_ones(proxy: 
     assert proxy.state(ID).sent > 1_000
 
 
-def test_a_refusal_that_cannot_be_read_is_no_verdict(proxy: RunningProxy) -> None:
-    messages = session(8)
-    play(proxy, messages[:-2])
-    proxy.clock.now += 400
-    proxy.provider.refusals.append(Refusal(400, "unreadable", lambda body: bool(placeholders(body))))
-    proxy.provider.encoder = lambda _: ("br", lambda data: b"\x0b" + data)
-    assert proxy.send(request_of(messages)).status_code == 200
-    assert placeholders(proxy.provider.bodies[-1]) == []
-    proxy.provider.encoder = None
-    proxy.clock.now += 400
-    proxy.send(request_of(messages + turn(9, "x")))
-    assert placeholders(proxy.provider.bodies[-1])
-    assert proxy.state(ID).left_alone is None
-
-
 def test_a_compressed_request_is_read_and_pruned(proxy: RunningProxy) -> None:
     proxy.provider.raw_answer = 200, "text/event-stream", b""
     messages = session(8)
@@ -221,10 +207,7 @@ def test_a_request_that_cannot_be_decoded_is_passed_on_as_it_is(
     proxy.provider.raw_answer = 400, "application/json", b"{}"
     headers = {"content-encoding": encoding}
     assert proxy.http.post(f"{proxy.url}/v1/messages", content=damaged, headers=headers).status_code == 400
-    assert (proxy.provider.asked[-1].data, proxy.provider.asked[-1].headers["content-encoding"]) == (
-        damaged,
-        encoding,
-    )
+    assert (proxy.provider.asked[-1].data, proxy.provider.asked[-1].headers["content-encoding"]) == (damaged, encoding)
     assert proxy.engine.faults == 1
 
 
@@ -354,10 +337,7 @@ def chat_request(turns: int) -> dict[str, Any]:
     listed: list[dict[str, Any]] = [{"role": "user", "content": "Fix it."}]
     for number in range(turns):
         text = "".join(f"line {number}-{k}\n" for k in range(900))
-        call = {"name": "read", "arguments": json.dumps({"path": f"/a/{number}"})}
-        calls = [{"id": f"c{number}", "type": "function", "function": call}]
-        listed.append({"role": "assistant", "content": None, "tool_calls": calls})
-        listed.append({"role": "tool", "tool_call_id": f"c{number}", "content": text})
+        listed += called(number, "read", {"path": f"/a/{number}"}, text)
     return {"model": "gpt-5", "messages": listed, "tools": [{"type": "function", "function": tool}]}
 
 

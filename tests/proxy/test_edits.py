@@ -1,8 +1,7 @@
-"""When the proxy prunes, and what the provider's cache and the bill see of it."""
+"""When the proxy prunes; what the cache and the bill see of it, and what the proxy reports of both."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from contextstash.messages.base import read_usage
+from contextstash.request.proxied import report_of
 from contextstash.stash import Stash
+from contextstash.window.models import price_of
+from contextstash_storage.records import ProxiedSession
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.proxies import (
     ID,
     OLD,
@@ -28,6 +32,7 @@ from tests.support.proxies import (
     session,
     turn,
 )
+from tests.support.strict_provider import mismatched, reasoning_after
 
 
 def test_a_warm_cache_is_never_broken(proxy: RunningProxy) -> None:
@@ -170,29 +175,6 @@ def test_pinned_outputs_and_files_are_never_pruned(proxy: RunningProxy) -> None:
 MODEL = "claude-opus-5-5"
 
 
-def without_breakpoints(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: without_breakpoints(inner) for key, inner in value.items() if key != "cache_control"}
-    return [without_breakpoints(inner) for inner in value] if isinstance(value, list) else value
-
-
-def signature_after(messages: list[dict[str, Any]]) -> str:
-    """What a model signs: everything before its thinking, without the thinking that was left out there."""
-    plain = [without_breakpoints(message) for message in messages]
-    for message in plain:
-        if isinstance(message["content"], str):
-            message["content"] = [{"type": "text", "text": message["content"]}]
-    return hashlib.sha256(json.dumps(plain).encode()).hexdigest()
-
-
-def is_broken(body: dict[str, Any]) -> bool:
-    return any(
-        block["type"] == "thinking" and block["signature"] != signature_after(body["messages"][:place])
-        for place, message in enumerate(body["messages"])
-        for block in (message["content"] if isinstance(message["content"], list) else [])
-    )
-
-
 class Agent:
     """Sends requests and thinks about what the provider received, not about what it wrote. The provider refuses
     thinking behind something else."""
@@ -200,7 +182,8 @@ class Agent:
     def __init__(self, proxy: RunningProxy) -> None:
         self._proxy = proxy
         self.messages: list[dict[str, Any]] = []
-        broken = Refusal(400, "Invalid `signature` in `thinking` block", is_broken, times=1000)
+        message = "Invalid `signature` in `thinking` block"
+        broken = Refusal(400, message, lambda body: mismatched("anthropic", body) > 0, times=1000)
         proxy.provider.refusals.append(broken)
 
     def say(self, *messages: dict[str, Any]) -> None:
@@ -210,8 +193,7 @@ class Agent:
         assert response.status_code == 200, response.text
 
     def reply(self, content: dict[str, Any]) -> None:
-        signature = signature_after(self._proxy.provider.bodies[-1]["messages"])
-        thinking = {"type": "thinking", "thinking": "hm", "signature": signature}
+        thinking = reasoning_after("anthropic", self._proxy.provider.bodies[-1], len(self.messages))
         self.messages.append({"role": "assistant", "content": [thinking, content]})
 
     def work(self, first: int, turns: int) -> None:
@@ -264,3 +246,127 @@ def test_a_prune_by_a_tool_waits_until_the_client_compacts(proxy: RunningProxy) 
     proxy.clock.now += 400
     agent.say({"role": "assistant", "content": "Compacted."}, {"role": "user", "content": "And the last one."})
     assert proxy.provider.refusals[0].times == 1000
+
+
+PRICED = "claude-sonnet-4-5"
+"""Its price doubles for prompts above 200,000 tokens."""
+
+
+SYSTEM = [{"type": "text", "text": "You are an agent. " * 1_500, "cache_control": {"type": "ephemeral"}}]
+
+
+class Bill:
+    """Sends requests through the proxy, and counts what the same ones would have taken directly."""
+
+    def __init__(self, proxy: RunningProxy) -> None:
+        self.proxy, self.provider, self.clock = proxy, proxy.provider, proxy.clock
+        self.direct = CachingProvider(clock=proxy.clock)
+        self.tokens = 0
+        self.dollars = 0.0
+
+    def play(self, messages: list[dict[str, Any]], first: int = 1, seconds: float = 10, system: Any = SYSTEM) -> None:
+        """Send the requests of a conversation."""
+        for count in range(first, len(messages) + 1, 2):
+            self.clock.now += seconds
+            body = request_of(messages[:count], model=PRICED, system=system)
+            usage = read_usage(self.direct.split(body, self.direct.count(body, 0)))
+            assert usage is not None
+            self.tokens += usage.prompt_tokens
+            self.dollars += price_of(PRICED, usage) or 0.0
+            self.proxy.send(body)
+
+    @property
+    def paid(self) -> float:
+        """What the provider billed, in US dollars."""
+        pairs = zip(self.provider.bodies, self.provider.usage, strict=True)
+        usages = [read_usage(self.provider.split(body, usage)) for body, usage in pairs]
+        return sum(price_of(PRICED, usage) or 0.0 for usage in usages if usage is not None)
+
+    @property
+    def state(self) -> ProxiedSession:
+        return self.proxy.state(ID)
+
+
+@pytest.fixture
+def bill(proxy: RunningProxy) -> Bill:
+    return Bill(proxy)
+
+
+def test_the_report_is_within_a_percent_of_what_the_provider_billed_and_would_have_billed(bill: Bill) -> None:
+    messages = session(50)
+    bill.play(messages[:71])
+    bill.clock.now += 400
+    bill.play(messages, first=73)
+    state = bill.state
+    assert state.edited
+    assert state.sent == sum(sum(usage.values()) - usage["output_tokens"] for usage in bill.provider.usage)
+    assert state.dollars_paid == pytest.approx(bill.paid, rel=1e-6)
+    assert state.direct == pytest.approx(bill.tokens, rel=0.01)
+    assert state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
+    saved = report_of(state).dollars_saved
+    assert saved == pytest.approx(bill.dollars - bill.paid, rel=0.05)
+
+
+def test_a_cache_that_is_kept_for_an_hour_is_billed_as_such_and_would_have_been(bill: Bill) -> None:
+    long = [{**SYSTEM[0], "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
+    messages = session(30)
+    for count in range(1, len(messages) + 1, 2):
+        bill.play(messages[:count], first=count, seconds=3_700 if count == 41 else 10, system=long)
+    assert bill.state.edited
+    assert bill.state.dollars_paid == pytest.approx(bill.paid, rel=1e-6)
+    assert bill.state.dollars_direct == pytest.approx(bill.dollars, rel=0.01)
+
+
+def test_a_request_that_only_fetched_an_output_is_charged_in_full_and_what_it_fetched_stays_charged(bill: Bill) -> None:
+    messages = session(30)
+    bill.play(messages[:25])
+    bill.clock.now += 400
+    bill.play(messages[:27], first=27)
+    before = bill.state
+    assert before.edited
+    fetched = [*messages[:27], *turn(90, "the old output\n" * 500, tool="mcp__contextstash__get_archived_output")]
+    bill.play(fetched, first=29)
+    after = bill.state
+    assert after.direct == before.direct
+    assert after.dollars_direct == before.dollars_direct
+    assert after.sent > before.sent
+    bill.play([*fetched, *messages[27:29]], first=31)
+    assert bill.state.direct - after.direct < bill.state.direct_prompt - 1_000
+
+
+def test_the_totals_of_each_day_are_kept_apart(bill: Bill) -> None:
+    messages = session(12)
+    bill.play(messages[:11])
+    first = bill.state
+    bill.clock.now += 86_400
+    bill.play(messages, first=13)
+    days = sorted(bill.state.days)
+    assert len(days) == 2
+    assert bill.state.days[days[1]].dollars_paid == first.dollars_paid
+
+
+def test_no_unedited_request_is_counted_above_the_models_window(proxy: RunningProxy) -> None:
+    messages = session(30, size=60_000)
+    for count in range(1, len(messages) + 1, 2):
+        proxy.clock.now += 400
+        proxy.send(request_of(messages[:count], model=PRICED))
+    state = proxy.state(ID)
+    assert state.direct_prompt == 200_000
+    assert state.direct <= 200_000 * state.requests
+
+
+async def test_the_receipt_counts_what_a_proxied_session_saved_once(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "stash.db")
+    stash = Stash(store)
+    natives = [message for each in range(8) for message in turn(each, "log line\n" * 2_000)]
+    await stash.record_messages(natives, session_id="s", model=PRICED)
+    pruned = await stash.prune_tool_outputs("s", keep_last=2)
+    await stash.record_messages(turn(9, "x"), session_id="s", usage={"input_tokens": 5_000, "output_tokens": 1})
+    assert (await stash.receipt()).tokens_without > 5_000
+    await stash.store.put_note(
+        "s", ProxiedSession(requests=9, sent=1_000, direct=1_000 + pruned.tokens_saved, priced=9, dollars_direct=2.0)
+    )
+    found = await stash.receipt()
+    assert found.tokens_without - found.tokens_billed == pruned.tokens_saved
+    assert found.dollars_saved == 2.0
+    await stash.close()

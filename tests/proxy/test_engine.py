@@ -64,14 +64,6 @@ def test_a_moving_breakpoint_stores_no_message_twice(proxy: RunningProxy) -> Non
     assert "cache_control" not in json.dumps(recorded)
 
 
-def test_a_client_without_an_id_is_known_by_its_messages(proxy: RunningProxy) -> None:
-    play(proxy, session(3), metadata={})
-    other = [{"role": "user", "content": "Another task."}, *session(2)[1:]]
-    play(proxy, other, metadata={})
-    proxy.send(request_of(session(0), metadata={}))
-    assert sorted(stored(proxy).values()) == [1, 5, 7]
-
-
 def test_a_side_call_without_tools_belongs_to_no_session(proxy: RunningProxy) -> None:
     response = proxy.send(request_of([{"role": "user", "content": "Write a title."}], tools=[]))
     assert "x-contextstash-session" not in response.headers
@@ -334,13 +326,6 @@ def test_a_session_that_its_transcript_records_gets_no_reply_from_the_proxy(
     with run() as proxy:
         play(proxy, messages)
     assert len(recorded(database)[ID]) == len(messages)
-
-
-def test_a_session_that_was_deleted_does_not_come_back_with_its_reply(run: Run, database: Path) -> None:
-    with run() as proxy:
-        play(proxy, session(2))
-        in_stash(database, lambda stash: stash.delete_session(ID))
-    assert recorded(database) == {}
 
 
 def test_codex_gets_back_its_reply_in_the_form_in_which_it_sends_it(

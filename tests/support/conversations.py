@@ -201,10 +201,7 @@ def _chat_turn(draw: Draw, ids: Ids) -> list[Native]:
             reply["reasoning_content"] = draw(texts)
         return [reply, _chat_user(draw)]
     if kind == "refusal":
-        return [
-            {"role": "assistant", "content": None, "refusal": "I can't do that."},
-            _chat_user(draw),
-        ]
+        return [{"role": "assistant", "content": None, "refusal": "I can't do that."}, _chat_user(draw)]
     calls = [_chat_call(ids.next_call(), draw(tool_calls), kind) for _ in range(draw(st.integers(1, 3)))]
     content = draw(st.one_of(st.none(), texts))
     results = [_chat_result(draw, call["id"]) for call in draw(st.permutations(calls))]

@@ -11,13 +11,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlcipher3 import dbapi2 as sqlite3
 
 from tests.support.command_line import environment_of
 from tests.support.stashes import called
@@ -39,14 +38,6 @@ needs_chromium = pytest.mark.skipif(
     not REQUIRED and (chromium() is None or importlib.util.find_spec("playwright") is None),
     reason="no Chromium (or playwright) on this machine",
 )
-
-
-def copied(database: Path, folder: Path) -> Path:
-    """A copy of the database. The main file alone may lack writes that are still in the write-ahead log."""
-    copy = folder / "sessions.db"
-    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(copy)) as target:
-        source.backup(target)
-    return copy
 
 
 @dataclass(frozen=True)

@@ -62,13 +62,10 @@ class Server:
             shutil.chown(folder, UNPRIVILEGED)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def prepare(self) -> None:
-        """Make the data folder."""
+    def start(self) -> None:
+        """Make the data folder, start the server, and wait until it takes connections."""
         options = ["--username=tests", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
         self._run("initdb", "--pgdata", str(self.folder / "data"), *options)
-
-    def start(self) -> None:
-        """Start the server, and wait until it takes connections."""
         command = [str(self._bin / "postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)]
         for setting in SPEED:
             command += ["-c", setting]
@@ -92,15 +89,11 @@ class Server:
         )
         return done.returncode == 0
 
-    def stop(self) -> None:
-        """End the server."""
+    def end(self) -> None:
+        """End the server, and remove its folder."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._process.wait(10 * START_SECONDS)  # it removes some 100,000 files
-
-    def end(self) -> None:
-        """End the server, and remove its folder."""
-        self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str) -> str:
@@ -129,7 +122,6 @@ def server() -> Server:
     started = Server(folder, found)
 
     atexit.register(started.end)
-    started.prepare()
     started.start()
     return started
 

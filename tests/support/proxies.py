@@ -50,8 +50,7 @@ class CachingProvider:
     """The running provider. `usage` holds the usage of each reply; `responses_events` makes the stream for a request of
     the Responses API. `weights` are the tokens of texts, if they are not to be counted by their length. The stream of
     request number `pause_at` stops in its middle until `resumed` is set. `raw_answer` is the status, content type and
-    body of every answer; `encoder` returns for what a request accepts the encoding of the answer, if it is no stream.
-    """
+    body of every answer."""
 
     url: str = ""
     clock: Callable[[], float] = lambda: 0.0
@@ -66,7 +65,6 @@ class CachingProvider:
     pause_at: int | None = None
     resumed: threading.Event = field(default_factory=threading.Event)
     raw_answer: tuple[int, str, bytes] | None = None
-    encoder: Callable[[str], tuple[str, Callable[[bytes], bytes]]] | None = None
     responses_events: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
 
     @property
@@ -77,35 +75,30 @@ class CachingProvider:
         """The answer to a request."""
         self.asked.append(asked)
         if asked.method != "POST":
-            return self._sent(asked, {"data": ["model"]})
+            return self._sent({"data": ["model"]})
         if asked.path.endswith("/responses") and self.responses_events is not None:
             return Sent(200, map(event_bytes, self.responses_events(asked.body)), kind=EVENTS)
         if asked.path != MESSAGES:
-            return self._sent(asked, {"input_tokens": 12, "echo": len(asked.data)})
+            return self._sent({"input_tokens": 12, "echo": len(asked.data)})
         if self.raw_answer is not None:
             status, kind, body = self.raw_answer
-            return self._sent(asked, body, status, kind)
+            return self._sent(body, status, kind)
         refusal = next((each for each in self.refusals if each.times > 0 and each.when(asked.body)), None)
         if refusal is not None:
             refusal.times -= 1
             error = "rate_limit_error" if refusal.status == 429 else "invalid_request_error"
-            return self._sent(asked, refused("anthropic", refusal.message, error=error).body, refusal.status)
+            return self._sent(refused("anthropic", refusal.message, error=error).body, refusal.status)
         usage = self.count(asked.body, int(asked.headers.get("x-hidden-tokens") or 0))
         prompt = sum(usage.values()) - usage["output_tokens"]
         if self.window is not None and prompt > self.window:
             message = f"prompt is too long: {prompt} tokens > {self.window} maximum"
-            return self._sent(asked, refused("anthropic", message).body, 400)
+            return self._sent(refused("anthropic", message).body, 400)
         self.usage.append(usage)
         reply = {**REPLIES["anthropic"]("model", Said(self.reply)), "usage": self.split(asked.body, usage)}
-        return Sent(200, self._stream(reply), kind=EVENTS) if asked.body.get("stream") else self._sent(asked, reply)
+        return Sent(200, self._stream(reply), kind=EVENTS) if asked.body.get("stream") else self._sent(reply)
 
-    def _sent(self, asked: Asked, body: Any, status: int = 200, kind: str = "application/json") -> Sent:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        headers = {"set-cookie": "secret=cookie", "request-id": "req_1"}
-        if self.encoder is not None:
-            headers["content-encoding"], encode = self.encoder(asked.headers.get("accept-encoding") or "")
-            data = encode(data)
-        return Sent(status, data, headers, kind)
+    def _sent(self, body: Any, status: int = 200, kind: str = "application/json") -> Sent:
+        return Sent(status, body, {"set-cookie": "secret=cookie", "request-id": "req_1"}, kind)
 
     def _stream(self, reply: dict[str, Any]) -> Iterator[bytes]:
         for event in anthropic_events(reply):
@@ -142,10 +135,7 @@ class CachingProvider:
         """The usage as Anthropic reports it: with how much of what was written is kept for an hour."""
         long = usage["cache_creation_input_tokens"] if '"1h"' in json.dumps(body) else 0
         short = usage["cache_creation_input_tokens"] - long
-        return {
-            **usage,
-            "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long},
-        }
+        return {**usage, "cache_creation": {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": long}}
 
 
 MESSAGES = "/v1/messages"

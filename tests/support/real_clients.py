@@ -80,13 +80,7 @@ def ended(
 ) -> subprocess.CompletedProcess[str]:
     """A process in this folder that got nothing to read and has ended, in whatever way."""
     return subprocess.run(
-        command,
-        env=environment,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=seconds,
+        command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds
     )
 
 

@@ -195,12 +195,6 @@ def text_of(result: CallToolResult) -> str:
     return block.text
 
 
-def run_to_end(command: list[str]) -> tuple[int, str]:
-    """Exit code and stderr of a process that has nothing to read."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
-    return done.returncode, done.stderr
-
-
 @contextmanager
 def talking(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """A server process that reads and writes lines."""

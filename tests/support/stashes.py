@@ -66,8 +66,7 @@ async def whole_output(stash: Stash, handle: str, session_id: str | None = SESSI
 
 async def all_handles(stash: Stash, session_id: str = SESSION) -> list[str]:
     """The handles of all tool outputs of a session; no use case lists them all, so the store is asked."""
-    access = stash
-    return [output.handle for output in await access.store.read_outputs(session_id)]
+    return [output.handle for output in await stash.store.read_outputs(session_id)]
 
 
 def before(stash: Stash, operation: str, act: Callable[[], Awaitable[None]]) -> None:

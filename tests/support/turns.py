@@ -44,12 +44,7 @@ class Script:
         return self._add("assistant", Block(type="thinking", size=len(text)), text)
 
     def call(
-        self,
-        tool: str,
-        arguments: Mapping[str, Any] | str,
-        output: str | None = "",
-        *,
-        is_error: bool = False,
+        self, tool: str, arguments: Mapping[str, Any] | str, output: str | None = "", *, is_error: bool = False
     ) -> Script:
         """A tool call and its result; no result if `output` is None."""
         call_id = f"call-{len(self.turns)}"

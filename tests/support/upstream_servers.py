@@ -90,15 +90,7 @@ def process_id() -> str:
     return str(os.getpid())
 
 
-PLAIN: tuple[Callable[..., Any], ...] = (
-    long_text,
-    mixed,
-    failing,
-    counting,
-    waiting,
-    dying,
-    process_id,
-)
+PLAIN: tuple[Callable[..., Any], ...] = (long_text, mixed, failing, counting, waiting, dying, process_id)
 
 STRUCTURED: tuple[Callable[..., Any], ...] = (long_string, records)
 

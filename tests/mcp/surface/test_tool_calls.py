@@ -1,16 +1,25 @@
-"""Every tool end to end, in both protocol generations, on a server process."""
+"""Every tool end to end, in both protocol generations: its text holds what its structured content holds, because some
+clients give their model only the text; an error says what is wrong, and what to do next."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from mcp import Client
 
+from contextstash.mcp.answers import readable
+from contextstash.mcp.server import build_server
+from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
-from tests.support.servers import SESSION, Mode, answer, record, small_session, stdio_client
+from contextstash_storage.errors import StoreBusyError
+from tests.support.effort import examples
+from tests.support.servers import SESSION, Mode, answer, error, leaves, record, small_session, stdio_client, text_of
 
 pytestmark = pytest.mark.processes
 
@@ -46,20 +55,6 @@ async def test_a_session_is_named_by_the_beginning_of_its_id_and_never_recorded_
         await record(client, "3f2a9c1e", calls=1)
         assert len((await answer(client, "list_sessions"))["sessions"]) == 2
         assert (await answer(client, "estimate_context", session_id="3f2a9c1e"))["session_id"] == "3f2a9c1e"
-
-
-async def test_a_pruned_output_is_read_back_word_for_word(database: Path, mode: Mode) -> None:
-    async with stdio_client(database, mode) as client:
-        await record(client)
-        handle = await archived_handle(client)
-        pages: list[str] = []
-        offset: int | None = 1
-        while offset:
-            page = await answer(client, "get_archived_output", handle=handle, offset=offset, max_tokens=600)
-            pages.append(page["text"])
-            offset = page.get("next_offset")
-    assert len(pages) > 1
-    assert "\n".join(page.rstrip("\n") for page in pages) == small_session()[3]["content"]
 
 
 async def test_a_compaction_reports_progress(database: Path, mode: Mode) -> None:
@@ -115,3 +110,139 @@ async def test_every_result_is_valid_and_within_its_bound_and_the_text_of_its_an
         Draft202012Validator(schemas[tool] or False).validate(content)
         assert "null" not in str(content)
         assert tool == "get_context" or count(str(content)) < 8_000
+
+
+any_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=80),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=8), children, max_size=4),
+    max_leaves=20,
+)
+
+SMALLEST_PAGE = 100
+"""The smallest max_tokens that get_archived_output takes."""
+
+
+@settings(max_examples=examples(200))
+@example({"": [{"": "0 "}]}, "")
+@given(st.dictionaries(st.text(max_size=8), any_json, max_size=5), st.text(max_size=40))
+def test_a_readable_text_holds_every_name_and_value(value: dict[str, Any], headline: str) -> None:
+    text = readable(value, headline)
+    assert [leaf for leaf in leaves(value) if leaf not in text] == []
+    assert text.startswith(headline)
+
+
+def test_a_text_of_several_lines_stands_as_it_is_after_the_other_fields() -> None:
+    output = '  indented "quoted"\n\tline 2\n'
+    assert readable({"text": output, "total": 2, "hits": [{"seq": 3, "snippet": output}]}, "1 hit.") == (
+        f"1 hit.\ntotal: 2\nhits:\n- seq: 3\n  snippet:\n{output}\ntext:\n{output}"
+    )
+
+
+async def test_a_page_is_shown_word_for_word_below_one_line(tmp_path: Path) -> None:
+    async with stdio_client(tmp_path / "s.db") as client:
+        await record(client)
+        pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=1)
+        page = await client.call_tool("get_archived_output", {"handle": pruned["archived"][0]["handle"]})
+    headline, _, text = text_of(page).partition("\n\n")
+    assert "\n" not in headline
+    assert text == small_session()[3]["content"]
+
+
+async def test_no_page_has_more_tokens_than_allowed_its_first_line_included(tmp_path: Path) -> None:
+    count = count_with("o200k_base")
+    wide = "".join(f"{number * 7919:x} " for number in range(20_000))
+    async with stdio_client(tmp_path / "s.db") as client:
+        for text in (small_session()[3]["content"], wide):
+            handle = await _archived(client, text)
+            for tokens in (SMALLEST_PAGE, 250, 2_000):
+                for more in ({}, {"offset": 30 if text is not wide else 500_000_001}, {"pattern": "7"}):
+                    given = {"handle": handle, "max_tokens": tokens, **more}
+                    page = text_of(await client.call_tool("get_archived_output", given))
+                    assert count(page) <= tokens, (given, page)
+
+
+async def _archived(client: Client, text: str) -> str:
+    session = f"of-{len(text)}-characters"
+    call, result = small_session()[2:4]
+    messages = [{"role": "user", "content": "Look."}, call, {**result, "content": text}]
+    await answer(client, "record_messages", session_id=session, messages=messages)
+    pruned = await answer(client, "prune_tool_outputs", session_id=session, keep_last=0)
+    handle: str = pruned["archived"][0]["handle"]
+    return handle
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("estimate_context", {"sesion_id": SESSION}, r"'sesion_id'.* Did you mean 'session_id'\?"),
+    ("prune_tool_outputs", {"keep_last": "few"}, "keep_last: Input should be a valid integer"),
+    ("prune_tool_outputs", {"dry_run": "perhaps"}, "dry_run: Input should be a valid boolean"),
+    ("restore_outputs", {"handles": ["out_a", {"handle": "secret"}]}, r"handles\.1: Input should be a valid string"),
+    ("compact_session", {"strategy": "magic"}, "strategy: Input should be 'auto', 'host', 'anthropic' or 'extractive'"),
+    ("search_history", {}, "query: Field required"),
+    ("estimate_context", {"session_id": "nobody"}, "nobody"),
+    ("get_archived_output", {"handle": "out_nothing"}, "out_nothing"),
+    ("get_summary", {"session_id": SESSION}, "compact_session"),
+    ("estimate_context", {}, "session_id"),
+]
+"""Tools, wrong arguments, and what the error says of them."""
+
+
+async def test_an_error_names_what_is_wrong_and_what_is_expected(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        await record(client)
+        for tool, arguments, complaint in REFUSED:
+            text = await error(client, tool, **arguments)
+            assert re.search(complaint, text), text
+            assert not re.search("secret|pydantic|Error executing tool", text), text
+
+
+async def test_a_bad_value_is_refused_and_changes_nothing(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        await record(client)
+        assert "keep_last" in await error(client, "prune_tool_outputs", session_id=SESSION, keep_last=-1)
+        assert await error(client, "configure_session", session_id=SESSION, settings={"prune_att": 0.5})
+        assert await error(client, "record_messages", session_id=SESSION, messages=[{"role": "wizard"}])
+        again = await record(client, whole=True)
+    assert again["recorded"] == 0
+
+
+async def test_a_store_that_could_not_be_opened_is_tried_again_at_the_next_call() -> None:
+    tries = []
+
+    async def busy() -> Stash:
+        tries.append(1)
+        raise StoreBusyError("Another process holds the database. Try again in a moment.")
+
+    async with Client(build_server(busy)) as client:
+        first = await error(client, "estimate_context")
+        await error(client, "estimate_context")
+    assert first == "Another process holds the database. Try again in a moment."
+    assert len(tries) == 2
+
+
+async def test_an_internal_error_shows_neither_contents_nor_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken() -> Stash:
+        raise ZeroDivisionError("the user's password is hunter2")
+
+    async with Client(build_server(broken)) as client:
+        text = await error(client, "estimate_context")
+    assert "ZeroDivisionError" in text
+    assert "Try once more" in text
+    assert "hunter2" not in text + caplog.text
+    assert "estimate_context failed: ZeroDivisionError at" in caplog.text
+
+
+async def test_a_position_that_is_no_whole_number_is_refused_and_makes_no_session(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode, tools="all") as client:
+        for position in (True, "0", 0.0):
+            messages = [{"role": "user", "content": "hi"}]
+            text = await error(client, "record_messages", messages=messages, session_id="new", first_seq=position)
+            assert "first_seq: Input should be a valid integer" in text
+        assert "new" in await error(client, "estimate_context", session_id="new")
+
+
+async def test_a_deletion_is_safe_to_repeat(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode, tools="all") as client:
+        await record(client)
+        answers = [await client.call_tool("delete_session", {"session_id": SESSION}) for _ in range(2)]
+    assert [answer.is_error for answer in answers] == [False, False]
+    assert [answer.structured_content["deleted"] for answer in answers if answer.structured_content] == [True, False]
