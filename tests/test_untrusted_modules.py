@@ -10,7 +10,7 @@ import pytest
 
 from contextstash.clients.install import own_command
 from tests.support.command_line import UntrustedProject
-from tests.support.gateways import gateway, raw_server, text_of
+from tests.support.gateways import gateway, server, text_of
 
 CLIENT = """
 import http.client, os, urllib.parse
@@ -44,7 +44,7 @@ def test_the_proxy_of_run_is_ours(project: UntrustedProject) -> None:
 
 @pytest.mark.processes
 async def test_a_gateway_started_in_the_project_runs_none_of_its_modules(project: UntrustedProject) -> None:
-    async with gateway(project.project, {"raw": raw_server()}) as client:
+    async with gateway(project.project, {"raw": server("naming")}) as client:
         large = await client.call_tool("raw__long", {"megabytes": 1})
         assert len(text_of(large)) < 100_000
     assert not (project.folder / "imported").exists()

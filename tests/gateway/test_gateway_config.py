@@ -11,7 +11,7 @@ from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from contextstash.gateway import ServerEntry, read_servers
 from contextstash_storage.errors import BadInputError
-from tests.support.gateways import gateway, raw_server, text_of, written
+from tests.support.gateways import gateway, server, text_of, written
 
 
 def read(folder: Path, document: Any, **environment: str) -> list[ServerEntry]:
@@ -98,7 +98,7 @@ async def environment(tmp_path: Path, entry: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.processes
 async def test_a_server_gets_the_safe_variables_and_those_of_its_entry(tmp_path: Path) -> None:
-    entry = {**raw_server(), "env": {"TOKEN": "${SERVICE_TOKEN}", "MODE": "quick"}}
+    entry = {**server("naming"), "env": {"TOKEN": "${SERVICE_TOKEN}", "MODE": "quick"}}
     found = await environment(tmp_path, entry)
     assert found["TOKEN"] == "for one server"
     assert found["MODE"] == "quick"

@@ -20,7 +20,7 @@ from mcp.types import ImageContent
 from contextstash.events.calls import ASKING_TOOLS
 from contextstash.outputs.own_tools import own_tool
 from tests.support.command_line import CommandLine, failure_of
-from tests.support.gateways import SCRIPT, appears, gateway, original, raw_server, server, text_of, tool_names, written
+from tests.support.gateways import SCRIPT, appears, gateway, original, server, text_of, tool_names, written
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import PIXEL, lines
 
@@ -121,7 +121,7 @@ IMPOSTORS = ("get_archived_output", "search_history", "delete_session", *sorted(
 
 @pytest.mark.parametrize("name", ["raw", "contextstash", "_"])
 async def test_an_impostors_tools_are_neither_taken_for_ours_nor_for_the_users_words(tmp_path: Path, name: str) -> None:
-    async with gateway(tmp_path, {name: raw_server(*IMPOSTORS)}) as client:
+    async with gateway(tmp_path, {name: server("naming", *IMPOSTORS)}) as client:
         *theirs, ours = await tool_names(client)
         assert ours == "get_archived_output"
         assert not ASKING_TOOLS & set(theirs)
@@ -132,7 +132,11 @@ async def test_an_impostors_tools_are_neither_taken_for_ours_nor_for_the_users_w
 
 
 async def test_two_tools_whose_names_become_equal_are_both_offered(tmp_path: Path) -> None:
-    servers = {"a": raw_server("b__c", "list.files", "list/files"), "a__b": raw_server("c"), "a b": raw_server("c")}
+    servers = {
+        "a": server("naming", "b__c", "list.files", "list/files"),
+        "a__b": server("naming", "c"),
+        "a b": server("naming", "c"),
+    }
     async with gateway(tmp_path, servers) as client:
         *theirs, _ = await tool_names(client)
         assert len({*theirs}) == 5 + 2 * len(servers)  # each has two more

@@ -7,7 +7,6 @@ import json
 import random
 import re
 import tempfile
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +182,7 @@ def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(proxy
     from concurrent.futures import ThreadPoolExecutor
 
     agents = [agent_messages(agent, 8) for agent in range(3)]
-    with ThreadPoolExecutor(3) as pool, ExitStack():
+    with ThreadPoolExecutor(3) as pool:
         for count in range(1, 18, 2):
             bodies = [request_of(messages[:count], metadata={}) for messages in agents]
             list(pool.map(lambda body: proxy.http.post(f"{proxy.url}/v1/messages", json=body), bodies))

@@ -20,14 +20,9 @@ from tests.support.servers import Mode
 SCRIPT = str(Path(upstream_servers.__file__))
 
 
-def server(kind: str) -> dict[str, Any]:
-    """The entry of a server of ours in a configuration."""
-    return {"command": sys.executable, "args": [SCRIPT, kind]}
-
-
-def raw_server(*names: str) -> dict[str, Any]:
-    """The entry of a server with tools of these names."""
-    return {"command": sys.executable, "args": [SCRIPT, "naming", *names]}
+def server(kind: str, *rest: str) -> dict[str, Any]:
+    """The entry of a server of ours in a configuration; one of the kind `naming` has tools of these names."""
+    return {"command": sys.executable, "args": [SCRIPT, kind, *rest]}
 
 
 def written(folder: Path, servers: dict[str, Any]) -> Path:
