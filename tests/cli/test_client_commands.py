@@ -1,4 +1,4 @@
-"""`contextstash run`: a client behind a proxy of its own."""
+"""`contextstash run` and `continue`: a client behind a proxy of its own, and a session that goes on in another."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_client_goes_through_a_proxy_of_its_own_with_its_arguments_and_its_exi
     assert "Proxy: 4 requests, 0 edited" in resumed.stderr, "of the whole session, with the run before"
     assert done.returncode == 7, done.stderr
     assert json.loads(done.stdout) == {"database": str(database), "argument": "--resume"}
-    [listed] = json.loads(listed_in(database).stdout)["sessions"]
+    [listed] = CommandLine(tmp_path).json("sessions", "--db", database)["sessions"]
     assert listed["project"] == str(Path.cwd())
     assert [asked.data for asked in provider.asked] == [(tmp_path / "body.json").read_bytes()] * 4
 
@@ -101,11 +101,6 @@ def test_what_could_not_be_recorded_is_said_at_the_end(tmp_path: Path) -> None:
     said = said_by_run(tmp_path, ONE_REQUEST + holding + ONE_REQUEST + ONE_REQUEST)
     assert "could not be recorded at once" in said
     assert str(tmp_path / "proxy.log") in said
-
-
-def listed_in(database: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "contextstash", "sessions", "--json", "--db", str(database)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def test_a_client_without_our_server_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,12 +113,6 @@ def test_each_hit_ends_with_the_command_that_shows_it_whole(orchard: Orchard) ->
     assert "--message 25" in command
 
 
-def test_nothing_found_says_why(orchard: Orchard) -> None:
-    done = orchard.run("search", "zzyzx")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "no text has any of these words" in done.stderr
-
-
 NOW = 1_800_000_000.0
 """2027-01-15, the last request of the sessions of these tests."""
 

@@ -132,11 +132,8 @@ async def test_an_impostors_tools_are_neither_taken_for_ours_nor_for_the_users_w
 
 
 async def test_two_tools_whose_names_become_equal_are_both_offered(tmp_path: Path) -> None:
-    servers = {
-        "a": server("naming", "b__c", "list.files", "list/files"),
-        "a__b": server("naming", "c"),
-        "a b": server("naming", "c"),
-    }
+    named_c = server("naming", "c")
+    servers = {"a": server("naming", "b__c", "list.files", "list/files"), "a__b": named_c, "a b": named_c}
     async with gateway(tmp_path, servers) as client:
         *theirs, _ = await tool_names(client)
         assert len({*theirs}) == 5 + 2 * len(servers)  # each has two more

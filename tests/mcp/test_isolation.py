@@ -18,7 +18,7 @@ from mcp import Client, MCPError
 from mcp.types import PromptReference, ResourceTemplateReference
 
 from tests.support.effort import THOROUGH
-from tests.support.servers import MODES, Mode, answer, http_client, http_server, local_token, new_token, small_session
+from tests.support.servers import MODES, Mode, answer, http_client, http_server, new_token, small_session
 
 pytestmark = pytest.mark.processes
 
@@ -52,12 +52,11 @@ NOBODY = Known("zelda-session", "out_aaaaaaaaaaaaaaaa", "sum_aaaaaaaaaaaaaaaa", 
 
 @dataclass(frozen=True)
 class Team:
-    """A server with the sessions of Alice, and the tokens of her, of Mallory, and of the machine's user."""
+    """A server with the sessions of Alice, and the tokens of her and of Mallory."""
 
     address: str
     alice: str
     mallory: str
-    local: str
     known: Known
 
 
@@ -72,7 +71,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
 def team(served: tuple[str, Path]) -> Team:
     address, database = served
     alice, mallory = (new_token(database, name, *ALL) for name in ("alice", "mallory"))
-    return Team(address, alice, mallory, local_token(database), asyncio.run(recorded_by(address, alice)))
+    return Team(address, alice, mallory, asyncio.run(recorded_by(address, alice)))
 
 
 async def recorded_by(address: str, token: str) -> Known:

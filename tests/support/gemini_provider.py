@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from contextstash.tokenizer import count_with
 from tests.support.provider import EVENTS, Asked, Sent, served
 from tests.support.provider_rules import violations
+from tests.support.strict_provider import count
 
 IMAGE_TOKENS = 1_120
 """Of an image at the default resolution of Gemini 3: https://ai.google.dev/gemini-api/docs/media-resolution"""
@@ -117,7 +117,7 @@ class GeminiProvider:
         self.sizes.append(tokens)
         said = self._parts(planned)
         spoken = sum(map(_part_tokens, (part for part in said if not part.get("thought"))))
-        thought = _tokens(planned.thought)
+        thought = count(planned.thought)
         usage = {
             "promptTokenCount": tokens,
             "candidatesTokenCount": spoken,
@@ -137,13 +137,9 @@ class GeminiProvider:
         return parts
 
     def _count(self, body: dict[str, Any], contents: list[dict[str, Any]]) -> int:
-        beside = sum(_tokens(json.dumps(body[key])) for key in ("systemInstruction", "tools") if body.get(key))
+        beside = sum(count(json.dumps(body[key])) for key in ("systemInstruction", "tools") if body.get(key))
         inside = sum(map(_part_tokens, (part for content in contents for part in content["parts"])))
         return beside + CONTENT_TOKENS * len(contents) + inside
-
-
-def _tokens(text: str) -> int:
-    return count_with("o200k_base")(text)
 
 
 def _compact(value: Any) -> str:
@@ -158,11 +154,11 @@ def _part_tokens(part: dict[str, Any]) -> int:
         return IMAGE_TOKENS
     call, answer = part.get("functionCall"), part.get("functionResponse")
     if call:
-        return _tokens(call["name"]) + _tokens(_compact(call.get("args") or {})) + 4
+        return count(call["name"]) + count(_compact(call.get("args") or {})) + 4
     if answer:
         inner = sum(map(_part_tokens, answer.get("parts") or ()))
-        return _tokens(answer["name"]) + _tokens(_compact(answer["response"])) + 4 + inner
-    return _tokens(part["text"]) if "text" in part else _tokens(json.dumps(part))
+        return count(answer["name"]) + count(_compact(answer["response"])) + 4 + inner
+    return count(part["text"]) if "text" in part else count(json.dumps(part))
 
 
 @contextmanager

@@ -149,7 +149,7 @@ class StrictProvider:
 def tokens_of(value: object) -> int:
     """Tokens of all texts in a request, and of the wrapping of each object."""
     if isinstance(value, str):
-        return _count(value)
+        return count(value)
     if isinstance(value, Mapping):
         return 3 + sum(map(tokens_of, value.values()))
     if isinstance(value, list):
@@ -158,7 +158,7 @@ def tokens_of(value: object) -> int:
 
 
 @cache
-def _count(text: str) -> int:
+def count(text: str) -> int:
     return count_with("o200k_base")(text)
 
 
