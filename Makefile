@@ -45,10 +45,10 @@ test-all: $(DEVELOPMENT)
 hunt: $(DEVELOPMENT)
 	TEST_EFFORT=thorough $(BIN)/python -m pytest --hypothesis-profile random --numprocesses auto --dist worksteal
 
-# The adapters in their real frameworks and the loop through Google's SDK, which no other test needs.
+# The adapters in their real frameworks, which no other test needs.
 test-adapters: $(DEVELOPMENT)
 	@$(PIP) --editable '.[adapters-test]'
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/adapters tests/request/test_gemini_loop.py
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal tests/adapters
 
 lint: $(DEVELOPMENT)
 	$(BIN)/ruff check .

@@ -1,18 +1,18 @@
-"""A session's own settings: what changes with them, and what does not."""
+"""What is told of sessions: their settings, titles and states, what a search in one finds, and how one goes on."""
 
 from __future__ import annotations
 
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash.stash import Stash
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Session
-from tests.support.stashes import SESSION, user
+from contextstash_storage.records import Block, NewMessage
+from tests.support.stashes import SESSION, reply, round_of, stash_at, user
+from tests.support.stored_sessions import new_session, record
 
 
 async def test_a_preset_changes_every_setting_that_it_names(stash: Stash) -> None:
@@ -62,26 +62,74 @@ async def test_a_title_is_what_the_user_said_first(stash: Stash, prompts: list[s
     assert line.title.startswith(title)
 
 
-async def test_a_list_leaves_out_what_is_deleted_meanwhile_and_shows_what_is_damaged(
-    stash: Stash, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("whole", "damaged", "gone"):
+async def test_a_list_shows_what_is_damaged(stash: Stash, tmp_path: Path) -> None:
+    for name in ("whole", "damaged"):
         await stash.record_messages([user(40)], session_id=name)
     with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
         db.execute(
             "UPDATE segments SET contents = x'00' WHERE session = (SELECT session FROM sessions WHERE session_id = ?)",
             ("damaged",),
         )
-    read = stash.store.list_sessions
-
-    async def and_delete_one(**page: Any) -> list[Session]:
-        found = await read(**page)
-        with suppress(SessionNotFoundError):
-            await stash.store.delete_session("gone")
-        return found
-
-    monkeypatch.setattr(stash.store, "list_sessions", and_delete_one)
     titles = {line.session_id: line.title for line in (await stash.list_sessions()).sessions}
     assert titles.keys() == {"whole", "damaged"}
     assert titles["whole"]
     assert titles["damaged"] is None
+
+
+async def test_an_agent_finds_what_its_view_does_not_show_first(tmp_path: Path) -> None:
+    natives = [user(40)]
+    for number, kind in enumerate(["pears"] * 4 + ["figs"]):
+        natives += round_of(number, f"{kind} and quinces, batch {number}\n" * 200)
+    natives += round_of(5, "quinces quinces quinces\n" * 5)
+    async with stash_at(tmp_path / "u.db", automatic=False) as stash:
+        await stash.record_messages(natives, session_id=SESSION)
+        shown = (await stash.search_history("quinces", session_id=SESSION, limit=2)).hits
+        pruned = await stash.prune_tool_outputs(SESSION, keep_last=2)
+        unseen = (await stash.search_history("quinces", session_id=SESSION, limit=2)).hits
+        by_words = (await stash.search_history("quinces", session_id=SESSION, limit=2, unseen_first=False)).hits
+        best = (await stash.search_history("figs", session_id=SESSION, limit=2)).hits
+    archived = {output.handle for output in pruned.archived}
+    assert {hit.handle for hit in unseen} <= archived
+    assert not {shown[0].handle} & archived
+    assert [hit.handle for hit in by_words] == [hit.handle for hit in shown]
+    assert best[0].handle not in archived, "a hit that the view shows is found if nothing else has the word"
+
+
+async def test_it_is_the_branch_that_is_continued(tmp_path: Path) -> None:
+    talk = [message for turn in range(6) for message in (user(4_000 + turn), reply(4_000 + turn))]
+    async with stash_at(tmp_path / "c.db", window=20_000) as stash:
+        await stash.record_messages(talk, session_id=SESSION, whole=True)
+        other = [*talk[:9], reply(7)]
+        await stash.record_messages(other, session_id=SESSION, whole=True)
+        assert await stash.read_conversation(SESSION) == other
+        assert (await stash.compact_session(SESSION)).compacted
+        assert await stash.read_conversation(SESSION) == other
+        await stash.record_messages(talk[:2], session_id=SESSION, whole=True)
+        assert await stash.read_conversation(SESSION) == talk[:2]
+        with pytest.raises(SessionNotFoundError):
+            await stash.read_conversation("no-such")
+
+
+async def test_an_output_that_was_cut_when_it_was_recorded_is_told_as_kept_whole(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db", window=200_000, estimator="chars", output_tokens=500) as stash:
+        await stash.record_messages([*round_of(0, "log line\n" * 2_000), reply(40)], session_id=SESSION)
+        status = await stash.context_status(SESSION)
+    assert (status.outputs_archived, status.outputs_shortened) == (0, 1)
+    assert "1 output cut when new, each kept whole by its handle." in status.in_words()
+
+
+async def test_the_tokens_of_all_messages_that_the_model_saw_are_told_by_part(stash: Stash) -> None:
+    thought = (Block(type="thinking", tokens=7, size=3), Block(type="text", size=9), Block(type="text", tokens=2))
+    named = Block(type="tool_call", tokens=5, call_id='"tokens":9,"type":"text"', argument="\ud800")
+    await new_session(stash.store, "s")
+    await record(
+        stash.store,
+        NewMessage(body={"n": 0}, role="user", blocks=(Block(type="text", tokens=3),)),
+        NewMessage(body={"n": 1}, role="assistant", blocks=thought),
+        NewMessage(body={"n": 2}, role="assistant", blocks=(named,)),
+        NewMessage(body={"n": 3}, role="user", kind="host", blocks=(Block(type="text", tokens=4),)),
+        NewMessage(body={"n": 4}, role="user", blocks=(Block(type="text", tokens=100),), agent_visible=False),
+        session_id="s",
+    )
+    shown = await stash.timeline("s")
+    assert shown.points[-2].parts == {"user": 7, "thinking": 7, "assistant": 2, "tool_calls": 5}

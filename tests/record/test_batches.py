@@ -12,7 +12,16 @@ import pytest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import DeclaredVersion, Native
-from tests.support.stashes import SESSION, all_handles, history, reply, stash_at, user, valid_view, view, whole_output
+from tests.support.stashes import (
+    SESSION,
+    counters_in_step,
+    history,
+    reply,
+    stash_at,
+    user,
+    valid_view,
+    view,
+)
 
 
 def said(*texts: str) -> list[Native]:
@@ -27,21 +36,6 @@ def looked_up(call_id: str, text: str) -> list[Native]:
     ]
 
 
-async def test_an_earlier_message_that_differs_is_a_rewind_and_keeps_the_old_branch(stash: Stash) -> None:
-    opening = said("Find the bug.")
-    old = [*opening, *looked_up("call_old", "a zebra in the log"), *said("", "It is the zebra.")[1:]]
-    new = [*opening, *looked_up("call_new", "a giraffe in the log")]
-    await stash.record_messages(old, session_id=SESSION, whole=True)
-    answer = await stash.record_messages(new, session_id=SESSION, whole=True)
-    assert (answer.recorded, answer.duplicates) == (2, 1)
-    assert await valid_view(stash, "openai-chat") == new
-    assert await history(stash) == [*old, *new[1:]]
-    [hit, *_] = (await stash.search_history("zebra", session_id=SESSION)).hits
-    assert hit.seq in (2, 3)
-    outputs = [await whole_output(stash, handle) for handle in await all_handles(stash)]
-    assert outputs == ["a zebra in the log", "a giraffe in the log"]
-
-
 async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> None:
     talk = [message for turn in range(12) for message in (user(4_000 + turn), reply(4_000 + turn))]
     async with stash_at(tmp_path / "w.db", window=20_000) as stash:
@@ -49,32 +43,24 @@ async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> No
         assert (await stash.compact_session(SESSION)).compacted
         await stash.record_messages([*talk[:3], reply(7)], session_id=SESSION, whole=True)
         assert await view(stash) == [*talk[:3], reply(7)]
-        counters = (await stash.read_session(SESSION)).counters
-        snapshot = await stash.snapshot(SESSION)
-        assert counters.view_tokens == sum(entry.tokens for entry in snapshot.entries)
-
-
-async def test_a_batch_has_at_most_one_identity(stash: Stash) -> None:
-    with pytest.raises(BadInputError, match="at most one of first_seq"):
-        await stash.record_messages(said("hi"), session_id=SESSION, whole=True, batch_id="a")
-    with pytest.raises(BadInputError, match="0 or more"):
-        await stash.record_messages(said("hi"), session_id=SESSION, first_seq=-1)
-    with pytest.raises(BadInputError, match="1 to 200 characters"):
-        await stash.record_messages(said("hi"), session_id=SESSION, batch_id="")
+        await counters_in_step(stash)
 
 
 REFUSED = {
-    "a position beyond the beginning": {"first_seq": 5},
-    "a position that is no number": {"first_seq": True},
-    "half a character": {"batch_id": "\ud83d"},
-    "a usage in no provider's form": {"usage": {"none": 1}},
-    "a usage without a reply": {"usage": {"input_tokens": 1, "output_tokens": 1}},
+    "two identities": ({"whole": True, "batch_id": "a"}, "at most one of first_seq"),
+    "a position before the beginning": ({"first_seq": -1}, "0 or more"),
+    "a position beyond the beginning": ({"first_seq": 5}, ""),
+    "a position that is no number": ({"first_seq": True}, ""),
+    "no characters": ({"batch_id": ""}, "1 to 200 characters"),
+    "half a character": ({"batch_id": "\ud83d"}, ""),
+    "a usage in no provider's form": ({"usage": {"none": 1}}, ""),
+    "a usage without a reply": ({"usage": {"input_tokens": 1, "output_tokens": 1}}, ""),
 }
 
 
-@pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED.keys())
-async def test_a_refused_batch_leaves_no_session_behind(stash: Stash, arguments: dict[str, Any]) -> None:
-    with pytest.raises(BadInputError):
+@pytest.mark.parametrize(("arguments", "says"), REFUSED.values(), ids=REFUSED.keys())
+async def test_a_refused_batch_leaves_no_session_behind(stash: Stash, arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadInputError, match=says):
         await stash.record_messages(said("hi"), session_id=SESSION, **arguments)
     assert (await stash.list_sessions()).sessions == []
 
@@ -160,38 +146,22 @@ async def test_a_list_whose_client_has_dropped_its_beginning_may_begin_with_a_re
 
 HELLO = {"role": "user", "content": "Look at the folder."}
 
-CALLS: dict[str, dict[str, Any]] = {
-    "anthropic": {
-        "role": "assistant",
-        "content": [{"type": "tool_use", "id": "call_1", "name": "Bash", "input": {"command": "ls"}}],
-    },
-    "openai-responses": {"type": "function_call", "call_id": "call_1", "name": "Bash", "arguments": "{}"},
-    "openai-chat": {
-        "role": "assistant",
-        "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}],
-    },
-}
 
-
-@pytest.mark.parametrize("format_name", CALLS)
+@pytest.mark.parametrize("format_name", ["anthropic", "openai-chat", "openai-responses"])
 async def test_the_first_tool_call_decides_between_formats(stash: Stash, format_name: str) -> None:
+    [call, *_], _ = CALLS_AND_RESULTS[format_name]
     await stash.record_messages([HELLO], session_id=SESSION, first_seq=0)
-    result = await stash.record_messages([CALLS[format_name]], session_id=SESSION, first_seq=1)
+    result = await stash.record_messages([call], session_id=SESSION, first_seq=1)
     assert result.recorded == 1
     assert (await stash.read_session(SESSION)).format == format_name
-    assert await history(stash) == [HELLO, CALLS[format_name]]
-
-
-async def test_tools_show_the_format_before_there_is_a_call(stash: Stash) -> None:
-    tools = [{"name": "Bash", "input_schema": {"type": "object"}}]
-    request = await stash.get_context(SESSION, messages=[HELLO], system="Be brief.", tools=tools)
-    assert request.messages == [HELLO]  # in Chat Completions the system prompt would be the first message
+    assert await history(stash) == [HELLO, call]
 
 
 async def test_a_session_that_has_shown_its_format_keeps_it(stash: Stash) -> None:
-    await stash.record_messages([HELLO, CALLS["openai-chat"]], session_id=SESSION, first_seq=0)
+    natives = [HELLO, *looked_up("c1", "a zebra")[:1]]
+    await stash.record_messages(natives, session_id=SESSION, first_seq=0)
     with pytest.raises(BadMessageError, match="another format"):
-        await stash.record_messages([CALLS["anthropic"]], session_id=SESSION, first_seq=2)
+        await stash.record_messages(CALLS_AND_RESULTS["anthropic"][0], session_id=SESSION, first_seq=2)
     with pytest.raises(BadInputError, match="holds openai-chat messages"):
         await stash.record_messages([HELLO], session_id=SESSION, format="anthropic")
-    assert await history(stash) == [HELLO, CALLS["openai-chat"]]
+    assert await history(stash) == natives

@@ -15,7 +15,7 @@ from contextstash.record.transcript_records import TranscriptMessage, Transcript
 from contextstash.stash import Stash
 from contextstash_storage.records import Cursor, Usage
 from tests.support.effort import examples
-from tests.support.stashes import history, stash_at, valid_view, view
+from tests.support.stashes import counters_in_step, history, stash_at, valid_view, view
 
 SOURCE = "window.jsonl"
 SESSION = TranscriptSession("w", "anthropic", agent="pi", model="claude-sonnet-4-5", source=SOURCE)
@@ -53,17 +53,6 @@ async def shown(stash: Stash) -> list[str]:
         blocks = [{"text": content}] if isinstance(content, str) else content
         found += [str(block.get("text") or block.get("content") or block.get("name")) for block in blocks]
     return found
-
-
-async def in_step(stash: Stash) -> bool:
-    """Whether the counters are what the view's entries add up to."""
-    snapshot = await stash.snapshot("w")
-    counters = snapshot.session.counters
-    return (counters.view_tokens, counters.view_messages, counters.view_results) == (
-        sum(entry.tokens for entry in snapshot.entries),
-        len(snapshot.entries),
-        sum(entry.visible_results for entry in snapshot.entries),
-    )
 
 
 TALK = [said("a"), said("b", "assistant"), said("c"), said("d", "assistant")]
@@ -105,7 +94,7 @@ async def test_the_view_is_the_clients_window(
     for messages, expected in recordings:
         await record(stash, messages)
         assert " ".join(await shown(stash)) == expected
-        assert await in_step(stash)
+        await counters_in_step(stash, "w")
         recorded += [key for each in messages if (key := str(each.key)) not in recorded]
     assert len(await history(stash, "w")) == len(recorded)
 
@@ -117,7 +106,7 @@ async def test_our_own_summary_is_undone_if_it_hides_messages_that_the_client_ke
     assert talk[2].key not in await shown(stash)
     await record(stash, [summary("S", covers_before_key=talk[2].key)])
     assert await shown(stash) == ["S", *(message.key for message in talk[2:])]
-    assert await in_step(stash)
+    await counters_in_step(stash, "w")
 
 
 @pytest.mark.parametrize("following", [[said("c")], []], ids=["a message follows", "nothing follows"])
@@ -174,6 +163,6 @@ async def test_whatever_a_client_does_the_view_stays_valid_and_the_counters_in_s
             for start in range(0, len(messages), size):
                 await record(stash, messages[start : start + size])
                 await record(stash, messages[start : start + size])
-                assert await in_step(stash)
+                await counters_in_step(stash, "w")
             await valid_view(stash, "anthropic", "w")
             assert len(await history(stash, "w")) == len(messages)

@@ -10,10 +10,9 @@ import pytest
 
 from contextstash.clients.follow import ingest
 from contextstash.record.output_archive import MAX_CHARACTERS
-from contextstash.session.open_session import MAX_RECENT_CALLS
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, BadMessageError
-from tests.support.stashes import history, stash_at
+from tests.support.stashes import history
 
 HALF = "half emoji \ud83d and \ude00"
 KEPT: list[dict[str, Any]] = [
@@ -49,17 +48,6 @@ async def test_a_message_of_a_transcript_with_a_number_that_json_cannot_hold_is_
         assert f"holds {said}" in caplog.text
 
 
-@pytest.mark.parametrize("number", ["1E400", "NaN"])
-async def test_an_export_with_a_number_that_json_cannot_hold_is_refused_by_line(tmp_path: Path, number: str) -> None:
-    async with stash_at(tmp_path / "s.db") as stash, stash_at(tmp_path / "t.db") as other:
-        await stash.record_messages([{"role": "user", "content": "x", "more": 12345}], session_id="session")
-        lines = [json.dumps(record) async for record in stash.export_session("session")]
-        changed = [line.replace("12345", number) for line in lines]
-        with pytest.raises(BadInputError, match=r"Line 2 holds (inf|nan).* Nothing of that session"):
-            await other.import_session(changed)
-        assert (await other.list_sessions()).sessions == []
-
-
 @pytest.mark.parametrize(
     ("value", "name"), [((1, 2), "tuple"), ({1: 2}, "int"), ({None: 2}, "NoneType"), (b"x", "bytes"), ({1}, "set")]
 )
@@ -79,19 +67,3 @@ async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_
     with pytest.raises(BadMessageError, match=r"Message 0 has more than 67,108,864 characters.* send its path"):
         await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
     assert (await stash.list_sessions()).sessions == []
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-async def test_each_result_of_very_many_parallel_calls_has_the_name_of_its_tool(stash: Stash, at_once: bool) -> None:
-    count = 2 * MAX_RECENT_CALLS
-    calls = [{"type": "tool_use", "id": f"t{n}", "name": "Bash", "input": {"command": f"ls {n}"}} for n in range(count)]
-    results = [{"type": "tool_result", "tool_use_id": f"t{n}", "content": f"out {n}"} for n in range(count)]
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": calls},
-        {"role": "user", "content": results},
-    ]
-    for batch in [messages] if at_once else [messages[:2], messages[2:]]:
-        await stash.record_messages(batch, session_id="session")
-    outputs = await stash.store.read_outputs("session")
-    assert [(output.tool, output.argument) for output in outputs] == [("Bash", f"ls {n}") for n in range(count)]

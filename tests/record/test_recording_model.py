@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from contextstash.stash import Stash
 from contextstash_storage import append, store
-from contextstash_storage.errors import ContextstashError, SessionNotFoundError
+from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.effort import examples
@@ -209,20 +209,3 @@ async def test_the_history_is_a_plain_list_and_the_view_its_current_branch(taken
                 assert await sessions.recorded() == (model.words, model.branch())
         finally:
             await sessions.close()
-
-
-async def test_first_seq_of_a_changed_history_is_refused_in_a_race_too(tmp_path: Path) -> None:
-    sessions = Sessions(tmp_path / "s.db")
-    await sessions.open()
-    try:
-        one, other = (natives([word] * 4) for word in ("yes", "no"))
-        results = await asyncio.gather(
-            sessions.stashes[0].record_messages(one, session_id=SESSION, first_seq=0),
-            sessions.stashes[1].record_messages(other, session_id=SESSION, first_seq=0),
-            return_exceptions=True,
-        )
-        words, _ = await sessions.recorded()
-        assert any(isinstance(result, ContextstashError) for result in results)
-        assert set(words) in ({"yes"}, {"no"})
-    finally:
-        await sessions.close()

@@ -13,9 +13,8 @@ from contextstash.reduce.compact import COMPACTION, only_one
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
 from contextstash.view import compaction_plan
-from contextstash_storage.errors import StoreBusyError
 from contextstash_storage.records import Native, SummaryEdit
-from tests.support.stashes import SESSION, as_bytes, before, called, history, reply, stash_at, user, valid_view, view
+from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
 RULE = "Never edit the files below tests/."
 COMPACTIONS = (1, 3, 10)
@@ -147,13 +146,13 @@ async def test_once_they_pass_their_share_the_next_summary_takes_the_place_of_al
 CODE = "\n".join(f"def handle_{line}(order): return order.total_{line}" for line in range(80))
 
 
-EDITS: list[tuple[str, dict[str, str]]] = [
-    ("Edit", {"file_path": "/srv/a.py", "old_string": "handle_1(", "new_string": "take_1("}),
-    ("bash", {"command": "sed -i s/handle_1/take_1/ /srv/a.py"}),
-]
-
-
-@pytest.mark.parametrize(("tool", "arguments"), EDITS)
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("Edit", {"file_path": "/srv/a.py", "old_string": "handle_1(", "new_string": "take_1("}),
+        ("bash", {"command": "sed -i s/handle_1/take_1/ /srv/a.py"}),
+    ],
+)
 async def test_a_placeholder_says_that_its_file_was_changed_since(
     stash: Stash, tool: str, arguments: dict[str, str]
 ) -> None:
@@ -185,32 +184,6 @@ async def test_a_change_of_another_file_in_the_same_folder_is_no_change_of_the_f
     shown = [str(message["content"]) for message in await view(stash)]
     assert any("archived output" in text for text in shown)
     assert not any("changed since" in text for text in shown)
-
-
-LONG = [(user, reply)[place % 2](4_000 + place) for place in range(20)]
-
-
-async def test_a_lease_that_cannot_be_released_does_not_hide_what_was_compacted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def busy() -> None:
-        raise StoreBusyError("locked by another process")
-
-    async with stash_at(tmp_path / "r.db", window=16_000, estimator="chars") as stash:
-        await stash.record_messages(LONG, session_id=SESSION)
-        before(stash, "release_lease", busy)
-        assert (await stash.compact_session(SESSION, strategy="extractive")).compacted
-    assert "was not released: locked by another process" in caplog.text
-
-
-async def test_a_lease_that_one_stash_holds_is_refused_to_another_until_it_is_released(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "o.db") as one, stash_at(tmp_path / "o.db") as two:
-        await one.record_messages([user(4)], session_id=SESSION)
-        async with only_one(one, SESSION) as first, only_one(two, SESSION) as second:
-            assert (first, second) == (True, False)
-        async with only_one(two, SESSION) as later:
-            assert later
-        assert await one.store.acquire_lease(SESSION, COMPACTION, "x", 1)
 
 
 async def test_a_cancelled_compaction_releases_its_lease(tmp_path: Path) -> None:

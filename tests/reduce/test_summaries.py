@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,9 +9,10 @@ import pytest
 
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
+from contextstash.window.settings import PRESETS
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
-from tests.support.provider import model_provider, refused
+from contextstash_storage.sqlite import open_sqlite
 from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
 TASK = (
@@ -133,28 +132,6 @@ async def test_the_summary_that_a_tool_returns_has_the_users_words_which_a_resto
     assert as_bytes(await view(stash)) == as_bytes(await history(stash))
 
 
-TALK = [(user, reply)[place % 2](4_000 + place) for place in range(20)]
-
-KEY = "sk-ant-a-very-secret-key"
-
-
-@pytest.fixture
-async def talk(tmp_path: Path) -> AsyncIterator[Stash]:
-    async with stash_at(tmp_path / "s.db", window=16_000) as opened:
-        await opened.record_messages(TALK, session_id=SESSION)
-        yield opened
-
-
-async def test_the_hosts_text_is_used_unchanged(talk: Stash) -> None:
-    made = await talk.compact_session(SESSION, summary="  The fines are fixed; next is the log.\n")
-    assert made.strategy == "host"
-    assert "The fines are fixed; next is the log." in (await talk.get_summary(SESSION)).summary
-
-
-async def test_without_a_host_and_a_model_the_state_of_the_session_is_told(talk: Stash) -> None:
-    assert (await talk.compact_session(SESSION)).strategy == "extractive"
-
-
 REFUSED = {
     "an empty text": ("auto", "", "summary is empty or too short"),
     "only spaces": ("auto", " \n ", "summary is empty or too short"),
@@ -169,25 +146,21 @@ REFUSED = {
 
 @pytest.mark.parametrize(("strategy", "text", "says"), REFUSED.values(), ids=REFUSED.keys())
 async def test_what_cannot_be_used_is_refused_with_what_to_do(
-    talk: Stash, strategy: str, text: str | None, says: str
+    tmp_path: Path, strategy: str, text: str | None, says: str
 ) -> None:
-    with pytest.raises(BadInputError, match=says):
-        await talk.compact_session(SESSION, summary=text, strategy=strategy)
+    async with stash_at(tmp_path / "s.db", window=16_000) as stash:
+        await stash.record_messages([(user, reply)[place % 2](4_000) for place in range(20)], session_id=SESSION)
+        with pytest.raises(BadInputError, match=says):
+            await stash.compact_session(SESSION, summary=text, strategy=strategy)
 
 
-async def test_if_the_model_fails_the_state_is_told_and_a_note_says_why(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    with model_provider(
-        refused("anthropic", "told to fail", 500, "api_error", {"x-should-retry": "false"})
-    ) as provider:
-        settings = {"window": 16_000, "summarizer_base_url": provider.url}
-        async with stash_at(tmp_path / "f.db", api_key=KEY, **settings) as stash:
-            await stash.record_messages(TALK, session_id=SESSION)
-            made = await stash.compact_session(SESSION)
-            calls = (await stash.list_calls(SESSION)).calls
-    assert made.strategy == "extractive"
-    assert "anthropic could not write the summary: The API answered with status 500" in (made.note or "")
-    assert len(calls) == 1
-    assert KEY not in caplog.text
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+async def test_the_task_is_at_the_head_of_a_compacted_view(preset: str, tmp_path: Path) -> None:
+    async with Stash(await open_sqlite(tmp_path / "s.db"), settings={"preset": preset, "window": 16_000}) as stash:
+        await stash.record_messages([{"role": "user", "content": TASK}], session_id="s", format="openai-chat")
+        for number in range(40):
+            await stash.record_messages(step(number), session_id="s")
+        result = await stash.compact_session("s")
+        assert result.compacted, result.reason
+        first = (await stash.read_context("s")).messages[0]
+        assert "To submit, run\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT" in plain(str(first["content"]))

@@ -9,7 +9,6 @@ import pytest
 from anthropic import AsyncAnthropic, BadRequestError
 
 from contextstash.stash import Stash
-from contextstash_storage.errors import BadInputError
 from tests.support.provider import model_provider, refused
 from tests.support.provider_rules import violations
 from tests.support.stashes import SESSION, as_bytes, history, reply, results, rounds, stash_at, user
@@ -71,31 +70,6 @@ async def test_a_request_that_was_refused_after_a_recovery_too_is_made_smaller_a
     assert again.context is not None
     assert first.context is not None
     assert len(as_bytes(again.context.messages)) < len(as_bytes(first.context.messages))
-
-
-async def test_recovery_reports_failure_if_the_messages_that_cannot_be_removed_are_too_large(stash: Stash) -> None:
-    await stash.record_messages([user(200_000)], session_id=SESSION)
-    answer = await stash.recover_context(SESSION, error="prompt is too long: 50020 tokens > 20000 maximum")
-    assert not answer.recovered
-    assert "must stay" in answer.reason
-    assert answer.breakdown
-
-
-async def test_recovery_reports_it_if_the_reply_alone_fills_the_window(stash: Stash) -> None:
-    error = (
-        "This endpoint's maximum context length is 8192 tokens. However, you requested about 9000 tokens"
-        " (500 of text input, 8500 in the output). Please reduce the length of either one."
-    )
-    await recorded(stash, 2)
-    answer = await stash.recover_context(SESSION, error=error)
-    assert not answer.recovered
-    assert "max_tokens" in answer.reason
-
-
-async def test_an_error_of_another_kind_is_refused(stash: Stash) -> None:
-    await recorded(stash, 2)
-    with pytest.raises(BadInputError, match="not recognize this as an error about the context's length"):
-        await stash.recover_context(SESSION, error="429 rate_limit_error: too many requests")
 
 
 async def test_the_tokens_that_the_provider_reports_override_a_presets_own_count(tmp_path: Path) -> None:

@@ -131,33 +131,6 @@ async def test_system_prompt_and_tools_are_counted_and_named_if_they_alone_do_no
         assert "the tool definitions about" in full.reason
 
 
-async def test_a_turn_is_one_call_with_the_whole_list(tmp_path: Path) -> None:
-    talk: list[Native] = [user("go")]
-    usage: dict[str, int] | None = None
-    async with stash_at(tmp_path / "o.db", window=WINDOW, automatic=True) as stash:
-        for number in range(12):
-            context = await stash.get_context(
-                SESSION,
-                messages=talk,
-                system="Be brief.",
-                tools=TOOLS,
-                usage=usage,
-                format="anthropic",
-                model="gpt-5.4",
-            )
-            beside = true_tokens([{"system": "Be brief.", "tools": TOOLS}])
-            true = true_tokens(context.messages) + beside
-            assert context.fits
-            assert true < WINDOW
-            assert context.next_seq == len(talk)
-            usage = {"input_tokens": true, "output_tokens": 30}
-            talk += [calls(f"toolu_{number}"), results([f"toolu_{number}"], 300)]
-        requests = await stash.store.read_log(SESSION, Request, newest=True, limit=50)
-        assert [request.number for request in requests] == list(range(12, 0, -1))
-        assert all(request.usage is not None for request in requests[1:])
-        assert await history(stash) == talk[: len(await history(stash))]
-
-
 async def test_usage_can_come_after_its_reply(stash: Stash) -> None:
     await stash.get_context(SESSION, messages=[user("go")], format="anthropic")
     await stash.record_messages([_said("one"), user("on")], session_id=SESSION)

@@ -122,16 +122,11 @@ async def shown_again(stash: Stash) -> list[str]:
     st.sampled_from(("make test",)) | forged,
     st.none() | forged,
 )
-def test_no_output_name_or_title_forges_a_frame_a_speaker_or_a_system_line(
+async def test_no_output_name_or_title_forges_a_frame_a_speaker_or_a_system_line(
     texts: list[str], tool: str, argument: str, title: str | None
 ) -> None:
-    import asyncio
-
-    async def check() -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            async with stash_at(Path(folder) / "s.db", window=20_000) as stash:
-                await stash.record_messages(session_with(texts, tool, argument), session_id=SESSION, title=title)
-                found = [(text, line) for text in await shown_again(stash) for line in forgeries(text)]
-                assert not found, found
-
-    asyncio.run(check())
+    with tempfile.TemporaryDirectory() as folder:
+        async with stash_at(Path(folder) / "s.db", window=20_000) as stash:
+            await stash.record_messages(session_with(texts, tool, argument), session_id=SESSION, title=title)
+            found = [(text, line) for text in await shown_again(stash) for line in forgeries(text)]
+            assert not found, found

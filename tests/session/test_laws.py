@@ -1,22 +1,38 @@
-"""The laws of the design, over generated sessions always and over real ones where they lie beside the repository."""
+"""The laws of the design, over generated sessions always and over real ones where they lie beside the repository; and
+that after any operations a session's counters match its view, and stripping takes nothing but thinking."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from contextstash.messages.detection import get_format
+from contextstash.messages.rules import render, safe_cuts
+from contextstash.reduce.prune import prune_oldest
+from contextstash.session.edit import stripping_of
 from contextstash.stash import Stash
+from contextstash.window.settings import PRESETS
 from contextstash_storage.records import Edit, Native, Replacement
-from tests.support.conversations import FORMAT_NAMES, PIXEL, conversations, trace_files, trace_natives
+from tests.support.conversations import FORMAT_NAMES, PIXEL, as_messages, conversations, trace_files, trace_natives
 from tests.support.effort import examples
 from tests.support.provider_rules import violations
-from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, valid_view, view, whole_output
+from tests.support.stashes import (
+    SESSION,
+    all_handles,
+    as_bytes,
+    counters_in_step,
+    history,
+    stash_at,
+    valid_view,
+    view,
+    whole_output,
+)
 
 few = settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 
@@ -196,3 +212,134 @@ async def test_the_same_history_and_settings_give_the_same_views(format_name: st
                 await stash.compact_session(SESSION)
                 views.append(as_bytes(await view(stash)))
     assert views[0] == views[1]
+
+
+STEPS = ("prune", "oldest", "compact", "host", "restore", "restore summaries", "recover", "record")
+
+TOO_LONG = "prompt is too long: 9000 tokens > 8000 maximum"
+
+
+async def in_step(stash: Stash, format_name: str) -> None:
+    """The counters, recounted; the messages to send, held against the provider's rules and the budget."""
+    await counters_in_step(stash)
+    for budget in (None, 300):
+        answer = await stash.get_context(SESSION, budget=budget)
+        assert violations(format_name, answer.messages) == []
+        assert not answer.fits or answer.tokens <= answer.budget
+
+
+async def take_step(stash: Stash, step: str, natives: Sequence[Native]) -> None:
+    if step == "prune":
+        await stash.prune_tool_outputs(SESSION, keep_last=1)
+    elif step == "oldest":
+        await prune_oldest(stash, SESSION)
+    elif step == "compact":
+        result = await stash.compact_session(SESSION, strategy="extractive")
+        assert result.compacted == (result.tokens_after < result.tokens_before)
+    elif step == "host":
+        await stash.compact_session(SESSION, summary="What was done so far, in the host's words.")
+    elif step == "restore":
+        if handles := await all_handles(stash):
+            await stash.restore_outputs(handles[:2], session_id=SESSION)
+    elif step == "restore summaries":
+        snapshot = await stash.snapshot(SESSION)
+        if names := [edit.summary_id for edit in snapshot.overlay.summaries]:
+            await stash.restore_outputs(names[:1], session_id=SESSION)
+    elif step == "recover":
+        await stash.recover_context(SESSION, error=TOO_LONG)
+    else:
+        await stash.record_messages(natives, whole=True, session_id=SESSION)
+
+
+@pytest.mark.parametrize("preset", ["default", "staged", "token-budget", "rolling", "n-or-k", "byte-budget"])
+@pytest.mark.parametrize("format_name", FORMAT_NAMES)
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+async def test_after_every_step_counters_and_view_agree(
+    format_name: str, preset: str, data: st.DataObject, preset_with: Callable[..., str]
+) -> None:
+    assert preset in PRESETS
+    natives = data.draw(conversations(format_name, min_turns=3))
+    steps = data.draw(st.lists(st.sampled_from(STEPS), max_size=7))
+    model = data.draw(st.sampled_from(["claude-fable-5-1", "gpt-5.2", None]))
+    options: dict[str, Any] = {
+        "prune_at_results": 1,
+        "compact_keep_messages": 1,
+        "compact_keep_tokens": 50,
+    }
+    middle = max(1, 2 * len(natives) // 3)
+    with TemporaryDirectory() as folder:
+        async with stash_at(
+            Path(folder) / "s.db", preset=preset_with(preset, prune_smallest_tokens=0), window=4_000, **options
+        ) as stash:
+            await stash.record_messages(
+                natives[:middle], whole=True, session_id=SESSION, format=format_name, model=model
+            )
+            await in_step(stash, format_name)
+            for step in steps:
+                await take_step(stash, step, natives)
+                await in_step(stash, format_name)
+            await stash.record_messages(natives, whole=True, session_id=SESSION)
+            await in_step(stash, format_name)
+            assert as_bytes(await history(stash)) == as_bytes(natives)
+
+
+ANTHROPIC = get_format("anthropic")
+THINKING = ("thinking", "redacted_thinking")
+
+laws = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+
+
+def blocks(natives: list[Native]) -> list[dict[str, Any]]:
+    contents = [native["content"] for native in natives]
+    return [block for content in contents if isinstance(content, list) for block in content]
+
+
+def thoughts(natives: list[Native]) -> list[str]:
+    return [block.get("signature") or block["data"] for block in blocks(natives) if block["type"] in THINKING]
+
+
+def stripped(natives: list[Native], start: int) -> list[Native]:
+    """The natives without thinking from `start` on, as the view shows them."""
+    left = [ANTHROPIC.without_thinking(native) for native in natives[start:]]
+    return [*natives[:start], *(native for native in left if native is not None)]
+
+
+@laws
+@given(st.data())
+def test_after_any_edit_the_thinking_left_is_an_unbroken_run_from_the_start(data: st.DataObject) -> None:
+    natives = data.draw(conversations("anthropic"))
+    messages = as_messages("anthropic", natives)
+    first = data.draw(st.integers(0, len(natives) - 1))
+    effect = stripping_of(messages, first, bound=True, needed=True)
+    shown = stripped(natives, first) if effect.choice == "strip" else natives
+    all_of_it, left = thoughts(natives), thoughts(shown)
+    assert left == all_of_it[: len(left)]
+    assert violations("anthropic", render(ANTHROPIC, shown)) == []
+    if effect.choice == "strip":
+        assert left == thoughts(natives[:first])
+        assert effect.messages > 0
+
+
+@laws
+@given(st.data())
+def test_stripping_touches_nothing_but_thinking(data: st.DataObject) -> None:
+    natives = data.draw(conversations("anthropic"))
+    first = data.draw(st.integers(0, len(natives)))
+    shown = stripped(natives, first)
+    assert [block for block in blocks(shown) if block["type"] not in THINKING] == [
+        block for block in blocks(natives) if block["type"] not in THINKING
+    ]
+
+
+@laws
+@given(st.data())
+def test_after_any_cut_what_is_kept_is_valid_without_its_thinking(data: st.DataObject) -> None:
+    natives = data.draw(conversations("anthropic", min_turns=2))
+    messages = as_messages("anthropic", natives)
+    cut = data.draw(st.sampled_from(safe_cuts(messages)))
+    shown = [ANTHROPIC.user_message("Summary of what came before."), *stripped(natives, cut)[cut:]]
+    assert thoughts(shown) == []
+    assert violations("anthropic", render(ANTHROPIC, shown)) == []
+    effect = stripping_of(messages, cut, bound=True, needed=True)
+    assert bool(effect.messages) == bool(thoughts(natives[cut:]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -11,17 +11,17 @@ import pytest
 from contextstash.session import open_session
 from contextstash.session.open_session import WITHIN_REACH
 from contextstash.stash import Stash
-from contextstash.view.view import parts_of, results_of
 from contextstash_storage.records import Native
-from tests.support.stashes import SESSION, all_handles, history, stash_at
+from tests.support.stashes import SESSION, all_handles, counters_in_step, history, stash_at
 
 WINDOW = 6_000
+TASK = "Please make the importer accept Latin-1 files."
 CALLS = 260
 """About 40,000 tokens: far more than the window."""
 
 
 def conversation(calls: int = CALLS) -> list[Native]:
-    natives: list[Native] = [{"role": "system", "content": "You fix bugs."}, {"role": "user", "content": "Fix it."}]
+    natives: list[Native] = [{"role": "system", "content": "You fix bugs."}, {"role": "user", "content": TASK}]
     for number in range(calls):
         function = {"name": "read_file", "arguments": json.dumps({"path": f"src/{number}.py"})}
         call = {"id": f"call_{number}", "type": "function", "function": function}
@@ -33,18 +33,17 @@ def conversation(calls: int = CALLS) -> list[Native]:
     return natives
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_session, "READ_AT_ONCE", 40)
 
 
-async def is_in_step(stash: Stash) -> None:
-    """The counters are those of the whole view."""
-    snapshot = await stash.snapshot(SESSION)
-    counters = snapshot.session.counters
-    assert dict(counters.parts) == {part: tokens for part, tokens in parts_of(snapshot.entries).items() if tokens}
-    assert counters.view_messages == len(snapshot.entries)
-    assert counters.view_results == results_of(snapshot.entries)
+@pytest.fixture
+async def stash(tmp_path: Path) -> AsyncIterator[Stash]:
+    """A stash with such a session."""
+    async with stash_at(tmp_path / "c.db", window=WINDOW) as opened:
+        await opened.record_messages(conversation(), session_id=SESSION)
+        yield opened
 
 
 async def read_whole(stash: Stash, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Native], object]:
@@ -54,86 +53,71 @@ async def read_whole(stash: Stash, monkeypatch: pytest.MonkeyPatch) -> tuple[lis
     return found.messages, found.left_out
 
 
-@pytest.mark.usefixtures("pieces")
 async def test_a_request_is_the_same_as_if_the_whole_view_had_been_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stash: Stash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with stash_at(tmp_path / "c.db", window=WINDOW, automatic=False) as stash:
-        await stash.record_messages(conversation(), session_id=SESSION)
-        assert (await stash.snapshot(SESSION, WITHIN_REACH)).beyond is not None
-        whole = await read_whole(stash, monkeypatch)
-        part = await stash.read_context(SESSION)
-        assert (part.messages, part.left_out) == whole
-        assert part.left_out is not None
-        for number in range(3):
-            sent = await stash.get_context(SESSION)
-            assert sent.fits
-            await stash.record_messages([{"role": "user", "content": f"And {number}?"}], session_id=SESSION)
-            following = await stash.read_context(SESSION)
-            assert (following.messages, following.left_out) == await read_whole(stash, monkeypatch)
-            assert following.messages[: len(sent.messages)] == sent.messages
-        await is_in_step(stash)
+    assert (await stash.snapshot(SESSION, WITHIN_REACH)).beyond is not None
+    whole = await read_whole(stash, monkeypatch)
+    part = await stash.read_context(SESSION)
+    assert (part.messages, part.left_out) == whole
+    assert part.left_out is not None
+    for number in range(3):
+        sent = await stash.get_context(SESSION)
+        assert sent.fits
+        await stash.record_messages([{"role": "user", "content": f"And {number}?"}], session_id=SESSION)
+        following = await stash.read_context(SESSION)
+        assert (following.messages, following.left_out) == await read_whole(stash, monkeypatch)
+        assert following.messages[: len(sent.messages)] == sent.messages
+    await counters_in_step(stash)
 
 
-@pytest.mark.usefixtures("pieces")
-async def test_reductions_keep_the_counters_in_step_and_can_be_undone(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "c.db", window=WINDOW, automatic=False) as stash:
-        natives = conversation()
-        await stash.record_messages(natives, session_id=SESSION)
-        before = (await stash.snapshot(SESSION)).view_tokens
-        pruned = await stash.prune_tool_outputs(SESSION, keep_last=1)
-        assert pruned.archived
-        assert pruned.tokens_before == before
-        assert (await stash.snapshot(SESSION)).view_tokens == pruned.tokens_after
-        await is_in_step(stash)
-        compacted = await stash.compact_session(SESSION)
-        assert compacted.compacted
-        assert (compacted.tokens_before, compacted.first_seq) == (pruned.tokens_after, 1)
-        snapshot = await stash.snapshot(SESSION)
-        assert snapshot.view_tokens == compacted.tokens_after
-        shown = sum(entry.message is not None for entry in snapshot.entries)
-        assert compacted.messages_summarized == snapshot.session.counters.messages - shown
-        await is_in_step(stash)
-        assert compacted.summary_id
-        await stash.restore_outputs([compacted.summary_id, *await all_handles(stash)], session_id=SESSION)
-        restored = await stash.snapshot(SESSION)
-        assert restored.view_tokens == before
-        await is_in_step(stash)
-        assert await history(stash) == natives
+async def test_reductions_keep_the_counters_in_step_and_can_be_undone(stash: Stash) -> None:
+    before = (await stash.snapshot(SESSION)).view_tokens
+    pruned = await stash.prune_tool_outputs(SESSION, keep_last=1)
+    assert pruned.archived
+    assert pruned.tokens_before == before
+    assert (await stash.snapshot(SESSION)).view_tokens == pruned.tokens_after
+    await counters_in_step(stash)
+    compacted = await stash.compact_session(SESSION)
+    assert compacted.compacted
+    assert (compacted.tokens_before, compacted.first_seq) == (pruned.tokens_after, 1)
+    snapshot = await stash.snapshot(SESSION)
+    assert snapshot.view_tokens == compacted.tokens_after
+    shown = sum(entry.message is not None for entry in snapshot.entries)
+    assert compacted.messages_summarized == snapshot.session.counters.messages - shown
+    await counters_in_step(stash)
+    assert compacted.summary_id
+    await stash.restore_outputs([compacted.summary_id, *await all_handles(stash)], session_id=SESSION)
+    restored = await stash.snapshot(SESSION)
+    assert restored.view_tokens == before
+    await counters_in_step(stash)
+    assert await history(stash) == conversation()
 
 
-@pytest.mark.usefixtures("pieces")
 async def test_a_summary_of_a_very_long_session_is_written_from_its_task_and_its_newest_messages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stash: Stash, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with stash_at(tmp_path / "c.db", window=WINDOW, automatic=False) as stash:
-        natives = conversation()
-        natives[1] = {"role": "user", "content": "Please make the importer accept Latin-1 files."}
-        await stash.record_messages(natives, session_id=SESSION)
-        read: list[int] = []
-        read_messages = stash.store.read_messages
+    read: list[int] = []
+    read_messages = stash.store.read_messages
 
-        async def counted(session_id: str, **given: int) -> object:
-            found = await read_messages(session_id, **given)  # type: ignore[arg-type]
-            read.append(len(found))
-            return found
+    async def counted(session_id: str, **given: int) -> object:
+        found = await read_messages(session_id, **given)  # type: ignore[arg-type]
+        read.append(len(found))
+        return found
 
-        monkeypatch.setattr(stash.store, "read_messages", counted)
-        compacted = await stash.compact_session(SESSION)
-        assert compacted.summary
-        assert "read_file src/249.py" in compacted.summary
-        assert "Latin-1" in (await stash.get_summary(SESSION)).summary  # the user's words, which stand before it
-        assert max(read) < len(natives)
+    monkeypatch.setattr(stash.store, "read_messages", counted)
+    compacted = await stash.compact_session(SESSION)
+    assert compacted.summary
+    assert "read_file src/249.py" in compacted.summary
+    assert "Latin-1" in (await stash.get_summary(SESSION)).summary  # the user's words, which stand before it
+    assert max(read) < len(conversation())
 
 
-@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("window", [4_000, WINDOW, 9_000])
 async def test_after_everything_was_restored_the_first_request_comes_again(
     tmp_path: Path, window: int, preset_with: Callable[..., str]
 ) -> None:
-    async with stash_at(
-        tmp_path / "c.db", window=window, automatic=False, preset=preset_with(output_share=None)
-    ) as stash:
+    async with stash_at(tmp_path / "c.db", window=window, preset=preset_with(output_share=None)) as stash:
         await stash.record_messages(conversation(), session_id=SESSION)
         first = await stash.get_context(SESSION)
         assert first.left_out is not None

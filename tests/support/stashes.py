@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.stash import Stash
+from contextstash.view.view import parts_of, results_of
 from contextstash_storage.records import Native
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.provider_rules import violations
@@ -67,6 +68,16 @@ async def whole_output(stash: Stash, handle: str, session_id: str | None = SESSI
 async def all_handles(stash: Stash, session_id: str = SESSION) -> list[str]:
     """The handles of all tool outputs of a session; no use case lists them all, so the store is asked."""
     return [output.handle for output in await stash.store.read_outputs(session_id)]
+
+
+async def counters_in_step(stash: Stash, session_id: str = SESSION) -> None:
+    """Assert that a session's counters are what the entries of its view add up to."""
+    snapshot = await stash.snapshot(session_id)
+    counters = snapshot.session.counters
+    assert dict(counters.parts) == {part: tokens for part, tokens in parts_of(snapshot.entries).items() if tokens}
+    assert counters.view_messages == len(snapshot.entries)
+    assert counters.view_results == results_of(snapshot.entries)
+    assert counters.view_tokens == sum(entry.tokens for entry in snapshot.entries)
 
 
 def before(stash: Stash, operation: str, act: Callable[[], Awaitable[None]]) -> None:

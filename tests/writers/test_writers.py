@@ -3,7 +3,6 @@ for it: nothing in it can end it, or imitate another message."""
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Sequence
@@ -33,18 +32,10 @@ from tests.support.turns import Script, laws, quarter
 
 KEY = "sk-ant-a-very-secret-key"
 
-WHOLE = {
-    "id": "msg_01",
-    "type": "message",
-    "role": "assistant",
-    "model": "claude-haiku-4-5",
-    "content": [{"type": "text", "text": SUMMARY}],
-    "stop_reason": "end_turn",
-    "stop_sequence": None,
-    "usage": {"input_tokens": 12_234, "output_tokens": 50},
-}
 
 UNBEGUN = b'event: content_block_stop\ndata: {"type": "content_block_stop", "index": 0}\n\n'
+NO_MESSAGES = (b"", b"<html>", b'{"ok": true}', b"event: message_start\ndata: {bad\n\n", UNBEGUN)
+KINDS = ("application/json", "text/event-stream", "text/html")
 
 SESSION = tuple(Script().user("Fix the parser; never touch the public API.").assistant("Fixed.").turns)
 
@@ -90,8 +81,9 @@ async def test_the_model_gets_the_session_as_material_and_its_summary_comes_back
         (Said(text=""), "empty"),
         (Said(text="Done."), "too short"),
         (refused("anthropic", "prompt is too long", 400, "invalid_request_error"), "status 400"),
+        *((Sent(200, body, kind=kind), "could not be read") for body in NO_MESSAGES for kind in KINDS),
     ],
-    ids=["429", "529", "401", "truncated", "refusal", "empty", "too short", "too long"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_the_error_of_a_failed_summarizer_says_why_without_key_and_session(
     failure: Said | Sent, says: str, caplog: pytest.LogCaptureFixture
@@ -105,24 +97,6 @@ async def test_the_error_of_a_failed_summarizer_says_why_without_key_and_session
     for text in (caplog.text, str(raised.value), *(call.error or "" for call in raised.value.calls)):
         assert KEY not in text
         assert "tango" not in text
-
-
-async def test_a_reply_that_is_not_streamed_is_accepted_too() -> None:
-    with model_provider(Sent(200, json.dumps(WHOLE).encode())) as provider:
-        written = await write(provider)
-    assert written.text == SUMMARY
-    assert written.calls[0].prompt_tokens == 12_234
-
-
-@pytest.mark.parametrize("kind", ["application/json", "text/event-stream", "text/html"])
-@pytest.mark.parametrize("body", [b"", b"<html>", b'{"ok": true}', b"event: message_start\ndata: {bad\n\n", UNBEGUN])
-async def test_a_reply_that_is_not_a_message_is_a_failure(kind: str, body: bytes) -> None:
-    with (
-        model_provider(Sent(200, body, kind=kind)) as provider,
-        pytest.raises(WriterFailedError, match="could not be read") as raised,
-    ):
-        await write(provider)
-    assert [call.error is not None for call in raised.value.calls] == [True]
 
 
 async def test_no_answer_in_time_is_a_failure() -> None:
