@@ -40,12 +40,17 @@ def price_by_hand(usage: dict[str, Any]) -> float:
     return dollars
 
 
-async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is_said(stash: Stash) -> None:
-    usages = [usage_of(number) for number in range(40)]
+async def record_calls(stash: Stash, session_id: str, usages: list[dict[str, Any]], model: str = MODEL) -> None:
+    """Record a session of a reply for each of these reports."""
     for number, usage in enumerate(usages):
         await stash.record_messages(
-            [user(10), reply(10)], session_id=SESSION, first_seq=2 * number, model=MODEL, usage=usage
+            [user(10), reply(10)], session_id=session_id, first_seq=2 * number, model=model, usage=usage
         )
+
+
+async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is_said(stash: Stash) -> None:
+    usages = [usage_of(number) for number in range(40)]
+    await record_calls(stash, SESSION, usages)
     receipt, calls = await stash.receipt(), await stash.list_calls(SESSION)
     costs = await stash.overview()
     by_hand = sum(map(price_by_hand, usages))
@@ -75,22 +80,21 @@ SONNET = "claude-sonnet-4-5"
 GROWTH = 2_000
 
 
-async def record_calls(stash: Stash, session_id: str, calls: int, model: str = SONNET) -> None:
-    """Record a session whose requests grow evenly, with the usage that the provider would report."""
-    natives: list[dict[str, Any]] = []
-    for number in range(calls):
-        natives += [user(10), reply(10)]
-        usage = {
+def growing(calls: int) -> list[dict[str, Any]]:
+    """What the provider would report of requests that grow evenly."""
+    return [
+        {
             "input_tokens": 1,
             "cache_read_input_tokens": 20_000 + GROWTH * (number - 1) if number else 0,
             "cache_creation_input_tokens": GROWTH if number else 20_000,
             "output_tokens": 100,
         }
-        await stash.record_messages(natives[-2:], session_id=session_id, first_seq=2 * number, model=model, usage=usage)
+        for number in range(calls)
+    ]
 
 
 async def test_a_long_session_would_have_cost_less_in_a_smaller_window(stash: Stash) -> None:
-    await record_calls(stash, "long", 90)
+    await record_calls(stash, "long", growing(90), SONNET)
     advice = await stash.advise(await stash.recent_sessions())
     assert (advice.conversations, advice.left_out, advice.requests) == (1, 0, 90)
     assert all(window.dollars < advice.dollars for window in advice.windows)
@@ -103,7 +107,7 @@ async def test_a_long_session_would_have_cost_less_in_a_smaller_window(stash: St
 
 
 async def test_sessions_that_teach_nothing_are_left_out_and_counted(stash: Stash) -> None:
-    await record_calls(stash, "short", 5)
-    await record_calls(stash, "unpriced", 40, model="a-model-of-my-own")
+    await record_calls(stash, "short", growing(5), SONNET)
+    await record_calls(stash, "unpriced", growing(40), "a-model-of-my-own")
     advice = await stash.advise(await stash.recent_sessions())
     assert (advice.conversations, advice.left_out, advice.dollars) == (0, 2, 0)

@@ -1,5 +1,6 @@
 """`record_messages` with the whole conversation each time: only rewound messages leave the view. A session that begins
-with plain text takes the format that its later messages show."""
+with plain text takes the format that its later messages show. A value that JSON round-trips badly is stored exactly, or
+refused with an error that names it."""
 
 from __future__ import annotations
 
@@ -9,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from contextstash.clients.follow import ingest
+from contextstash.record.output_archive import MAX_CHARACTERS
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import DeclaredVersion, Native
 from tests.support.stashes import (
     SESSION,
+    called,
     counters_in_step,
     history,
     reply,
@@ -26,14 +30,6 @@ from tests.support.stashes import (
 
 def said(*texts: str) -> list[Native]:
     return [{"role": "user" if place % 2 == 0 else "assistant", "content": text} for place, text in enumerate(texts)]
-
-
-def looked_up(call_id: str, text: str) -> list[Native]:
-    call = {"id": call_id, "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": call_id, "content": text},
-    ]
 
 
 async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> None:
@@ -49,50 +45,38 @@ async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> No
 REFUSED = {
     "two identities": ({"whole": True, "batch_id": "a"}, "at most one of first_seq"),
     "a position before the beginning": ({"first_seq": -1}, "0 or more"),
-    "a position beyond the beginning": ({"first_seq": 5}, ""),
-    "a position that is no number": ({"first_seq": True}, ""),
+    "a position beyond the beginning": ({"first_seq": 5}, None),
+    "a position that is no number": ({"first_seq": True}, None),
     "no characters": ({"batch_id": ""}, "1 to 200 characters"),
-    "half a character": ({"batch_id": "\ud83d"}, ""),
-    "a usage in no provider's form": ({"usage": {"none": 1}}, ""),
-    "a usage without a reply": ({"usage": {"input_tokens": 1, "output_tokens": 1}}, ""),
+    "half a character": ({"batch_id": "\ud83d"}, None),
+    "a usage in no provider's form": ({"usage": {"none": 1}}, None),
+    "a usage without a reply": ({"usage": {"input_tokens": 1, "output_tokens": 1}}, None),
 }
 
 
 @pytest.mark.parametrize(("arguments", "says"), REFUSED.values(), ids=REFUSED.keys())
-async def test_a_refused_batch_leaves_no_session_behind(stash: Stash, arguments: dict[str, Any], says: str) -> None:
+async def test_a_refused_batch_leaves_no_session_behind(
+    stash: Stash, arguments: dict[str, Any], says: str | None
+) -> None:
     with pytest.raises(BadInputError, match=says):
         await stash.record_messages(said("hi"), session_id=SESSION, **arguments)
     assert (await stash.list_sessions()).sessions == []
 
 
-async def test_a_system_message_that_changes_is_not_a_rewind(stash: Stash) -> None:
+HEADS = [[], ["Today is day 1."], ["Today is day 2."], ["Today is day 2.", "Be kind."], [], ["Today is day 1."]]
+
+
+async def test_a_system_message_that_changes_is_no_rewind_and_is_shown_as_it_is_now(stash: Stash) -> None:
     talk: list[Native] = []
-    for day in range(12):
-        head: Native = {"role": "system", "content": f"Today is day {day}."}
-        talk += said(f"question {day}", f"answer {day}")
-        answer = await stash.record_messages([head, *talk], session_id=SESSION, whole=True)
-        assert answer.recorded == (3 if day == 0 else 2)
-        assert await valid_view(stash, "openai-chat") == [head, *talk]
-    first: Native = {"role": "system", "content": "Today is day 0."}
-    assert await history(stash) == [first, *talk]
-    versions = [version.content for version in await stash.store.read_log(SESSION, DeclaredVersion)]
-    assert versions == [[{"role": "system", "content": f"Today is day {day}."}] for day in range(1, 12)]
-
-
-async def test_a_system_message_that_comes_back_is_shown_again(stash: Stash) -> None:
-    talk = said("go", "done", "go on")
-    heads: list[list[Native]] = [
-        [],
-        [{"role": "system", "content": "Be brief."}],
-        [{"role": "system", "content": "Be brief."}, {"role": "system", "content": "Be kind."}],
-        [],
-        [{"role": "system", "content": "Be brief."}],
-    ]
-    for head in heads:
+    for number, texts in enumerate(HEADS):
+        head: list[Native] = [{"role": "system", "content": text} for text in texts]
+        talk += said(f"question {number}", f"answer {number}")
         answer = await stash.record_messages([*head, *talk], session_id=SESSION, whole=True)
+        assert answer.recorded == 2
         assert await valid_view(stash, "openai-chat") == [*head, *talk]
-        assert answer.next_seq == 3
-    assert len(await stash.store.read_log(SESSION, DeclaredVersion)) == 3
+    assert await history(stash) == talk
+    versions = [version.content for version in await stash.store.read_log(SESSION, DeclaredVersion)]
+    assert [[each["content"] for each in version] for version in versions if version] == HEADS[1:4] + HEADS[5:]
 
 
 CALLS_AND_RESULTS: dict[str, tuple[list[Native], list[Native]]] = {
@@ -100,7 +84,7 @@ CALLS_AND_RESULTS: dict[str, tuple[list[Native], list[Native]]] = {
         [{"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "look", "input": {}}]}],
         [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a zebra"}]}],
     ),
-    "openai-chat": (looked_up("c1", "a zebra")[:1], looked_up("c1", "a zebra")[1:]),
+    "openai-chat": (called(1, "look", {}, "a zebra")[:1], called(1, "look", {}, "a zebra")[1:]),
     "openai-responses": (
         [
             {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
@@ -139,7 +123,7 @@ def _called(results: list[Native], name: str) -> list[Native]:
 
 
 async def test_a_list_whose_client_has_dropped_its_beginning_may_begin_with_a_result(stash: Stash) -> None:
-    kept = [*looked_up("c1", "a zebra")[1:], *said("", "It is a zebra.", "Go on.")[1:]]
+    kept = [*called(1, "look", {}, "a zebra")[1:], *said("", "It is a zebra.", "Go on.")[1:]]
     context = await stash.get_context(SESSION, messages=kept)
     assert context.messages[-2:] == kept[-2:]
 
@@ -158,10 +142,68 @@ async def test_the_first_tool_call_decides_between_formats(stash: Stash, format_
 
 
 async def test_a_session_that_has_shown_its_format_keeps_it(stash: Stash) -> None:
-    natives = [HELLO, *looked_up("c1", "a zebra")[:1]]
+    natives = [HELLO, *called(1, "look", {}, "a zebra")[:1]]
     await stash.record_messages(natives, session_id=SESSION, first_seq=0)
     with pytest.raises(BadMessageError, match="another format"):
         await stash.record_messages(CALLS_AND_RESULTS["anthropic"][0], session_id=SESSION, first_seq=2)
     with pytest.raises(BadInputError, match="holds openai-chat messages"):
         await stash.record_messages([HELLO], session_id=SESSION, format="anthropic")
     assert await history(stash) == natives
+
+
+HALF = "half emoji \ud83d and \ude00"
+KEPT: list[dict[str, Any]] = [
+    {"role": "user", "content": HALF},
+    {"role": "user", "content": "x", "more": {HALF: [HALF * 1_000, -0.0, 10**4_000, -(2**64), 5e-324]}},
+]
+
+
+NOT_JSON = {
+    "NaN": (float("nan"), "holds.* nan"),
+    "Infinity": (float("inf"), "holds.* inf"),
+    "-Infinity": (float("-inf"), "holds.* -inf"),
+    "a long integer": (10**5_000, "4,299 digits"),
+    "a tuple": ((1, 2), "holds a value of type tuple"),
+    "a number as a key": ({1: 2}, "holds a key of type int"),
+    "null as a key": ({None: 2}, "holds a key of type NoneType"),
+    "bytes": (b"x", "holds a value of type bytes"),
+    "a set": ({1}, "holds a value of type set"),
+}
+
+
+@pytest.mark.parametrize(("value", "says"), NOT_JSON.values(), ids=NOT_JSON.keys())
+async def test_a_value_that_json_would_change_is_refused_by_its_name(
+    stash: Stash, value: object, says: str | None
+) -> None:
+    asked = {"role": "user", "content": "x"}
+    with pytest.raises(BadMessageError, match=f"Message 1 {says}"):
+        await stash.record_messages([asked, {**asked, "more": [value]}], session_id="session")
+    with pytest.raises(BadInputError, match=f"tools {says}"):
+        await stash.get_context("session", messages=[asked], tools=[{"name": "read", "more": value}])
+    with pytest.raises(BadInputError, match=f"system {says}"):
+        await stash.get_context("session", messages=[asked], system=[{"text": "Be brief.", "more": value}])
+    assert (await stash.list_sessions()).sessions == []
+    await stash.record_messages(KEPT, session_id="session")
+    assert repr(await history(stash)) == repr(KEPT)
+
+
+async def test_a_message_of_a_transcript_with_a_number_that_json_cannot_hold_is_skipped_and_named(
+    stash: Stash, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = {"NaN": "nan", "-Infinity": "-inf", "1E400": "inf"}
+    lines = [f'{{"role": "user", "content": "half \\ud83d", "a": [-0.0, {number}]}}' for number in numbers]
+    lines.append('{"role": "assistant", "content": "done \\ud83d", "b": [-0.0, 1.5, 5e-324]}')
+    path = tmp_path / "chat.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    report = await ingest(stash, path)
+    assert report.session_id is not None
+    assert repr(await history(stash, report.session_id)) == repr([json.loads(lines[-1])])
+    for said in numbers.values():
+        assert f"holds {said}" in caplog.text
+
+
+async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_says_what_to_do(stash: Stash) -> None:
+    block = {"type": "text", "text": "x" * (MAX_CHARACTERS // 4)}
+    with pytest.raises(BadMessageError, match=r"Message 0 has more than 67,108,864 characters.* send its path"):
+        await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
+    assert (await stash.list_sessions()).sessions == []

@@ -17,6 +17,7 @@ from contextstash_storage.records import Native, SummaryEdit
 from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
 RULE = "Never edit the files below tests/."
+TASK = {"role": "user", "content": f"Move the billing to the ledger. {RULE}"}
 COMPACTIONS = (1, 3, 10)
 
 
@@ -57,9 +58,7 @@ def part(number: int) -> list[Native]:
 
 async def test_rules_and_changed_files_stay_and_no_done_item_is_open_after_ten_compactions(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db", automatic=True, window=16_000, output_reserve=0) as stash:
-        await stash.record_messages(
-            [{"role": "user", "content": f"Move the billing to the ledger. {RULE}"}], session_id=SESSION
-        )
+        await stash.record_messages([TASK], session_id=SESSION)
         done = number = 0
         while done < max(COMPACTIONS):
             result = await stash.record_messages(part(number), session_id=SESSION)
@@ -81,9 +80,7 @@ async def test_rules_and_changed_files_stay_and_no_done_item_is_open_after_ten_c
 
 async def test_a_summary_by_the_host_gets_the_rules_and_changed_files_that_it_lacks(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "s.db", window=200_000) as stash:
-        await stash.record_messages(
-            [{"role": "user", "content": f"Move the billing to the ledger. {RULE}"}], session_id=SESSION
-        )
+        await stash.record_messages([TASK], session_id=SESSION)
         for number in range(24):
             await stash.record_messages(part(number), session_id=SESSION)
         result = await stash.compact_session(SESSION, summary="Half of the modules write to the ledger now.")
@@ -146,6 +143,18 @@ async def test_once_they_pass_their_share_the_next_summary_takes_the_place_of_al
 CODE = "\n".join(f"def handle_{line}(order): return order.total_{line}" for line in range(80))
 
 
+async def pruned_texts(stash: Stash, natives: list[Native]) -> list[str]:
+    """What the view says after these calls and another one, once all outputs were pruned."""
+    natives = [
+        {"role": "user", "content": "Fix a.py."},
+        *natives,
+        *called(9, "bash", {"command": "pytest"}, "3 passed"),
+    ]
+    await stash.record_messages(natives, session_id=SESSION)
+    await stash.prune_tool_outputs(SESSION, keep_last=0, minimum_tokens=0)
+    return [str(message["content"]) for message in await view(stash)]
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -156,12 +165,9 @@ CODE = "\n".join(f"def handle_{line}(order): return order.total_{line}" for line
 async def test_a_placeholder_says_that_its_file_was_changed_since(
     stash: Stash, tool: str, arguments: dict[str, str]
 ) -> None:
-    natives = [{"role": "user", "content": "Fix a.py."}, *called(0, "Read", {"file_path": "/srv/a.py"}, CODE)]
-    natives += [*called(1, "Read", {"file_path": "/srv/b.py"}, CODE.replace("handle", "serve"))]
-    natives += [*called(2, tool, arguments, "ok"), *called(3, "bash", {"command": "pytest"}, "3 passed")]
-    await stash.record_messages(natives, session_id=SESSION)
-    await stash.prune_tool_outputs(SESSION, keep_last=0, minimum_tokens=0)
-    shown = [str(message["content"]) for message in await view(stash)]
+    natives = called(0, "Read", {"file_path": "/srv/a.py"}, CODE)
+    natives += called(1, "Read", {"file_path": "/srv/b.py"}, CODE.replace("handle", "serve"))
+    shown = await pruned_texts(stash, [*natives, *called(2, tool, arguments, "ok")])
     [first, second] = [text for text in shown if "archived output of Read" in text]
     assert "The file was changed since, at message 6. As it was at message 2: get_archived_output" in first
     assert "changed since" not in second
@@ -177,11 +183,8 @@ async def test_a_placeholder_says_that_its_file_was_changed_since(
     ],
 )
 async def test_a_change_of_another_file_in_the_same_folder_is_no_change_of_the_file(stash: Stash, later: str) -> None:
-    natives = [{"role": "user", "content": "Fix it."}, *called(0, "bash", {"command": "cd /srv && cat a.py"}, CODE)]
-    natives += [*called(1, "bash", {"command": later}, "ok"), *called(2, "bash", {"command": "pytest"}, "3 passed")]
-    await stash.record_messages(natives, session_id=SESSION)
-    await stash.prune_tool_outputs(SESSION, keep_last=0, minimum_tokens=0)
-    shown = [str(message["content"]) for message in await view(stash)]
+    natives = called(0, "bash", {"command": "cd /srv && cat a.py"}, CODE)
+    shown = await pruned_texts(stash, [*natives, *called(1, "bash", {"command": later}, "ok")])
     assert any("archived output" in text for text in shown)
     assert not any("changed since" in text for text in shown)
 

@@ -12,18 +12,15 @@ from hypothesis import strategies as st
 from contextstash.clients.proxied import first_message
 from contextstash.reduce import summaries
 from contextstash.request.handoff import (
-    PART_HEAD_CHARACTERS,
     ClientCall,
     ClientMessage,
     ClientResult,
-    ClientWindow,
-    Part,
     divided,
     plan_tail,
     window_of,
 )
 from contextstash.stash import Stash
-from tests.support.client_files import SESSION, ClientTranscript, applied
+from tests.support.client_files import ClientTranscript, applied
 from tests.support.stashes import reply, round_of, stash_at
 from tests.support.turns import laws, quarter
 
@@ -51,31 +48,6 @@ async def handed_off_after(stash: Stash, client: ClientTranscript, last: str) ->
     return await handed_off(stash, client)
 
 
-async def test_the_task_is_still_handed_off_after_a_second_compaction(stash: Stash, client: ClientTranscript) -> None:
-    await handed_off_after(stash, client, "Working on it.")
-    client.call("mcp__contextstash__get_summary", {}, "a summary")
-    text = await handed_off_after(stash, client, "I know again what to do.")
-    assert PROMPT in text
-    assert "get_summary" not in text.partition("]")[2]
-
-
-async def test_a_window_is_handed_off_once(stash: Stash, client: ClientTranscript) -> None:
-    assert await handed_off_after(stash, client, "Working on it.")
-    assert not await handed_off(stash, client)  # a hook that is installed twice
-    assert await handed_off_after(stash, client, "Going on.")
-    assert [event.kind for event in await stash.read_events(SESSION)].count("handoff") == 2
-
-
-async def test_a_session_whose_window_was_compacted_by_us_is_not_handed_off_to_it(
-    stash: Stash, client: ClientTranscript
-) -> None:
-    client.call("Bash", {"command": "make"}, LARGE[:3_000])
-    session_id = await client.read()
-    window = ClientWindow(session_id=session_id, messages=[], tokens_before=3_000, tokens_after=1_000, left=1)
-    await stash.note_given_window(session_id, window)
-    assert await stash.hand_off(session_id) is None
-
-
 async def test_what_a_model_summarized_for_us_is_handed_off_with_what_came_after(
     stash: Stash, client: ClientTranscript
 ) -> None:
@@ -86,21 +58,6 @@ async def test_what_a_model_summarized_for_us_is_handed_off_with_what_came_after
     text = await handed_off_after(stash, client, "Cleaned the disk.")
     assert "The builder's disk is full; clean /var/tmp." in text
     assert "Cleaned the disk." in text
-
-
-async def test_only_what_the_person_typed_is_the_task(stash: Stash, tmp_path: Path) -> None:
-    client = ClientTranscript(tmp_path, stash)
-    client.write("user", "<local-command-stdout>Set model to opus</local-command-stdout>")
-    client.write("user", PROMPT)
-    client.call("Skill", {"skill": "fmt"}, "Launching skill: fmt")
-    client.write("user", "Never use more than three bullet points.", isMeta=True)
-    client.write("user", "A task has ended: never restart it.", origin={"kind": "task-notification"})
-    client.write("user", "Stop hook feedback:\n[lint]: you must never stop before lint passes", isMeta=True)
-    client.write("user", "<system-reminder>You must never mention this.</system-reminder>")
-    text = await handed_off_after(stash, client, "The build is fixed.")
-    assert PROMPT in text
-    for added in ("Set model", "bullet points", "never restart", "never stop", "never mention"):
-        assert added not in text
 
 
 async def test_what_the_clients_own_summary_holds_is_not_repeated(stash: Stash, client: ClientTranscript) -> None:
@@ -196,13 +153,6 @@ def test_code_that_is_divided_is_fenced_in_each_part_and_what_fits_is_one_part()
     assert divided("short", 300) == ["short"]
 
 
-@pytest.mark.parametrize(("tokens", "used"), [(300, 1), (2_500, 1), (5_000, 2), (8_000, 3), (50_000, 3)])
-def test_no_more_parts_are_used_than_the_hand_off_needs(tokens: int, used: int) -> None:
-    assert Part(1, 3, 9_800).used(tokens) == used
-    assert Part(1, 3, None).used(tokens) == 1
-    assert len(divided("x\n" * 400, 300)[1].split("\n", 1)[0]) + 10 < PART_HEAD_CHARACTERS
-
-
 def count(text: str) -> int:
     """A token for each word."""
     return len(text.split())
@@ -272,13 +222,3 @@ def test_older_results_become_placeholders_and_pinned_ones_do_not() -> None:
     messages = [said("user", 10), *step(1, 1, 300), *step(2, 1, 300), *step(3, 1, 300), said("assistant", 5)]
     assert plan_tail(messages, 800, count, pinned=())[1] == {"1-0", "2-0"}
     assert plan_tail(messages, 800, count, pinned={"2-0"})[1] == {"1-0"}
-
-
-def test_a_message_is_named_by_its_place_and_says_which_results_changed() -> None:
-    messages = [said("user", 1), *step(1, 1, 100), ClientMessage("", "assistant", "")]
-    assert window_of(messages, ["ours"], range(4), {"1-0": "short"}) == [
-        {"role": "user", "text": "ours"},
-        {"at": 0},
-        {"at": 1},
-        {"at": 2, "results": {"1-0": "short"}},
-    ]

@@ -1,10 +1,13 @@
-"""Export and import are lossless: messages to the byte, view, handles, summaries, log; so is a copy of a database."""
+"""Export and import are lossless: messages to the byte, view, handles, summaries, log; so is a copy of a database. What
+a database keeps, and what goes by its age."""
 
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,7 +18,10 @@ from hypothesis import strategies as st
 from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash import transfer
+from contextstash.clients.follow import ingest
+from contextstash.session.access import Access
 from contextstash.stash import Stash
+from contextstash.transfer import delete_session
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import DeclaredVersion, Native, Request
 from contextstash_storage.sqlite import SqliteStore, open_sqlite
@@ -119,28 +125,6 @@ async def test_a_session_can_be_imported_under_another_id(stash: Stash) -> None:
     assert await history(stash, "copy") == NATIVES
 
 
-async def test_an_export_whose_edits_say_what_they_change_in_the_view_is_read(stash: Stash) -> None:
-    """As those of commit 81800828 do."""
-    await stash.record_messages(NATIVES, session_id=SESSION)
-    await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
-    lines = await exported(stash)
-    former = [
-        line.replace('"event_id": 1, ', "")
-        .replace('{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, ')
-        .replace('{"role"', '{"user_visible": true, "role"')
-        .replace('{"type": ', '{"breakpoint": false, "type": ')
-        .replace('"counters": {', '"counters": {"level": "ok", ')
-        for line in lines
-    ]
-    assert former != lines
-    event = next(place for place, line in enumerate(former) if line.startswith('{"event"'))
-    former.insert(event, former[event].replace('"kind": "prune"', '"kind": "level"'))
-    former[0] = former[0].replace('"settings": {}', '"settings": {"thinking": "strip", "first_cut_tokens": 900}')
-    former[-1] = former[-1].replace('"events": 1', '"events": 2')
-    await stash.import_session(former, session_id="copy")
-    assert await stash.store.read_edits("copy") == await stash.store.read_edits(SESSION)
-
-
 async def test_another_session_of_the_same_id_is_not_touched(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "a.db") as one, stash_at(tmp_path / "b.db") as other:
         await one.record_messages(NATIVES, session_id=SESSION)
@@ -163,23 +147,19 @@ async def test_another_session_of_the_same_id_is_not_touched(tmp_path: Path) -> 
     ],
 )
 async def test_a_broken_line_is_named_and_nothing_is_stored(tmp_path: Path, broken: str, says: str) -> None:
-    async with stash_at(tmp_path / "a.db") as one, stash_at(tmp_path / "b.db") as other:
-        await one.record_messages(NATIVES, session_id=SESSION)
-        lines = await exported(one)
-        with pytest.raises(BadInputError, match=f"Line 4 {says}.*Nothing of that session"):
-            await other.import_session([*lines[:3], broken, *lines[3:]])
-        assert (await other.list_sessions()).sessions == []
-        assert (await other.import_session(lines)).recorded == len(NATIVES)
+    lines = await lines_of_a_session(tmp_path)
+    await hold_refused([*lines[:3], broken, *lines[3:]], lines, f"Line 4 {says}.*Nothing of that session was stored")
 
 
-async def hold_refused(tmp_path: Path, lines: Sequence[str], whole: Sequence[str], match: str) -> None:
+async def hold_refused(lines: Sequence[str], whole: Sequence[str], match: str) -> None:
     """These lines are refused with these words, nothing of them is stored, and the whole file is imported then."""
-    async with stash_at(tmp_path / "there.db") as there:
-        with pytest.raises(BadInputError, match=match):
-            await there.import_session(lines)
-        assert (await there.list_sessions()).sessions == []
-        assert (await there.import_session(whole)).recorded == len(NATIVES)
-        assert await exported(there) == list(whole)
+    with TemporaryDirectory() as folder:
+        async with stash_at(Path(folder) / "there.db") as there:
+            with pytest.raises(BadInputError, match=match):
+                await there.import_session(lines)
+            assert (await there.list_sessions()).sessions == []
+            assert (await there.import_session(whole)).recorded == len(NATIVES)
+            assert await exported(there) == list(whole)
 
 
 async def lines_of_a_session(tmp_path: Path, *, kept: bool = False) -> list[str]:
@@ -198,9 +178,7 @@ async def test_an_export_cut_at_any_line_end_is_refused_and_the_whole_one_import
     lines = await lines_of_a_session(tmp_path, kept=kept)
     end = next(place for place, line in enumerate(lines) if line.startswith('{"end"'))
     for cut in range(1, end + 1 + kept):
-        folder = tmp_path / str(cut)
-        folder.mkdir()
-        await hold_refused(folder, lines[:cut], lines, "Nothing of that session was stored")
+        await hold_refused(lines[:cut], lines, "Nothing of that session was stored")
 
 
 @pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
@@ -212,9 +190,8 @@ async def test_a_missing_doubled_or_moved_line_is_named(tmp_path: Path, place: i
         "moved": [*lines[:place], lines[place + 1], lines[place], *lines[place + 2 :]],
     }
     for name, wrong in changed.items():
-        (tmp_path / name).mkdir()
         if name != "moved" or place < 4:  # an edit and an event do not stand at positions of one list
-            await hold_refused(tmp_path / name, wrong, lines, "Nothing of that session was stored")
+            await hold_refused(wrong, lines, "Nothing of that session was stored")
 
 
 async def test_an_export_of_a_session_in_use_is_of_the_moment_at_which_it_began(stash: Stash) -> None:
@@ -234,7 +211,6 @@ async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     lines = await lines_of_a_session(tmp_path)
     other = lines[0].replace('"contextstash_session": 4', '"contextstash_session": 3')
     await hold_refused(
-        tmp_path,
         [other, *lines[1:]],
         lines,
         "Line 1 begins a session of version [0-9]+, and version 4 is read here: export it again",
@@ -261,3 +237,60 @@ async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Pa
         assert list(done.failed) == ["two"]
         assert "damaged" in done.failed["two"]
         assert len(await bodies(target, "one")) == len(await bodies(target, "three")) == 10
+
+
+DAY = timedelta(days=1)
+NOW = datetime.now(UTC)
+
+
+async def filled(path: Path, count: int = 3) -> None:
+    async with stash_at(path) as stash:
+        for number in range(count):
+            await stash.record_messages(
+                [{"role": "user", "content": f"secret work {number}"}], session_id=f"s-{number}"
+            )
+        await stash.configure_session("s-0", settings={"pin": ["rule: keep"]})
+
+
+async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    async with stash_at(path) as stash:
+        for _ in range(5):
+            await stash.limit_output(secrets.token_hex(20_000), limits={"chars": 1_000})
+        aged = await stash.retain(NOW + 40 * DAY, days=30, dry_run=True)
+    assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
+
+
+async def test_a_transcript_of_long_ago_is_recorded_when_it_is_imported(stash: Stash, tmp_path: Path) -> None:
+    said: dict[str, Any] = {
+        "type": "user",
+        "uuid": "u",
+        "parentUuid": None,
+        "sessionId": "old",
+        "timestamp": "1970-01-01T00:00:00Z",
+    }
+    said["message"] = {"role": "user", "content": "the machine's clock was wrong"}
+    (tmp_path / "old.jsonl").write_text(json.dumps(said) + "\n")
+    await ingest(stash, tmp_path / "old.jsonl")
+    assert (await stash.retain(NOW + DAY, days=30, dry_run=False)).sessions == []
+    assert [line.session_id for line in (await stash.retain(NOW + 31 * DAY, days=30)).sessions] == ["old"]
+
+
+async def test_a_session_that_goes_on_while_others_are_deleted_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "s.db"
+    await filled(path, 4)
+    monkeypatch.setattr(transfer, "TOGETHER", 1)
+
+    async def delete(access: Access, session_id: str, **rest: Any) -> Any:
+        """Deletes it, while another process records in one of the next."""
+        async with stash_at(path) as other:
+            await other.record_messages([{"role": "user", "content": "and now"}], session_id="s-1")
+        return await delete_session(access, session_id, **rest)
+
+    monkeypatch.setattr(transfer, "delete_session", delete)
+    async with stash_at(path) as stash:
+        await stash.retain(NOW + 60 * DAY, days=30, dry_run=False)
+        assert {line.session_id for line in (await stash.list_sessions()).sessions} == {"s-0", "s-1"}

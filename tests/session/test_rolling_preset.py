@@ -187,13 +187,6 @@ async def test_it_counts_characters_by_four_rounded_up_after_the_last_report(
         assert (await stash.estimate_context(SESSION)).tokens == 5_200 + tokens
 
 
-async def test_an_image_counts_1_200(tmp_path: Path) -> None:
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 4_000}}
-    async with stash_at(tmp_path / "i.db", preset="rolling") as stash:
-        await stash.record_messages([{"role": "user", "content": [image]}], session_id=SESSION, format="openai-chat")
-        assert (await stash.estimate_context(SESSION)).tokens == 1_200
-
-
 @pytest.mark.parametrize(
     ("text", "whole"),
     [
