@@ -76,7 +76,7 @@ async def test_a_system_message_that_changes_is_no_rewind_and_is_shown_as_it_is_
         assert await valid_view(stash, "openai-chat") == [*head, *talk]
     assert await history(stash) == talk
     versions = [version.content for version in await stash.store.read_log(SESSION, DeclaredVersion)]
-    assert [[each["content"] for each in version] for version in versions if version] == HEADS[1:4] + HEADS[5:]
+    assert [[each["content"] for each in version] for version in versions] == HEADS[1:5]
 
 
 CALLS_AND_RESULTS: dict[str, tuple[list[Native], list[Native]]] = {
@@ -162,7 +162,7 @@ NOT_JSON = {
     "NaN": (float("nan"), "holds.* nan"),
     "Infinity": (float("inf"), "holds.* inf"),
     "-Infinity": (float("-inf"), "holds.* -inf"),
-    "a long integer": (10**5_000, "4,299 digits"),
+    "a long integer": (10**5_000, "holds.* 4,299 digits"),
     "a tuple": ((1, 2), "holds a value of type tuple"),
     "a number as a key": ({1: 2}, "holds a key of type int"),
     "null as a key": ({None: 2}, "holds a key of type NoneType"),
