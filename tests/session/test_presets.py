@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,54 +27,46 @@ def talk(messages: int, words: int) -> list[Native]:
     return [said(words, ("user", "assistant")[place % 2]) for place in range(messages)]
 
 
-@pytest.mark.parametrize(
-    ("preset", "natives", "tokens"),
-    [
-        ("staged", [user(3)], 1),
-        ("staged", [user(4)], 2),
-        ("staged", [user(5)], 2),
-        ("staged", [user(8)], 3),
-        ("token-budget", [{"role": "user", "content": [IMAGE]}], 1_004),
-        ("rolling", [{"role": "user", "content": [IMAGE]}], 1_200),
-        ("byte-budget", [{"role": "user", "content": "é" + "abcd"}], 2),
-        ("byte-budget", [{"role": "user", "content": "é" * 2 + "abcd"}], 2),
-        ("byte-budget", [{"role": "user", "content": "é" * 4 + "abcd"}], 3),
-        ("n-or-k", [said(100), said(50, "assistant")], 100 + 50 + 2 * 4 + 3),
-    ],
-)
-async def test_each_counts_in_its_own_way(tmp_path: Path, preset: str, natives: list[Native], tokens: int) -> None:
-    async with stash_at(tmp_path / "c.db", preset=preset) as stash:
-        model = "gpt-4" if preset == "n-or-k" else None
-        await stash.record_messages(natives, session_id=SESSION, format="openai-chat", model=model)
-        assert (await stash.estimate_context(SESSION)).tokens == tokens
+COUNTS: list[tuple[str, list[Native], int]] = [
+    ("staged", [user(3)], 1),
+    ("staged", [user(4)], 2),
+    ("staged", [user(5)], 2),
+    ("staged", [user(8)], 3),
+    ("token-budget", [{"role": "user", "content": [IMAGE]}], 1_004),
+    ("rolling", [{"role": "user", "content": [IMAGE]}], 1_200),
+    ("byte-budget", [{"role": "user", "content": "é" + "abcd"}], 2),
+    ("byte-budget", [{"role": "user", "content": "é" * 2 + "abcd"}], 2),
+    ("byte-budget", [{"role": "user", "content": "é" * 4 + "abcd"}], 3),
+    ("n-or-k", [said(100), said(50, "assistant")], 100 + 50 + 2 * 4 + 3),
+]
 
 
-@pytest.mark.parametrize(
-    ("preset", "tokens", "level", "usable"),
-    [
-        ("staged", 126_000, "ok", 180_000),
-        ("staged", 126_001, "prune", 180_000),
-        ("staged", 153_000, "prune", 180_000),
-        ("staged", 153_001, "compact", 180_000),
-        ("staged", 171_000, "compact", 180_000),
-        ("staged", 171_001, "critical", 180_000),
-        ("staged", 180_000, "critical", 180_000),
-        ("staged", 180_001, "overflow", 180_000),
-        ("token-budget", 142_800, "ok", 168_000),
-        ("token-budget", 142_801, "compact", 168_000),
-        ("token-budget", 168_000, "compact", 168_000),
-        ("token-budget", 168_001, "overflow", 168_000),
-    ],
-)
-async def test_levels_begin_above_these_sizes(
-    tmp_path: Path, preset: str, tokens: int, level: str, usable: int
-) -> None:
+async def test_each_counts_in_its_own_way(tmp_path: Path) -> None:
+    for place, (preset, natives, tokens) in enumerate(COUNTS):
+        async with stash_at(tmp_path / f"{place}.db", preset=preset) as stash:
+            model = "gpt-4" if preset == "n-or-k" else None
+            await stash.record_messages(natives, session_id=SESSION, format="openai-chat", model=model)
+            assert (preset, (await stash.estimate_context(SESSION)).tokens) == (preset, tokens)
+
+
+LEVELS = {
+    "staged": {"ok": 126_000, "prune": 153_000, "compact": 171_000, "critical": 180_000, "overflow": 0},
+    "token-budget": {"ok": 142_800, "compact": 168_000, "overflow": 0},
+}
+"""The largest size of each level but the last one, which has none; that of the last but one is what is usable."""
+
+
+@pytest.mark.parametrize("preset", LEVELS)
+async def test_levels_begin_above_these_sizes(tmp_path: Path, preset: str) -> None:
+    usable = max(LEVELS[preset].values())
     beside = {"staged": 1, "token-budget": 4}[preset]
-    async with stash_at(tmp_path / "l.db", preset=preset) as stash:
-        await stash.record_messages([user(4 * (tokens - beside))], session_id=SESSION)
-        estimate = await stash.estimate_context(SESSION)
-    assert (estimate.tokens, estimate.level, estimate.usable) == (tokens, level, usable)
-    assert estimate.method.startswith("counted with characters / 4")
+    for (level_below, size), (level_above, _) in pairwise(LEVELS[preset].items()):
+        for tokens, level in ((size, level_below), (size + 1, level_above)):
+            async with stash_at(tmp_path / f"{tokens}.db", preset=preset) as stash:
+                await stash.record_messages([user(4 * (tokens - beside))], session_id=SESSION)
+                estimate = await stash.estimate_context(SESSION)
+            assert (estimate.tokens, estimate.level, estimate.usable) == (tokens, level, usable)
+            assert estimate.method.startswith("counted with characters / 4")
 
 
 async def viewed(path: Path, preset: str, natives: Sequence[Native], **settings: Any) -> list[Native]:
