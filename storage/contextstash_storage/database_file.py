@@ -162,17 +162,18 @@ def remove_unfinished(path: Path) -> None:
 
 def remove(file: Path) -> None:
     """Remove a file, if it is there, and fill it with zeros before, so that what was in it is not in the free blocks of
-    the disk. One that has another name too loses only this one."""
+    the disk. One that has another name too loses only this one: it may be the open database, whose locks this process
+    would lose with the first descriptor that it closes."""
     with suppress(OSError):
-        opened = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0))
-        try:
-            found, at_once = os.fstat(opened), 1 << 20
-            if found.st_nlink == 1:
-                for start in range(0, found.st_size, at_once):
-                    os.write(opened, bytes(min(at_once, found.st_size - start)))
+        if file.lstat().st_nlink == 1:
+            opened = os.open(file, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0))
+            try:
+                size, at_once = os.fstat(opened).st_size, 1 << 20
+                for start in range(0, size, at_once):
+                    os.write(opened, bytes(min(at_once, size - start)))
                 os.fsync(opened)
-        finally:
-            os.close(opened)
+            finally:
+                os.close(opened)
         file.unlink(missing_ok=True)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from contextstash_storage.errors import BadInputError, SessionNotFoundError, StoreError
+from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError, StoreError
 from contextstash_storage.notes import note_deleted
 from contextstash_storage.records import Call, Counters, DaySum, Session, damaged, from_json, to_json
 from contextstash_storage.transaction import Database, Tx, TxWork, microseconds, now, only, storable, time_of
@@ -35,7 +35,7 @@ def _session_of(row: Sequence[Any]) -> Session:
         times = {name: None if fields[name] is None else time_of(fields[name]) for name in _TIMES}
         read = {"settings": json.loads(fields["settings"]), "counters": from_json(Counters, fields["counters"])}
         return Session(**{**fields, **times, **read})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise damaged(f"session '{fields['session_id']}'") from error
 
 
@@ -141,7 +141,11 @@ def list_sessions(
         text += f" AND ({time}, session) < (?, ?)"
         values += _row(tx, owner, before, f"{time}, session")
     rows = tx.rows(f"{text} ORDER BY {time} DESC, session DESC LIMIT ?", (*values, limit))
-    return [_session_of(row) for row in rows]
+    found = []
+    for row in rows:
+        with suppress(DamagedError):  # `doctor` names it; it must not hide all others
+            found.append(_session_of(row))
+    return found
 
 
 def session_count(tx: Tx, owner: str) -> int:
@@ -197,22 +201,24 @@ _PARTS = {
 was given up for dead cannot go on."""
 
 
+_EMPTY = (
+    "agent = NULL, model = NULL, format = NULL, title = NULL, source = NULL, parent_session_id = NULL,"
+    " counters = '{}', settings = '{}'"
+)
+
+
 def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
     """Make sessions invisible before they are deleted, under names that were never used: the first, and those of the
     others that are there. What their rows said is overwritten. Raises SessionNotFoundError."""
     for place, session_id in enumerate(session_ids):
         with suppress(*([SessionNotFoundError] if place else [])):
-            row, _ = read_session(tx, owner, session_id, locked=True)
+            row = int(_row(tx, owner, session_id, "session", tx.lock)[0])  # also of one that is damaged
             note_deleted(tx, owner, session_id, row)
             text = "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?"
             tx.execute(text, (owner, session_id))
             tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'lease', 'proxied')", (row,))
-            tx.execute(
-                "UPDATE sessions SET owner = ?, session_id = ?, agent = NULL, model = NULL, format = NULL,"
-                " title = NULL, source = NULL, parent_session_id = NULL, counters = '{}', settings = '{}'"
-                " WHERE session = ?",
-                (HIDDEN_OWNER, uuid.uuid4().hex, row),
-            )
+            text = f"UPDATE sessions SET owner = ?, session_id = ?, {_EMPTY} WHERE session = ?"
+            tx.execute(text, (HIDDEN_OWNER, uuid.uuid4().hex, row))
 
 
 def _to_remove(tx: Tx) -> list[tuple[int, str, int]]:
@@ -312,15 +318,18 @@ class Deletions:
                 had_words = any(count for *_, count in marks)
                 if not marks:
                     return True
+                # A copy that was not finished still has all that its row says.
+                text = f"UPDATE sessions SET {_EMPTY} WHERE owner = ? AND session = ? AND session_id = ?"
+                gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
+                await self._database.write(lambda tx: tx.many(text, gone))
                 if not await self._pieces(_remove_some):
                     return False
                 if not await self._database.forget(self._pieces, self._closing, had_words):
                     return False
                 # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
                 # With the id, which is random: another process may have removed the row, and its number is used again.
-                text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
-                gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
-                await self._database.write(lambda tx: tx.many(text, gone))
+                removed = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
+                await self._database.write(lambda tx: tx.many(removed, gone))
                 return True
             except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
                 return False

@@ -24,7 +24,13 @@ import aiosqlite
 
 from contextstash_storage import database_file, log, notes
 from contextstash_storage.documents import CALL_WEIGHT, MORE_MATCHES, rarity
-from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
+from contextstash_storage.errors import (
+    BadInputError,
+    ContextstashError,
+    StoreBusyError,
+    StoreError,
+    StoreVersionError,
+)
 from contextstash_storage.messages import messages_at, read_outputs
 from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS, PIECE_SECONDS, read_session
 from contextstash_storage.store import SessionStore
@@ -441,7 +447,7 @@ def look_at(path: Path, find_key: database_file.FindKey = database_file.no_key) 
     """Check a database file. Raises StoreError if it can't be read, also if it is of another version."""
     try:
         with closing(database_file.open_file(path, find_key, read_only=True)) as db:
-            [check] = db.execute("PRAGMA quick_check(1)").fetchone()
+            [check] = db.execute("PRAGMA integrity_check(1)").fetchone()
             encrypted = database_file.is_encrypted(db)
             version = read_version(db)
             check_version(version)
@@ -467,7 +473,10 @@ def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
         read_outputs(tx, row)
         log.check(tx, row)
         notes.check(tx, row)
-    except (StoreError, database_file.DriverError, ValueError) as error:
+        [[last]] = tx.rows("SELECT coalesce(max(first_seq + messages), 0) FROM segments WHERE session = ?", (row,))
+        if last != session.counters.messages:
+            return f"its row says that it has {session.counters.messages:,} messages, and {last:,} are stored"
+    except (ContextstashError, database_file.DriverError, ValueError, OverflowError) as error:
         return str(error)
     return None
 

@@ -164,3 +164,14 @@ async def test_the_task_is_at_the_head_of_a_compacted_view(preset: str, tmp_path
         assert result.compacted, result.reason
         first = (await stash.read_context("s")).messages[0]
         assert "To submit, run\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT" in plain(str(first["content"]))
+
+
+async def test_half_of_a_surrogate_pair_in_the_users_words_stops_no_compaction(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "h.db", window=8_000) as stash:
+        await stash.record_messages(
+            [{"role": "user", "content": "Fix \ud800 it."}], session_id=SESSION, format="openai-chat"
+        )
+        for number in range(2):
+            for place in range(12):
+                await stash.record_messages(step(12 * number + place), session_id=SESSION)
+            assert (await stash.compact_session(SESSION)).compacted

@@ -181,3 +181,21 @@ async def test_a_request_that_was_refused_after_a_recovery_too_is_made_smaller_a
     assert again.context is not None
     assert first.context is not None
     assert len(as_bytes(again.context.messages)) < len(as_bytes(first.context.messages))
+
+
+@pytest.mark.parametrize("pin", [[], ["/src/a8.py"]])
+async def test_what_has_room_in_a_larger_window_stays_as_it_is(tmp_path: Path, pin: list[str]) -> None:
+    """Something is left out, and since then the window is almost empty."""
+    talk = [asks("Fix it. " + "word " * 900), {"role": "assistant", "content": "word " * 900}, asks("Go on.")]
+    talk += [{"role": "assistant", "content": "word " * 1_600}, asks("And on.")]
+    async with stash_at(tmp_path / "s.db", window=4_000) as stash:
+        await stash.record_messages(talk, session_id=SESSION, format="anthropic", model="claude-sonnet-4-5")
+        assert (await stash.get_context(SESSION)).left_out is not None
+        await stash.configure_session(SESSION, settings={"window": 80_000}, pin=pin)
+        for number in range(1, 9):
+            await stash.record_messages([calls(f"c{number}"), outputs_of([f"c{number}"], 600)], session_id=SESSION)
+        first = await stash.get_context(SESSION)
+        for _ in range(3):
+            again = await stash.get_context(SESSION)
+            assert again.done is None
+            assert as_bytes(again.messages) == as_bytes(first.messages)

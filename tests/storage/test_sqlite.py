@@ -280,6 +280,22 @@ async def test_what_is_damaged_beside_the_messages_is_said_too(path: Path, table
         assert await bodies(store)
 
 
+@pytest.mark.parametrize("change", ["replace(counters, '150', '120')", "replace(counters, 'messages', 'nessages')"])
+async def test_a_damaged_row_of_a_session_is_said_hides_no_other_and_can_be_deleted(path: Path, change: str) -> None:
+    await filled(path)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE sessions SET counters = {change} WHERE session = 1")
+    assert [name for name, _ in look_at(path).damaged] == ["one"]
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE sessions SET counters = '{' WHERE session = 1")
+    async with await open_sqlite(path) as store:
+        assert [each.session_id for each in await store.list_sessions()] == ["three", "two"]
+        with pytest.raises(StoreError, match="damaged"):
+            await store.get_session("one")
+        assert await store.delete_session("one")
+    assert look_at(path).damaged == ()
+
+
 async def test_recordings_at_the_same_time_take_fewer_commits_and_one_that_fails_leaves_the_others(
     store: SqliteStore,
 ) -> None:

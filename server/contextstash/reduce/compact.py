@@ -126,8 +126,9 @@ async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
     session = await access.read_session(session_id)
     seconds = MODEL_SECONDS if access.reaches_model(session.agent, access.settings(session)) else LEASE_SECONDS
     holder = secrets.token_hex(8)
-    acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, seconds)
+    acquired = True  # until it is known: cancelling the call does not stop the database's thread
     try:
+        acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, seconds)
         yield acquired
     finally:
         # A client that closes its connection cancels the whole call: without the shield, the first await here would be

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from contextstash.events.call_lines import WAITS
 from contextstash.events.calls import is_dialog
@@ -173,8 +174,8 @@ async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> Sta
     """The state that was kept; None if it is of a later message or of a branch that the conversation has left."""
     note = await access.store.get_note(snapshot.session_id, KeptState)
     try:
-        state = _adapter().validate_json(note.text) if note is not None else None
-    except ValidationError:
+        state = _adapter().validate_python(json.loads(note.text)) if note is not None else None
+    except ValueError:
         return None
     if note is None or state is None or state.seq > last_seq:
         return None
@@ -189,7 +190,8 @@ async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) ->
     if any(each.text.endswith(WAITS) for each in state.calls):
         return
     rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
-    text = await asyncio.to_thread(lambda: _adapter().dump_json(state).decode())
+    # Not pydantic's own JSON, which refuses half of a surrogate pair in the user's words.
+    text = await asyncio.to_thread(lambda: json.dumps(_adapter().dump_python(state, mode="json")))
     await access.store.put_note(snapshot.session_id, KeptState(text=text, rewinds=rewinds))
 
 

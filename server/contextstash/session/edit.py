@@ -244,16 +244,16 @@ def strips_after_restore(
     `entries` is the view after the restore."""
     if not undone:
         return []
-    # From which message on thinking may be based on them. The user's words stand before all messages, and are undone
-    # only with a summary.
-    first = min(
-        edit.seq if isinstance(edit, Replacement | SummaryEdit) and edit.seq is not None else edit.span[1]
-        for edit in undone
-        if not is_user_block(edit)
-    )
-    names = _names(undone)
-    known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
-    return strip_after(snapshot, entries, max(known, default=first) + 1)
+    # From which message on thinking may be based on each: behind what it stripped itself, else behind its place. The
+    # user's words stand before all messages, and are undone only with a summary.
+    based = []
+    for edit in undone:
+        names = _names([edit])
+        known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
+        place = edit.seq if isinstance(edit, Replacement | SummaryEdit) and edit.seq is not None else edit.span[1]
+        if known or not is_user_block(edit):
+            based.append(max(known, default=place))
+    return strip_after(snapshot, entries, min(based) + 1)
 
 
 def strip_after(snapshot: SessionSnapshot, entries: Sequence[Entry], first_seq: int) -> list[StripEdit]:
