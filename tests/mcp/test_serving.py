@@ -37,7 +37,7 @@ from tests.support.servers import (
     new_token,
     record,
     small_session,
-    started_http_server,
+    started,
     stdio_command,
     talking,
 )
@@ -222,7 +222,7 @@ async def test_each_tool_needs_the_scope_that_its_annotations_name(served: Serve
 def test_the_health_of_a_server_needs_no_token_no_name_and_no_database(tmp_path: Path) -> None:
     database = tmp_path / "s.db"
     database.write_bytes(b"no database" * 100)
-    with started_http_server(http_command(database)) as (_, address):
+    with started(http_command(database)) as (_, address):
         reply = httpx2.get(address.replace("/mcp", "/healthz"), headers={"host": "10.1.2.3:8787"})
         assert (reply.status_code, reply.text) == (200, "ok\n")
         refused = initialize(address, **bearer("cst_" + "x" * 43))
@@ -249,7 +249,7 @@ async def test_after_sigterm_running_requests_end_and_new_ones_are_refused(tmp_p
         await release.wait()
         yield call[10:]
 
-    with started_http_server(http_command(database)) as (process, address):
+    with started(http_command(database)) as (process, address):
         headers = {
             **bearer(local_token(database)),
             "content-type": "application/json",

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import environment_of
+from tests.support.servers import ended_by_sigterm
 from tests.support.stashes import called
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -49,26 +47,14 @@ class Served:
 
 
 @contextmanager
-def pages_of(database: Path, *arguments: str) -> Iterator[Served]:
+def pages_of(database: Path) -> Iterator[Served]:
     """The pages of a database; on leaving, the process must end with exit code 0 by SIGTERM."""
-    command = [sys.executable, "-m", "contextstash", *(arguments or ("ui", "--no-open", "--port", "0"))]
-    with subprocess.Popen(
-        [*command, "--db", str(database)],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment_of(database.parent),
-        cwd=database.parent,
-    ) as process:
-        assert process.stderr
-        try:
-            line = process.stderr.readline()
-            found = re.search(r"(http://\S+?)/\?token=\S+", line)
-            assert found, line + process.stderr.read()
-            yield Served(address=found[1], opening=found[0])
-        finally:
-            process.send_signal(signal.SIGTERM)
-            _, errors = process.communicate(timeout=30)
-        assert process.returncode == 0, errors
+    command = [sys.executable, "-m", "contextstash", "ui", "--no-open", "--port", "0", "--db", str(database)]
+    folder = database.parent
+    with ended_by_sigterm(command, env=environment_of(folder), cwd=folder) as opening:
+        address, token, _ = opening.partition("/?token=")
+        assert token
+        yield Served(address, opening)
 
 
 @contextmanager

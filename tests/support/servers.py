@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -92,9 +93,24 @@ async def stdio_client(database: Path, mode: Mode = "auto", tools: str = "all") 
 
 
 @contextmanager
-def http_server(database: Path | str, **options: Any) -> Iterator[str]:
-    """The address of a server process; on leaving it must end with exit code 0 by SIGTERM."""
-    with started_http_server(http_command(database, **options)) as (process, address):
+def started(command: list[str], **how: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server process and its address, when it listens."""
+    pipes: Any = {"stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes, **how) as process:
+        try:
+            assert process.stderr
+            line = process.stderr.readline()
+            found = re.search(r"http://\S+", line)
+            assert found, line + process.stderr.read()
+            yield process, found[0]
+        finally:
+            process.kill()
+
+
+@contextmanager
+def ended_by_sigterm(command: list[str], **how: Any) -> Iterator[str]:
+    """The address of a server process, which on leaving must end with exit code 0 by SIGTERM."""
+    with started(command, **how) as (process, address):
         try:
             yield address
         finally:
@@ -103,17 +119,9 @@ def http_server(database: Path | str, **options: Any) -> Iterator[str]:
         assert process.returncode == 0, errors
 
 
-@contextmanager
-def started_http_server(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its address, when it listens."""
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
-        try:
-            assert process.stderr
-            line = process.stderr.readline()
-            assert "://" in line, line + process.stderr.read()
-            yield process, line.split("serves ")[1].split()[0]
-        finally:
-            process.kill()
+def http_server(database: Path | str, **options: Any) -> AbstractContextManager[str]:
+    """The address of a process that serves this database over HTTP; on leaving it must end well by SIGTERM."""
+    return ended_by_sigterm(http_command(database, **options))
 
 
 def local_token(database: Path) -> str:
