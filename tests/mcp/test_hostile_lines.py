@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 from mcp.types import PARSE_ERROR
 
 from contextstash.mcp.answers import sendable, with_whole_characters
-from contextstash.mcp.resources import positive
-from contextstash_storage.errors import BadInputError
 from tests.support.servers import INITIALIZE, READY, http_server, local_token, stdio_command, talking
 
 pytestmark = pytest.mark.processes
@@ -207,9 +205,3 @@ def test_every_converted_value_can_be_sent(value: Any) -> None:
 def test_a_document_with_halves_becomes_one_that_is_utf_8_and_another_stays(value: Any) -> None:
     document = json.dumps(value).encode()
     assert pydantic_core.from_json(with_whole_characters(document)) == sendable(value)
-
-
-@pytest.mark.parametrize("value", ["", "-1", "1.5", "many", "9" * 30, "٣"])
-def test_only_numbers_are_read_from_a_uri(value: str) -> None:
-    with pytest.raises(BadInputError, match="limit must be a whole number"):
-        positive("limit", value)

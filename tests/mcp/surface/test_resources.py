@@ -120,7 +120,7 @@ async def test_a_long_output_says_how_to_read_the_rest(tmp_path: Path) -> None:
         "context://archive/out_nothing",
         "context://elsewhere",
         f"context://sessions/{SESSION}/summary",
-        f"context://sessions/{SESSION}/messages?first=many",
+        *(f"context://sessions/{SESSION}/messages?first={value}" for value in ("many", "-1", "1.5", "9" * 30)),
     ],
 )
 async def test_a_resource_that_cannot_be_read_is_a_protocol_error(tmp_path: Path, mode: Mode, uri: str) -> None:
