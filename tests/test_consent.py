@@ -147,12 +147,11 @@ async def test_an_address_in_an_imported_session_is_not_used(untrusted: Untruste
         }
         file = untrusted.folder / "shared.jsonl"
         file.write_text("\n".join([json.dumps(head), *lines[1:]]))
-        assert untrusted.run("delete", SESSION, "--yes").returncode == 0
-        assert untrusted.run("import", file).returncode == 0
+        assert untrusted.run("import", file, "--session", "copy").returncode == 0
         at = {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9", **SMALL_WINDOW}
         async with untrusted.client(*SERVE, **at) as client:
-            pruned = await answer(client, "prune_tool_outputs", session_id=SESSION, minimum_tokens=0)
-            await answer(client, "compact_session", session_id=SESSION)
-            await answer(client, "configure_session", session_id=SESSION, settings={"prune_at": 0.5})
+            pruned = await answer(client, "prune_tool_outputs", session_id="copy", minimum_tokens=0)
+            await answer(client, "compact_session", session_id="copy")
+            await answer(client, "configure_session", session_id="copy", settings={"prune_at": 0.5})
     assert pruned["archived"]
     assert thief.requests == []

@@ -125,6 +125,44 @@ async def test_a_session_can_be_imported_under_another_id(stash: Stash) -> None:
     assert await history(stash, "copy") == NATIVES
 
 
+async def test_an_export_whose_edits_say_what_they_change_in_the_view_is_read(stash: Stash) -> None:
+    """As those of commit 81800828 do."""
+    await stash.record_messages(NATIVES, session_id=SESSION)
+    await stash.prune_tool_outputs(SESSION, keep_last=0, protect_tokens=0, minimum_tokens=0)
+    lines = await exported(stash)
+    former = [
+        line.replace('"event_id": 1, ', "")
+        .replace('{"edit": {', '{"edit": {"delta": {"user": -1}, "view_messages": 0, "view_results": -1, ')
+        .replace('{"role"', '{"user_visible": true, "role"')
+        .replace('{"type": ', '{"breakpoint": false, "type": ')
+        .replace('"counters": {', '"counters": {"level": "ok", ')
+        for line in lines
+    ]
+    assert former != lines
+    event = next(place for place, line in enumerate(former) if line.startswith('{"event"'))
+    former.insert(event, former[event].replace('"kind": "prune"', '"kind": "level"'))
+    former[0] = former[0].replace('"settings": {}', '"settings": {"thinking": "strip", "first_cut_tokens": 900}')
+    former[-1] = former[-1].replace('"events": 1', '"events": 2')
+    await stash.import_session(former, session_id="copy")
+    assert await stash.store.read_edits("copy") == await stash.store.read_edits(SESSION)
+
+
+async def test_a_reply_is_booked_to_a_request_of_which_a_former_export_has_a_part(stash: Stash) -> None:
+    await stash.record_messages(NATIVES, session_id=SESSION)
+    await stash.get_context(SESSION)
+    head, *lines = await exported(stash)
+    first = json.loads(head)
+    counters = first["session"]["counters"]
+    kept = {name: counters["request"][name] for name in ("number", "counted", "messages", "edits", "appended")}
+    counters["request"] = {**kept, "declared": 7}  # as of commit 81800828
+    await stash.import_session([json.dumps(first), *lines], session_id="copy")
+    usage = {"prompt_tokens": 9_000, "completion_tokens": 5}
+    for name in (SESSION, "copy"):
+        await stash.record_messages([{"role": "assistant", "content": "More."}], session_id=name, usage=usage)
+    assert await stash.store.read_log("copy", Request) == await stash.store.read_log(SESSION, Request)
+    assert (await stash.estimate_context("copy")).tokens == (await stash.estimate_context(SESSION)).tokens
+
+
 async def test_another_session_of_the_same_id_is_not_touched(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "a.db") as one, stash_at(tmp_path / "b.db") as other:
         await one.record_messages(NATIVES, session_id=SESSION)

@@ -177,8 +177,9 @@ class Imported:
 
 @click.command("import")
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--session", metavar="NEW_ID", help="The id under which an exported session is stored here.")
 @database_options
-def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...]) -> int:
+def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], session: str | None) -> int:
     """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
 
     Without PATH, the sessions of all clients on this machine, from their own folders.
@@ -189,6 +190,8 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...]) ->
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
+    if session is not None and len(paths) != 1:
+        raise BadInputError("--session names one exported session: pass its file, and no other.")
     named, paths = bool(paths), paths or _own_folders()
     found = dict(sorted(_transcripts(paths), key=lambda each: each[1]))  # a file that was named itself counts as named
     if not found:
@@ -197,7 +200,7 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...]) ->
     async def work(stash: Stash) -> list[Imported]:
         bar = click.progressbar(found.items(), label="Importing", file=sys.stderr, hidden=not sys.stderr.isatty())
         with bar as files:
-            return [await _imported(stash, path, itself) for path, itself in files]
+            return [await _imported(stash, path, itself, session) for path, itself in files]
 
     imported = opener.run(work)
     results = [each for each in imported if not each.skipped]
@@ -238,10 +241,10 @@ def _transcripts(given: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             yield path, True
 
 
-async def _imported(stash: Stash, path: Path, named: bool) -> Imported:
+async def _imported(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
     """The result of an import; an error of it is part of the result."""
     try:
-        return await _import(stash, path, named)
+        return await _import(stash, path, named, session)
     except ContextstashError as error:
         return Imported(str(path), error=str(error))
     except OSError as error:
@@ -250,15 +253,17 @@ async def _imported(stash: Stash, path: Path, named: bool) -> Imported:
         return Imported(str(path), error="The file is not UTF-8 text.")
 
 
-async def _import(stash: Stash, path: Path, named: bool) -> Imported:
+async def _import(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
     from contextstash.clients.follow import ingest, recognize
 
     if _is_export(path):
         if not named:
             return Imported(str(path), skipped=True)
         with path.open(encoding="utf-8") as lines:
-            result = await stash.import_session(lines)
+            result = await stash.import_session(lines, session_id=session)
         return Imported(str(path), result.session_id, result.recorded, result.duplicates)
+    if session is not None:
+        raise BadInputError("--session is for an exported session: the id of a transcript is its client's.")
     try:
         reader = recognize(path)
     except BadInputError:
