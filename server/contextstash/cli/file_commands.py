@@ -190,8 +190,6 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
 
     Exit code 1 if a file could not be read; the others are recorded.
     """
-    if session is not None and len(paths) != 1:
-        raise BadInputError("--session names one exported session: pass its file, and no other.")
     named, paths = bool(paths), paths or _own_folders()
     found = dict(sorted(_transcripts(paths), key=lambda each: each[1]))  # a file that was named itself counts as named
     if not found:
