@@ -104,3 +104,4 @@ def test_a_message_that_ends_with_what_comes_next_is_not_the_end_of_its_turn() -
     ]
     offered = "The installer reads a field that is missing. I'll add it if you want me to."
     assert under_way(summary_of(Script().user("Why does it fail?").assistant(offered))) == []
+    assert under_way(summary_of(Script().user("Review it.").assistant('{"findings": [], "correct": true}'))) == []

@@ -90,7 +90,9 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
     rule, in words and quoted. Without any, list the pins."""
     from contextstash.safety.secret_masks import masked
 
-    named = [f"rule: {each}" if " " in each and not _is_pin(each) else each for each in pins]
+    # Words of which none is a handle or a file are a rule whose quotation marks were forgotten.
+    given = pins if any(map(_is_pin, pins)) else [" ".join(pins)] * bool(pins)
+    named = [each if _is_pin(each) else f"rule: {each}" for each in given]
     handle = next((each for each in named if each.startswith(PREFIXES[0])), None)
     if session is None and handle is not None:
         session_id = (await stash.find_output(handle))[0].removesuffix(OUTPUTS_SUFFIX)
@@ -109,8 +111,9 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
 
 
 def _is_pin(text: str) -> bool:
-    """Whether a text with spaces is a rule as the tools take it, or the path of a file."""
-    return text.startswith("rule:") or Path(text).exists()
+    """Whether a text is a handle, a rule as the tools take it, or the path of a file."""
+    is_path = " " not in text and any(mark in text for mark in "./\\")
+    return text.startswith((*PREFIXES, "rule:")) or is_path or Path(text).exists()
 
 
 @stash_command("delete")

@@ -238,6 +238,7 @@ class State:
         said = self.said.text if newest.ends and self.said and self.said.seq == newest.seq else ""
         sentences = own_sentences(said[-MAX_TEXT:])
         ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not _says_what_comes(sentences[-1]))
+        ends = ends or said.lstrip()[:1] == "{"  # a result as JSON
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
     @property

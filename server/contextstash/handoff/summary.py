@@ -43,16 +43,13 @@ TOLD_OF_FILE = ((24, 2, 10), (16, 2, 10), (12, 2, 10), (8, 2, 10), (4, 2, 10), (
 """What the lines of files tell, as much as there is room for: names in a view's summary, those most in use that their
 text showed; and so many lines of their newest changes, of so many files, those that were changed last."""
 
-MAX_READ = 12
-"""Files that were only read that are told with the names in them, those that were read last."""
-
 FILES_SHARE = 0.55
 """The share that the files touched take at first, so that a hundred are named; half of it in a hand-off, in which what
 else is told helps more."""
 
-LATELY_CHANGED, PER_LINE, MAX_DONE = 10, 6, 10
-"""Changed files that get a line with what was done, and paths in a line that lists the older ones, which is left out as
-a whole; commits and ends of turns that are told: ten tell a day's work."""
+LATELY_CHANGED, MAX_READ, PER_LINE, MAX_DONE = 10, 12, 6, 10
+"""Changed files that get a line with what was done; files only read that are told with the names in them; paths in a
+line that lists older ones, which is left out as a whole; commits and ends of turns: ten tell a day's work."""
 
 MAX_REPEATED, MAX_COMMAND_TEXT = 160, 1_200
 """Characters of a request that is repeated where it says what is under way, a line; and of a command's or skill's text,
