@@ -403,9 +403,9 @@ class _Fold:
             if told.startswith(COMMITTED):  # its number and branch, unless Git was quiet
                 state.commit = Run(call.seq, "", told.removeprefix(COMMITTED).partition(":")[0].strip())
         moves, branch = moves_of(call), branch_of(call)
-        if not state.folder or not call.folder or f"{call.folder}/".startswith(state.folder):  # else another repository
-            gone = state.branch if not {"checkout", "switch"} & {*moves} else None
-            state.branch = Told(call.seq, branch) if branch else gone
+        if branch or {"checkout", "switch"} & {*moves}:  # only for these few: the session's folder takes long to find
+            ours = not call.folder or f"{call.folder}/".startswith(state.folder)  # else of another repository
+            state.branch = (Told(call.seq, branch) if branch else None) if ours else state.branch
         state.pushed = call.seq if "push" in moves else state.pushed
         if tree := work_tree_of(call):
             state.tree = Run(call.seq, "", tree)
