@@ -82,14 +82,6 @@ def test_a_file_that_is_not_the_clients_own_is_not_read_and_the_log_says_so(
     assert contextstash.json("sessions")["sessions"] == []
 
 
-def test_a_transcript_in_the_clients_folder_is_read(contextstash: CommandLine) -> None:
-    path = projects(contextstash) / f"{SESSION}.jsonl"
-    write_transcript(path)
-    assert fire(contextstash, path) == ""
-    assert [found["session_id"] for found in contextstash.json("sessions")["sessions"]] == [SESSION]
-    assert not (contextstash.folder / "hooks.log").exists()
-
-
 @pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
 def test_each_client_reads_only_the_folder_that_it_is_configured_for(contextstash: CommandLine, client: str) -> None:
     path = projects(contextstash) / f"{SESSION}.jsonl"

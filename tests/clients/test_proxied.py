@@ -85,8 +85,6 @@ LARGE_MODEL = "claude-opus-4-6"
         (LARGE_MODEL, 200_001, None),  # shows that it uses a larger one
         (f"{LARGE_MODEL}[1m]", 0, None),
         ("claude-opus-4-7", 0, None),
-        ("us.anthropic.claude-fable-5", 0, None),
-        ("claude-opus-4-20250514", 0, 200_000),
         ("claude-haiku-4-5-20251001", 0, 200_000),
     ],
 )

@@ -5,7 +5,6 @@ Each runs if it is there. The provider is on loopback, counts requests by their 
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -132,16 +131,3 @@ def test_codex_goes_on_with_the_hand_off_after_its_compaction_and_when_it_is_res
     contextstash(tmp_path, "uninstall", "codex", "--yes")
     left = [path for path in (tmp_path / ".codex").glob("*.*") if path.suffix in (".json", ".toml")]
     assert not [path for path in left if b"contextstash" in path.read_bytes()]
-
-
-def test_codex_keeps_its_built_in_provider_and_its_project_and_gives_up_web_sockets_at_once(tmp_path: Path) -> None:
-    with coding_provider("echo hello", 2) as provider:
-        done = codex(tmp_path, provider)
-    assert [asked.path for asked in provider.asked] == ["/v1/responses"] * 3
-    assert {asked.headers["authorization"] for asked in provider.asked} == {"Bearer none"}
-    assert not [path for method, path in provider.others if method == "GET" and path.endswith("responses")]
-    assert "Reconnecting" not in done.stderr
-    [rollout] = (tmp_path / ".codex" / "sessions").rglob("rollout-*.jsonl")
-    assert json.loads(rollout.read_text().splitlines()[0])["payload"]["model_provider"] == "openai"
-    [session] = json.loads(contextstash(tmp_path, "sessions", "--json").stdout)["sessions"]
-    assert session["project"] == str(tmp_path)

@@ -28,10 +28,6 @@ def lines_in(script: Script) -> list[str]:
     return [line.split(": + ")[0] for line in read_summary(text).get(Section.FILES, [])]
 
 
-def state_in(script: Script) -> list[str]:
-    return read_summary(extract_summary(script.turns, max_tokens=4_000, count=quarter))[Section.STATE]
-
-
 def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
     (call,) = calls_of(Script().call(tool, arguments, "ok").turns)
     return file_uses(call)
@@ -61,8 +57,6 @@ def uses_of(tool: str, arguments: dict[str, object] | str) -> list[FileUse]:
          [FileUse("a.py", "created"), FileUse("a.py", "run")]),
         ("Bash", {"command": "sed -i 's/a/b/' src/a.py && sed -n '1,9p' b.py"},
          [FileUse("src/a.py", "edited"), FileUse("b.py", "read")]),
-        ("Bash", {"command": "sed -Ei 's/a/b/' a.py; perl -pi -e 's/x/y/' b.py"},
-         [FileUse("a.py", "edited"), FileUse("b.py", "edited")]),
         ("Bash", {"command": "cd x; git mv a.py b.py; rm -rf build 2>/dev/null"},
          [FileUse("x/b.py", "renamed", was="x/a.py"), FileUse("x/build", "deleted")]),
         ("Bash", {"command": "jq '.[] | select(.id > 7)' data.json"}, []),
@@ -113,56 +107,16 @@ EDIT = "sed -i s/x/y/ /srv/a.py"
         ([SCRIPT, "python fix.py"], ["`src/a.py`: edited", "`fix.py`: created, run"]),
         ([SCRIPT, "cd /w && python fix.py"], ["`/w/src/a.py`: edited", "`fix.py`: created"]),
         (["python - <<'EOF'\nopen('src/a.py', 'w').write('x')\nEOF"], ["`src/a.py`: edited"]),
-        (["cd /srv && python -c \"open('lib/one.py', 'w')\""], ["`/srv/lib/one.py`: edited"]),
         ([EDIT, "rm /srv/a.py"], ["Deleted: /srv/a.py"]),
-        (["cd /srv && sed -i '' 's/new(/new(a | b; c/g' client.go types.go; ls"],
-         ["`/srv/types.go`: edited", "`/srv/client.go`: edited"]),
         (["cd /srv && sed -i -e s/a/b/ -e 's/c/d/' main.go && git mv bridge internal/b"],
          ["`/srv/internal/b`: renamed (was /srv/bridge)", "`/srv/main.go`: edited"]),
         (["cd /srv/app && cp a.py b.py"], ["`/srv/app/b.py`: created"]),
         ([EDIT, "cd /srv && git checkout -- a.py && git checkout release/1.2; git restore --staged c.py"],
          ["`/srv/a.py`: restored"]),
-        ([EDIT, "cd /srv && git stash show -p -- a.py; git restore -S a.py"], ["`/srv/a.py`: edited"]),
-        ([EDIT, "cd /srv && git checkout -b release.next; git checkout feature -- a.py"], ["`/srv/a.py`: edited"]),
     ],
 )  # fmt: skip
 def test_the_files_that_commands_changed_are_told_as_they_stand(commands: list[str], told: list[str]) -> None:
     assert lines_of(*commands) == told
-
-
-def test_the_line_of_a_file_tells_in_what_its_newest_changes_are() -> None:
-    script = Script()
-    for new in ("import os\n\ndef charge(loan):\n    return 1", "    return 2"):
-        script.call("Edit", {"file_path": "a.py", "old_string": "x", "new_string": new}, "ok")
-    text = extract_summary(script.turns, max_tokens=400, count=quarter)
-    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + return 2; + def charge(loan):"]
-    script.call("Edit", {"file_path": "a.py", "old_string": "def charge(loan):", "new_string": "def fine(loan):"}, "ok")
-    text = extract_summary(script.turns, max_tokens=400, count=quarter)
-    assert read_summary(text)[Section.FILES] == ["`a.py`: edited: + def fine(loan):; + return 2"]
-
-
-def patch(name: str, old: str, new: str) -> str:
-    return f"*** Begin Patch\n*** Update File: {name}\n@@\n-{old}\n+{new}\n*** End Patch\n"
-
-
-def test_a_patch_of_a_name_alone_is_of_the_file_in_the_folder_of_the_last_command() -> None:
-    script = Script().call("exec_command", {"cmd": "cat fines.py", "workdir": "/src"}, "fine = 1\n")
-    script.call("apply_patch", patch("fines.py", "fine = 1", "fine = 2"), "Done")
-    script.call("exec_command", {"cmd": "cat loans.py", "workdir": "/src"}, "loan = 1\n")
-    script.call("exec_command", {"cmd": "ls", "workdir": "/other"}, "loans.py\n")
-    script.call("apply_patch", patch("loans.py", "loan = 1", "loan = 2"), "Done")
-    shown = {file.path: [line for chunk in file.chunks for line in chunk.lines] for file in known_files(script.turns)}
-    assert shown == {"/src/fines.py": ["fine = 2"], "/src/loans.py": ["loan = 1"], "loans.py": ["loan = 2"]}
-
-
-def test_what_follows_a_here_document_without_its_end_is_in_the_file_and_was_not_run() -> None:
-    script = Script().call("bash", {"command": "cat > fix.patch <<'EOF'\n+x = 1\n EOF\ncat fix.patch"}, "warning")
-    assert lines_in(script) == ["`fix.patch`: created"]
-    assert "cat fix.patch`" not in "\n".join(state_in(script))
-    (file,) = known_files(script.turns)
-    assert file.chunks[0].lines == ["+x = 1", " EOF", "cat fix.patch"]
-    ended = Script().call("bash", {"command": "cat > a.py <<-EOF\n\tx = 1\n\tEOF\npython a.py"}, "")
-    assert lines_in(ended) == ["`a.py`: created, run"]
 
 
 def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:

@@ -29,11 +29,6 @@ def changes(script: Script, path: str = "/srv/app/fines.py") -> Script:
     return reads(script, path).call("Edit", edit, "done")
 
 
-def test_names_in_changed_files_are_listed() -> None:
-    listed = " ".join(name_lines(changes(Script()).turns, [], 200))
-    assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
-
-
 def test_names_that_the_agent_only_saw_come_last() -> None:
     script = reads(Script()).call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
     listed = name_lines(script.turns, [], 200)[-1].split(", ")
@@ -47,6 +42,7 @@ def test_what_the_client_wrote_lends_no_names_and_the_keys_of_arguments_are_none
     turns = [replace(turn, **change) for turn in Script().user("tool_policy prefix_rule").turns]
     listed = " ".join(name_lines([*turns, *changes(Script()).turns], [], 200))
     assert not {"prefix_rule", "old_string", "file_path"} & set(listed.replace(",", "").split())
+    assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
 
 
 def test_literals_that_the_agent_uses_again_are_listed() -> None:
@@ -61,10 +57,7 @@ def test_literals_that_the_agent_uses_again_are_listed() -> None:
     ("text", "names"),
     [
         ("see read/write, ./run, /dev/null and app/main.py", ["app/main.py"]),
-        ("See `hooks.go-275`: app/hooks.go-275- in `install_hook`.",
-         ["app/hooks.go", "install_hook"]),
         ("charge_fine is in out_k5baog36fdo6xvjz", ["charge_fine"]),
-        ("cat $(go env X)/github.com/go-git/common.go; ls src/**/django/db.py", []),
         (r"{\"text\": \"\tchargeFine(loanDays)\n\\treturn_loan\"}", ["chargeFine", "loanDays", "return_loan"]),
         ("--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n",
          ["app/fines.py", "charge_fine"]),

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contextstash.events.state import State, conclusion, fold
+from contextstash.events.state import State, fold
 from tests.support.turns import Script, Section, extract_summary, laws, quarter, read_summary
 
 GO_FAILED = (
@@ -106,19 +106,6 @@ def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> N
 
 
 @pytest.mark.parametrize(
-    ("said", "ends"),
-    [
-        ("The fines are charged once now. All tests pass.", True),
-        ("I'm checking why the fines are charged twice.", False),
-        ("The fines are charged twice. Should I look at the job?", True),
-    ],
-)
-def test_what_says_one_sentence_or_what_comes_next_ends_no_turn(said: str, ends: bool) -> None:
-    script = run(Script().user("Fix it."), "ls", "a.py").assistant(said)
-    assert fold(script.turns).answered == ({0: 3} if ends else {})
-
-
-@pytest.mark.parametrize(
     "notice",
     [
         "<task-notification>\n<task-id>a1</task-id>\n<summary>Review of fines</summary>\n"
@@ -132,12 +119,6 @@ def test_what_a_sub_agent_reports_in_a_notice_is_told(notice: str) -> None:
     script.turns[-1] = replace(script.turns[-1], kind="host")
     (told,) = [line for line in sections_of(script)[Section.STATE] if "sub-agent" in line]
     assert told.startswith("(3) A sub-agent reports: Review of fines: Two & more bugs.")
-
-
-def test_a_quotation_is_not_told_as_what_the_agent_said() -> None:
-    said = "The file says:\n> Always run setup.sh before the tests.\n\nIt is the only rule in this file, and old."
-    script = Script().user("What does it say?").assistant(said).user("Thanks.").assistant("Welcome.")
-    assert sections_of(script)[Section.DONE] == ["(1) The file says: It is the only rule in this file, and old."]
 
 
 words = st.text(st.sampled_from("ab ./_'\"`\n#-*漢:"), max_size=40)
@@ -166,12 +147,6 @@ def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tu
     first = adapter.validate_json(adapter.dump_json(fold(script.turns[:cut])))
     parts = fold(script.turns[cut:], first)
     assert parts == whole
-
-
-def test_a_table_that_the_agent_showed_at_the_end_of_a_turn_is_told_by_its_rows() -> None:
-    table = ["| # | Finding | Do |", "|---|:---:|---|", "| 5 | slow in big trees | skip |", "| 6 | leaks | fix now. |"]
-    said = "\n".join(["Two are left.", "", *table, "", "Shall I?"])
-    assert conclusion(said).split("\n") == ["Two are left.", table[0], *table[2:], "Shall I?"]
 
 
 def plan_of(script: Script) -> list[tuple[str, str]]:

@@ -59,6 +59,7 @@ LOCAL_SHELL = {"type": "local_shell_call", "call_id": "b", "action": {"command":
 CUSTOM_CALL = chat_calls(tool_calls=[{"id": "a", "type": "custom", "custom": PATCH}])
 NAMESPACED = {**call_item("c"), "namespace": "mcp__github", "name": "_fetch_pr"}
 SHELL_OUTPUT = {"type": "shell_call_output", "call_id": "a", "output": [{"stdout": "x", "stderr": "y"}]}
+SCREENSHOT = output_item("a", {"type": "computer_screenshot", "image_url": "x"}, "computer_call_output")
 
 
 def read(name: str, native: Native) -> Reading:
@@ -143,6 +144,7 @@ KINDS: dict[str, list[tuple[Native, str, tuple[str, ...] | None]]] = {
         ({"type": "compaction", "id": "c"}, "assistant opaque", ('{"type":"compaction","id":"c"}',)),
         ({"type": "item_of_tomorrow", "a": 1}, "assistant opaque", ('{"type":"item_of_tomorrow","a":1}',)),
         (SHELL_OUTPUT, "tool tool_result", ("x\ny",)),
+        (SCREENSHOT, "tool image", None),
     ],
     GEMINI: [
         (asked(INLINE_IMAGE), "user image", None),
@@ -225,12 +227,6 @@ def test_calls_of_gemini_without_ids_are_paired_by_name_and_number() -> None:
     made = [block.call_id for block in read(GEMINI, calling("Read", "Bash", "Read")).blocks]
     assert made == ["function_call:Read", "function_call:Bash", "function_call:Read#2"]
     assert [block.call_id for block in read(GEMINI, answering("Read", "Bash", "Read")).blocks] == made
-
-
-def test_a_screenshot_answers_its_call() -> None:
-    shot = output_item("a", {"type": "computer_screenshot", "image_url": "x"}, "computer_call_output")
-    [block] = read(RESPONSES, shot).blocks
-    assert (block.type, block.call_id) == ("image", "a")
 
 
 WRONG: dict[str, list[tuple[Native, str]]] = {
@@ -322,7 +318,7 @@ def test_replacing_keeps_ids_errors_breakpoints_order_and_everything_else_but_me
     [
         (ANTHROPIC, user(tool_result("a"), text("hi")), 1),
         (CHAT, {"role": "user", "content": "go"}, 0),
-        (RESPONSES, output_item("a", {"type": "computer_screenshot", "image_url": "x"}, "computer_call_output"), 0),
+        (RESPONSES, SCREENSHOT, 0),
         (GEMINI, asked(SHOT), 1),
     ],
 )
@@ -341,6 +337,7 @@ def test_only_tool_results_can_be_replaced(name: str, native: Native, place: int
         ({"command": ["git", "status"]}, "git status"),
         ({"n": 3, "reservation": "H8Q05L"}, "H8Q05L"),
         ({"n": 3, "text": "x" * 500}, None),
+        ({"command": "echo " + "x" * 500}, f"echo {'x' * 114}…"),
         ({"command": "cat <<E\nhello\nE"}, "cat <<E hello E"),
         ('{"query": "why"}', "why"),
         ('{"query": "cut o', '{"query": "cut o'),
@@ -354,10 +351,6 @@ def test_only_tool_results_can_be_replaced(name: str, native: Native, place: int
 )
 def test_the_main_argument_is_found(arguments: object, line: str | None) -> None:
     assert main_argument(arguments) == line
-
-
-def test_it_is_cut_to_120_characters() -> None:
-    assert main_argument({"command": "echo " + "x" * 500}) == f"echo {'x' * 114}…"
 
 
 OPENAI, ITEMS = {"prompt_tokens": 100, "completion_tokens": 9}, {"input_tokens": 100, "output_tokens": 9}
@@ -410,12 +403,9 @@ NAMES = "// not tools.apply_patch('x')\ntext(await tools.exec_command({cmd: 'ech
         (NAMES, ("exec_command", {"cmd": "echo tools.apply_patch(1)"})),
         # What the tool was given is not known, or several were called.
         ("for (const f of files) text(await tools.exec_command({cmd: 'cat ' + f}))", None),
-        ("for (const f of files) text(await tools.exec_command({cmd: `cat ${f}`}))", None),
         ("await Promise.all([tools.exec_command({cmd: 'ls'}), tools.exec_command({cmd: 'pwd'})])", None),
         ("let cmd = 'a'; cmd = 'b'; text(await tools.exec_command({cmd}))", None),
         ("/* tools.exec_command({cmd: 'ls'}) */ text(1)", None),
-        ("tools.get_goal({})", None),
-        ("text('tools')", None),
     ],
 )
 def test_the_one_call_of_a_script_of_codex_is_read(script: str, call: tuple[str, object] | None) -> None:

@@ -107,11 +107,6 @@ VALID: dict[str, tuple[str, list[Native]]] = {
     "reasoning that its provider requires": (CHAT, [GO, chat_calls("a", reasoning_content="hm"), chat_result("a")]),
     "ids used again": (CHAT, [GO, CALL_0, chat_result("call_0"), GO, CALL_0, chat_result("call_0", "other")]),
     "OpenAI's summary": (RESPONSES, [COMPACTION, GO, REASONING, ITEM, OUTPUT]),
-    "contents of one role": (GEMINI, [ASKED, MORE, HI, HI, MORE]),
-    "calls of Gemini, one by one": (
-        GEMINI,
-        [ASKED, HI, calling("a"), answering("a"), calling("b"), answering("b"), MORE, ASKED],
-    ),
     "a text and an image beside a response": (
         GEMINI,
         [ASKED, calling("a"), asked({"text": "more"}, *answering("a")["parts"], INLINE_IMAGE), MORE],

@@ -151,13 +151,7 @@ def test_an_open_loop_that_is_cut_still_begins_with_thinking_if_all_loops_do(loo
         pytest.param(
             [*loop(True, False), *loop(True, False, True, False)], [0, 1, 3, 5, 6, 10, 14], id="all think first"
         ),
-        pytest.param([*loop(True, False), *loop(False, False)], [0, 1, 3, 5, 6, 8, 10], id="one thinks not at all"),
         pytest.param(loop(True, False, False), [0, 1, 3, 5, 7], id="one loop alone may outgrow the window"),
-        pytest.param(
-            [*loop(True, False), *loop(True, False), {"role": "assistant", "content": "done"}],
-            [0, 1, 3, 5, 6, 8, 10, 11],
-            id="no loop is open",
-        ),
     ],
 )
 def test_where_an_open_loop_may_be_cut(natives: list[Native], cuts: list[int]) -> None:

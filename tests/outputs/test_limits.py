@@ -107,15 +107,6 @@ def test_smart_shows_errors_and_counts_between_the_ends_with_their_line_numbers(
     assert middle[7].startswith("[contextstash: from line ")
 
 
-def test_smart_shows_errors_that_differ_in_numbers_alone_once() -> None:
-    lines = BUILD.copy()
-    for number in range(200, 500, 3):
-        lines[number] = f"ERROR request {number} timed out after {number * 7} ms"
-    shown = limit("\n".join(lines), OutputLimits(tokens=300), quarter)
-    assert "201: ERROR request 200 timed out after 1400 ms (and 99 like it)" in shown
-    assert shown.count("ERROR request") == 1
-
-
 def test_smart_finds_an_error_far_inside_one_long_line() -> None:
     text = "a" * 400_000 + " Error: disk full " + "b" * 500_000
     assert "Error: disk full" in limit(text, OutputLimits(chars=2_000), quarter)
@@ -125,13 +116,6 @@ def test_smart_finds_an_error_far_inside_one_long_line() -> None:
 def test_a_surrogate_pair_is_not_cut_in_two(cut: Any) -> None:
     head, _, tail = parts(limit("\ud83d\ude00" * 500, OutputLimits(chars=303, cut=cut), quarter))
     assert (len(head.rstrip()) % 2, len(tail) % 2) == (0, 0)
-
-
-def test_limits_too_small_for_a_notice_leave_a_brief_one_or_the_bare_head() -> None:
-    text = "abcdefghij" * 10
-    brief = "abcdefgh [contextstash: cut; whole output: out_k3f9x2ab]"
-    assert limit(text, OutputLimits(chars=56, cut="middle"), quarter, HANDLE) == brief
-    assert limit(text, OutputLimits(chars=12, cut="middle"), quarter, HANDLE) == "abcdefghijab"
 
 
 output_lines = st.sampled_from(["error: no", "all fine", "3 failed", "x" * 90, "fatal: 漢", ""])

@@ -28,14 +28,8 @@ def test_a_placeholder_names_the_call_its_size_its_digest_and_how_to_read_it_aga
         "[contextstash: archived output of Bash pytest -q (1,234 tokens, 88 lines): tests: 2 failed,"
         " 41 passed. As it was at message 12: get_archived_output, handle out_abcd2345.]"
     )
-
-
-def test_a_placeholder_of_a_file_that_changed_since_says_so() -> None:
-    shown = placeholder(output("Read", "a.py", seq=12), "88 lines", changed_at=20)
-    assert shown.endswith(
-        "88 lines. The file was changed since, at message 20. As it was at message 12: get_archived_output,"
-        " handle out_abcd2345.]"
-    )
+    changed = placeholder(output("Read", "a.py", seq=12), "88 lines", changed_at=20)
+    assert "88 lines. The file was changed since, at message 20. As it was at message 12: " in changed
 
 
 @pytest.mark.parametrize(

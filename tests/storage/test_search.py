@@ -18,7 +18,7 @@ from contextstash_storage.documents import (
     documents,
 )
 from contextstash_storage.records import Block, BlockType, NewMessage
-from contextstash_storage.search import MAX_TERMS, SearchFilter, Weigh
+from contextstash_storage.search import SearchFilter, Weigh
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
@@ -35,15 +35,6 @@ async def test_what_holds_all_terms_comes_before_what_holds_some(store: SessionS
     hits = await found(store, "parser tokenizer")
     assert (hits[0], sorted(hits)) == (2, [0, 1, 2])
     assert await found(store, "parser tokenizer", limit=1) == [2]
-
-
-async def test_a_text_with_all_terms_comes_first_however_many_calls_have_one_of_them(
-    store: SessionStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "MATCHES", 3)
-    run = [message for number in range(6) for message in (calls(f"call_{number}", "parser"), says("hello"))]
-    await record(store, *run, says("in a long text " * 30 + "the parser and its tokenizer"))
-    assert (await found(store, "parser tokenizer"))[0] == len(run)
 
 
 @pytest.mark.parametrize(
@@ -200,46 +191,6 @@ async def test_the_run_of_a_command_with_the_line_that_is_looked_for_is_found(st
     for run in (0, 3, 7):
         assert (await handles(store, f"build-{run}734451"))[0] == f"out_run{run}"
     assert await handles(store, "make release") == ["out_run7"]
-
-
-async def test_the_output_with_what_is_looked_for_comes_before_one_whose_long_call_only_mentions_it(
-    store: SessionStore,
-) -> None:
-    patch = "\n".join(["src/module.py", *LINES, "load_settings is called with the folder", *LINES])
-    await record(
-        store,
-        *ran("read", "Read", "src/settings.py", "\n".join([*LINES, "def load_settings(folder):", *LINES])),
-        *ran("patch", "apply_patch", patch, "Success. " * 30),
-    )
-    assert await handles(store, "where is load_settings for the folder defined") == ["out_read", "out_patch"]
-
-
-async def test_of_a_query_with_more_words_than_are_looked_for_its_names_are(store: SessionStore) -> None:
-    await record(store, says("the retry_budget of the client"), says("nothing of this"))
-    words = " ".join(f"word{chr(97 + place // 26)}{chr(97 + place % 26)}" for place in range(MAX_TERMS))
-    assert await handles(store, f"{words} retry_budget") == ["message 0"]
-
-
-QUESTION = "why does the linter complain in the remote pipeline but not locally"
-
-
-async def test_a_question_finds_what_was_said_before_calls_with_one_of_its_words(store: SessionStore) -> None:
-    await record(
-        store,
-        says("It complains in the remote pipeline, I see nothing of that locally."),
-        *ran("a", "Bash", "git remote show origin", "remote origin"),
-        *ran("b", "Bash", "git remote add origin ../other", "done"),
-        *(message for run in range(9) for message in ran(f"other{run}", "Bash", f"make check-{run}", f"{run} passed")),
-    )
-    assert (await handles(store, QUESTION))[0] == "message 0"
-
-
-@pytest.mark.parametrize("name", ["parse_config", "quince"])
-async def test_a_name_or_one_word_finds_the_call_with_it_before_what_was_said_of_it(
-    store: SessionStore, name: str
-) -> None:
-    await record(store, says(f"{name} is wrong"), *ran("a", "Grep", name, f"def {name}(path):"))
-    assert await handles(store, name) == ["out_a", "message 0"]
 
 
 async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: SessionStore) -> None:

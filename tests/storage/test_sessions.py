@@ -46,16 +46,6 @@ async def test_a_session_is_created_once(store: SessionStore) -> None:
     assert await store.get_session("two") == first
 
 
-async def test_sessions_are_listed_by_last_change_a_page_at_a_time(store: SessionStore) -> None:
-    for name in ("two", "three", "four"):
-        await new_session(store, name)
-    await record(store, says("hi"))
-    page = await store.list_sessions(limit=3)
-    rest = await store.list_sessions(limit=3, before=page[-1].session_id)
-    assert [session.session_id for session in page + rest] == [SESSION, "four", "three", "two"]
-    assert await store.for_owner("another").list_sessions() == []
-
-
 async def test_ids_are_completed(store: SessionStore) -> None:
     await new_session(store, "one%more")
     assert sorted(await store.find_session_ids("one", 10)) == ["one", "one%more"]
@@ -149,13 +139,20 @@ async def three_sessions(store: SessionStore) -> None:
     await new_session(store, "empty")
 
 
-async def test_sessions_are_listed_by_the_time_of_their_last_message_a_page_at_a_time(store: SessionStore) -> None:
+@pytest.mark.parametrize(
+    ("by_message", "names"),
+    [(False, ["empty", "oldest", "older", SESSION]), (True, ["empty", SESSION, "older", "oldest"])],
+)
+async def test_sessions_are_listed_by_last_change_or_last_message_a_page_at_a_time(
+    store: SessionStore, by_message: bool, names: list[str]
+) -> None:
     await three_sessions(store)
-    page = await store.list_sessions(limit=2, by_message=True)
-    rest = await store.list_sessions(limit=9, by_message=True, before=page[-1].session_id)
-    assert [each.session_id for each in page + rest] == ["empty", SESSION, "older", "oldest"]
-    assert [each.last_message_at for each in page + rest] == [None, at(9), at(5), at(2)]
-    assert [each.session_id for each in await store.list_sessions()] == ["empty", "oldest", "older", SESSION]
+    page = await store.list_sessions(limit=2, by_message=by_message)
+    rest = await store.list_sessions(limit=9, by_message=by_message, before=page[-1].session_id)
+    assert [each.session_id for each in page + rest] == names
+    times = {"empty": None, SESSION: at(9), "older": at(5), "oldest": at(2)}
+    assert {each.session_id: each.last_message_at for each in page + rest} == times
+    assert await store.for_owner("another").list_sessions() == []
 
 
 SECRET = "zebra"
