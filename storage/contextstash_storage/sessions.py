@@ -145,6 +145,9 @@ def list_sessions(
     for row in rows:
         with suppress(DamagedError):  # `doctor` names it; it must not hide all others
             found.append(_session_of(row))
+    if len(found) < len(rows) == limit:
+        chosen: dict[str, Any] = {"parent": parent, "without_agent": without_agent, "by_message": by_message}
+        found += list_sessions(tx, owner, limit=limit - len(found), before=rows[-1][0], **chosen)
     return found
 
 
@@ -201,10 +204,7 @@ _PARTS = {
 was given up for dead cannot go on."""
 
 
-_EMPTY = (
-    "agent = NULL, model = NULL, format = NULL, title = NULL, source = NULL, parent_session_id = NULL,"
-    " counters = '{}', settings = '{}'"
-)
+_EMPTY = ", ".join(f"{name} = NULL" for name in (*_NAMES, "parent_session_id")) + ", counters = '{}', settings = '{}'"
 
 
 def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
@@ -256,6 +256,7 @@ def _remove_some(tx: Tx) -> bool:
     stay in the index's pages, marked as deleted, until these are merged."""
     until = time.monotonic() + PIECE_SECONDS
     for row, _, _ in _to_remove(tx):
+        tx.execute(f"UPDATE sessions SET {_EMPTY} WHERE session = ?", (row,))  # a copy's row still says all
         for table, number in _PARTS.items():
             text = f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}"
             while rows := tx.rows(text, (row,)):
@@ -318,18 +319,15 @@ class Deletions:
                 had_words = any(count for *_, count in marks)
                 if not marks:
                     return True
-                # A copy that was not finished still has all that its row says.
-                text = f"UPDATE sessions SET {_EMPTY} WHERE owner = ? AND session = ? AND session_id = ?"
-                gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
-                await self._database.write(lambda tx: tx.many(text, gone))
                 if not await self._pieces(_remove_some):
                     return False
                 if not await self._database.forget(self._pieces, self._closing, had_words):
                     return False
                 # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
                 # With the id, which is random: another process may have removed the row, and its number is used again.
-                removed = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
-                await self._database.write(lambda tx: tx.many(removed, gone))
+                text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
+                gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
+                await self._database.write(lambda tx: tx.many(text, gone))
                 return True
             except StoreError:  # locked for too long, or the disk is full: the session is invisible all the same
                 return False

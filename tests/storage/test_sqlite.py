@@ -292,6 +292,10 @@ async def test_a_damaged_row_of_a_session_is_said_hides_no_other_and_can_be_dele
         assert [each.session_id for each in await store.list_sessions()] == ["three", "two"]
         with pytest.raises(StoreError, match="damaged"):
             await store.get_session("one")
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute("UPDATE sessions SET counters = '{' WHERE session_id = 'three'")
+        assert [each.session_id for each in await store.list_sessions(limit=1)] == ["two"]
+        assert await store.delete_session("three")
         assert await store.delete_session("one")
     assert look_at(path).damaged == ()
 
