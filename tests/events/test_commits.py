@@ -27,6 +27,7 @@ DOCUMENT = "git add -A && git commit -m \"$(cat <<'EOF'\nRead the fines once\n\n
         ("git commit -q -F - <<'EOF'\nRead the fines once\nEOF", "", "committed: Read the fines once"),
         ('git add a.py && git commit -qm "Read the fines once"', "", "committed: Read the fines once"),
         ("git -C /srv commit -q -m 'Read the fines once'", "", "committed: Read the fines once"),
+        ('git -c user.name="Ada L" commit -qm "Read the fines once"', "", "committed: Read the fines once"),
         ("git commit -q --amend -m 'Read once'", "", "committed: Read once (amends the commit before)"),
     ],
 )  # fmt: skip

@@ -119,7 +119,7 @@ longer one writes a file."""
 _COMMITTED = re.compile(r"^\[([^\]\n]{1,120}?)(?: \(root-commit\))? ([0-9a-f]{7,40})\] ([^\n]+)$", re.MULTILINE)
 """What Git prints of a new commit."""
 
-_GIT = r"\bgit(?: -[Cc] (?:\"[^\"\n]*\"|'[^'\n]*'|\S+)| -{1,2}[\w-]+(?:=\S+)?)* "
+_GIT = r"\bgit(?: -[Cc] (?:[^\s\"']|\"[^\"\n]*\"|'[^'\n]*')++| -{1,2}[\w-]+(?:=\S+)?)* "
 """Git with its own options, before a command of it."""
 
 _COMMIT = re.compile(rf"{_GIT}commit\b(?![^\n]{{0,200}}--dry-run)")

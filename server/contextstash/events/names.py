@@ -132,11 +132,12 @@ class NamesInUse:
 
     def place(self, path: str, names: Iterable[str], gone: Iterable[str]) -> None:
         """Note that the text of the file has these names now, as far as they are known, and no more those `gone`."""
-        for files, forms in (("", gone), (path, names)):
-            for form in forms:
-                name = self.known.get(form)
-                if name is not None and "/" not in form and (files or name.file == path):
-                    name.file = files
+        for name in map(self.known.get, gone):
+            if name is not None and name.file == path:
+                name.file = ""
+        for name in (self.known.get(form) for form in names if "/" not in form):
+            if name is not None:
+                name.file = path
 
     def by_file(self, now: int, hidden: Container[str]) -> dict[str, list[str]]:
         """The names in each file, by its path, those most in use first."""

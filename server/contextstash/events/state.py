@@ -441,7 +441,7 @@ class _Fold:
         file.use(use, seq)
         state.files[path] = file
         renewed = use.verb in ("deleted", "restored") or (use.text is not None and not use.appended)
-        gone = [*state.names.known] if renewed else names_of("\n".join(each.old for each in use.replaced))
+        gone = state.names.known if renewed else names_of("\n".join(each.old for each in use.replaced))
         state.names.place(path, names_of(use.seen), gone)
         if use.changes:
             for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
@@ -513,7 +513,7 @@ _ANNOUNCES = re.compile(
 
 
 _PROMISES = re.compile(
-    r"\b(?:i(?:['’]ll| will)|let me|let['’]s|(?:so|and|then) i(?:['’]m| am) \w+ing)\b", re.IGNORECASE
+    r"\b(?:i(?:['’]ll| will)|let(?: me|['’]s)|(?:so|and|then) i(?:['’]m| am) \w+ing)\b", re.IGNORECASE
 )
 _OFFERS = re.compile(r"\b(?:if|unless|once|whether|want|when) you\b|\byou(?:['’]d| would| want)\b", re.IGNORECASE)
 
