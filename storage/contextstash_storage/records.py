@@ -200,7 +200,7 @@ class TruncateEdit(BlockEdit):
 
 
 class DigestEdit(EditRecord):
-    """Adds a message `text` of ours after message `after_seq`, which describes the outputs named in `handles`."""
+    """Adds our message `text` after message `after_seq`, which describes the outputs named in `handles`."""
 
     kind: Literal["digest"] = "digest"
     after_seq: int

@@ -92,7 +92,7 @@ async def _migrate(source: Location, target: Location) -> Migrated:
 def encrypt(db: Location | None, key: str | None) -> None:
     """Encrypt the database file, and new ones from now on.
 
-    If there is no such file yet, one is made. --key is written to your settings as encryption_key. End all
+    If the file is missing, it is made. --key is written to your settings as encryption_key. End all
     clients first: nothing is changed while another process has the database open.
     """
     from contextstash.configuration.database import key_source, read_key, read_or_make_key, shown

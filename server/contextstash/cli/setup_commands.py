@@ -296,7 +296,7 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
     """Use the settings of a project's file, as long as it does not change.
 
     A project's contextstash.toml comes from the author of the repository. A file that is not
-    trusted is not used. A trusted file that changes is no longer trusted.
+    trusted is not used. A trusted file that changes has to be accepted again.
 
     PATH is the file, or the project's folder. [default: the current project]
     """

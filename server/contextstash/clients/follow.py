@@ -239,7 +239,7 @@ Find = Callable[[], list[Path]]
 
 def find_transcripts(follow: str, project: Path | None = None) -> Find:
     """A function that finds the transcripts of a client's latest session in `project` (by default the one that the
-    client started this process for). Raises BadInputError if there is no such client."""
+    client started this process for). Raises BadInputError for a client that is not known."""
     # A server starts faster without all clients.
     known = [client(follow)] if follow in MODULES else []
     known = [each for each in known if each.files] or [each for each in clients() if each.files]

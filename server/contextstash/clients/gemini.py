@@ -224,7 +224,7 @@ CLIENTS = (
         files=Files(home_folder, current_recordings),
         reader=lambda: READER,
         # It fires PreCompress before every turn, also if it then compresses nothing, and starts no new session after a
-        # compression: there is no event at which a compressed session could be given a hand-off.
+        # compression: at none of its events could a compressed session be given a hand-off.
         hooks=Hooks(
             ("AfterTool", "SessionEnd"),
             timeout=30_000,

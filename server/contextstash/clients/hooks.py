@@ -1,4 +1,4 @@
-"""What a client runs of ours: its hooks, at each event, and its plugin, which asks for the window.
+"""What a client runs of contextstash: its hooks, at each event, and its plugin, which asks for the window.
 
 **A hook's event** is JSON on standard input. Large outputs are replaced after they are archived, transcripts are read,
 hand-offs are given. Whatever goes wrong, the exit code is 0 and standard output is empty, so that the client continues
@@ -25,7 +25,7 @@ the client keeps in a message (reasoning, images). Returned, one object on stand
   list gives a window that begins with the same, until something is changed.
 
 A window is `{"session_id", "messages", "tokens_before", "tokens_after", "left", "line"}`. Each of its messages is one
-of ours, `{"role": "user", "text"}`; or a message of the list as it is, by its place, `{"at": 5}`; or that with the
+that we wrote, `{"role": "user", "text"}`; or one of the list as it is, by its place, `{"at": 5}`; or that with the
 texts of some results replaced by their calls, `{"at": 5, "results": {"call": "text"}}`. Messages that are not named
 leave the window. `line` says in a line what happened. If anything fails nothing is written to standard output, a line
 on standard error says why, and the exit code is 1: the client goes on as if there were no plugin.

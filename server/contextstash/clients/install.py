@@ -47,7 +47,7 @@ class Piece:
 @dataclass(frozen=True)
 class Change:
     """A file before and after; None if it does not exist. `does`: what the change does, in words. `is_first`: before it
-    nothing of ours was in the file, so what it held is kept next to it."""
+    none of our parts was in the file, so what it held is kept next to it."""
 
     path: Path
     before: bytes | None

@@ -127,7 +127,7 @@ def shown(source: str) -> str:
 
 
 def read_or_make_key(source: str) -> bytes:
-    """The key from its place. If there is no such file, one with a new key is made first, on the disk before anything
+    """The key from its place. If its file is missing, one with a new key is made first, on the disk before anything
     is encrypted with it."""
     path = _path(source)
     if not path.exists():

@@ -339,7 +339,7 @@ class PartKinds:
 
 
 def orphan_text(text: str) -> str:
-    """The text that stands for a result whose tool call is no longer in the list."""
+    """The text that stands for a result whose tool call has left the list."""
     return f"[Result of a tool call that is no longer shown]\n{text}" if text.strip() else ""
 
 

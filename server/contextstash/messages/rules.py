@@ -372,7 +372,7 @@ def _without_lone_thinking(placed: Sequence[tuple[int, Part]]) -> list[tuple[int
 # Where a list may be cut.
 
 Together = tuple[int, int]
-"""The first and the last of some messages between which there is no cut. -1 and the list's length stand for what comes
+"""The first and the last of some messages that no cut may part. -1 and the list's length stand for what comes
 before and after it."""
 
 

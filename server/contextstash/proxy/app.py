@@ -344,7 +344,7 @@ class Upstream:
 
     async def send(self, method: str, target: bytes, headers: RawHeaders, body: bytes | None) -> httpx2.Response:
         """Send a request with this target, byte for byte, and return its response as soon as the headers are there.
-        Raises httpx2.TransportError if there is no response."""
+        Raises httpx2.TransportError if none comes."""
         sent = [pair for pair in passed_on(headers) if pair[0].lower() not in (b"host", b"expect", b"content-length")]
         if body is not None:
             sent.append((b"content-length", str(len(body)).encode()))
@@ -389,7 +389,7 @@ def zstandard() -> ModuleType:
 
 
 async def send_error(send: Send, status: int, kind: str, text: str) -> None:
-    """Send an error of ours in the form of the providers' errors."""
+    """Send our own error in the form of the providers' errors."""
     error = {"type": kind, "message": f"contextstash proxy: {text}"}
     body = json.dumps({"type": "error", "error": error}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -319,7 +319,7 @@ def _joined(fmt: Format, declared: DeclaredVersion) -> str:
 
 def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The further fields of these messages that attach a reported usage to the last reply among them. Raises
-    BadInputError if its form is unknown, or if there is no reply."""
+    BadInputError if its form is unknown, or without a reply."""
     read = reported_usage(usage)
     for place in range(len(natives) - 1, -1, -1):
         if fmt.read(natives[place]).role == "assistant":

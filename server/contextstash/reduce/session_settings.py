@@ -34,7 +34,7 @@ async def open_session(
     **facts: Any,
 ) -> Session:
     """A session before its first message, created if it does not exist. Settings that differ from its own are changed.
-    `facts` are model, agent, title and parent_session_id; `default_format` is called if there is no format."""
+    `facts` are model, agent, title and parent_session_id; `default_format` is called if none is named."""
     settings = settings or {}
     resolve_settings(access.layer(facts.get("agent")), settings)
     known = await access.find(session_id)

@@ -236,7 +236,7 @@ class Asked:
 
     def model(self, access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
         """The model that writes; None if the host or the session's state does. Raises BadInputError if the strategy
-        cannot be used, or if the host's text is no summary."""
+        cannot be used, or if the host's text is not a summary."""
         strategy, text = self.strategy, self.summary
         if strategy not in STRATEGIES:
             raise BadInputError(f"Unknown strategy '{strategy[:40]}'. Pass one of {', '.join(STRATEGIES)}.")
@@ -267,7 +267,7 @@ class Asked:
 
 
 def writer_model(access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
-    """The model that writes for a session; None if the user has not agreed to calls, or if there is no way to one."""
+    """The model that writes for a session; None if the user has not agreed to calls, or if none can be reached."""
     settings = snapshot.settings
     if not access.reaches_model(snapshot.session.agent, settings):
         return None

@@ -147,7 +147,7 @@ async def summary_instructions(access: Access, session_id: str) -> str | None:
 
 async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> HandedOff:
     """What the hand-off is made from; the state is kept for the next one. `written` is the newest summary that a model
-    wrote for us: an extract of ours would be made again from the same messages, and the client has its own in its
+    wrote for us: our own extract would be made again from the same messages, and the client has its own in its
     window. With `same` the newest of these is given too; a window from us that it did not take does not count."""
     summaries = [edit for edit in reversed(snapshot.edits) if isinstance(edit, SummaryEdit)]
     by_model = (edit for edit in summaries if edit.seq is None and edit.strategy != EXTRACTIVE)
