@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.handoff.user_block import user_block
 from tests.support.turns import Script, extract_summary, quarter
+from tests.support.user_words import user_block
 
 REFUSED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the"

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.events.turns import Turn
-from contextstash.handoff.user_block import Block, pinned_rules, read_block, user_block, words_of
+from contextstash.handoff.user_block import pinned_rules
 from tests.support.turns import Script, extract_summary, laws, quarter
+from tests.support.user_words import Block, read_block, user_block, words_of
 
 TASK = "Port the importer to polars.\n\n# Rules\n- Use tabs.\n- Never push to main.\n\n  echo DONE | submit"
 

@@ -34,7 +34,7 @@ from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_ke
 from contextstash.events.requests import SKILL, approved_plan, requests_of, waits_for_words, without_host_text
 from contextstash.events.sentences import own_sentences
 from contextstash.events.turns import FileUse, Said, Told, Turn
-from contextstash.events.words import Newest, UserWords, joined_words, words_of
+from contextstash.events.words import Newest, UserWords, words_with
 from contextstash.safety.sanitize import clip, defused, is_speaker_line, one_line
 
 MAX_CALLS, MAX_OPEN = 6, 4
@@ -49,8 +49,9 @@ MAX_FILES, MAX_QUOTED = 400, 600
 """Files and quoted texts that are known, those that were used last. A summary names about a hundred files."""
 
 MAX_TEXT, MAX_REQUEST, MAX_CONCLUSION = 6_000, 20_000, 3_000
-"""Characters that are known of a text, more than a summary shows of it; of a request, in which a rule may stand below a
-long report; and of what the agent said in one message: a review with six findings has as many."""
+"""Characters that are known of a text, more than a summary shows of it; of the beginning and of the end of a request,
+in which a rule may stand below a long report; and of what the agent said in one message: a review with six findings has
+as many."""
 
 MIN_NOTE, MIN_HANDLED, MAX_FAILED = 40, 400, 900
 """Characters: a shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later; the handle
@@ -283,7 +284,7 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     state = folding.state
     requests, carried = requests_of(turns, state.unanswered)
     calls = calls_of(turns)
-    words = words_of(turns, state.words, newest=state.newest, requests=requests, calls=calls)
+    words = words_with(state.words, turns, state.newest, requests, calls)
     happened: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = [
         *((request.seq, 0, folding.asked, (request,)) for request in requests),
         *((told.seq, 0, folding.carried, (told,)) for told in carried),
@@ -292,11 +293,9 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     ]
     for _, _, take, what in sorted(happened, key=lambda entry: entry[:2]):
         take(*what)
-    joined = joined_words(state.words, words)
-    # Without the rules of files, which the client puts into each window: the first entry and the newest.
-    own = [entry for entry in joined.entries if not entry.source]
-    kept = [replace(each, text=each.text[:MAX_REQUEST]) for each in (*own[:1], *own[1:][-MAX_WORDS:])]
-    state.words = replace(joined, entries=tuple(kept))
+    first = next((place for place, each in enumerate(words.entries) if not each.source), 0) + 1
+    kept = (*words.entries[:first], *words.entries[first:][-MAX_WORDS:])
+    state.words = replace(words, entries=tuple(replace(each, text=_ends_of(each.text, MAX_REQUEST)) for each in kept))
     folding.finish(turns[-1].seq if turns else -1)
     return state
 
@@ -364,8 +363,7 @@ class _Fold:
     def _spoke(self, turn: Turn) -> None:
         state = self.state
         text = next((text for text in reversed(turn.said) if text.strip()), "")
-        if len(text) > 2 * MAX_TEXT:
-            text = f"{text[:MAX_TEXT]}\n[…]\n{text[-MAX_TEXT:]}"
+        text = _ends_of(text, MAX_TEXT)
         state.newest = Newest(turn.seq, turn.ends_work)
         if not text:
             return
@@ -447,6 +445,10 @@ class _Fold:
             for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
                 others = [each for each in run.since if not is_same_file(each, path)][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, path]
+
+
+def _ends_of(text: str, most: int) -> str:
+    return text if len(text) <= 2 * most else f"{text[:most]}\n[…]\n{text[-most:]}"
 
 
 def _goes_on(told: Told, later: Sequence[Told]) -> bool:

@@ -1,7 +1,5 @@
-"""The user's words in a session: what the user said and decided, and what came of it.
-
-words_of(turns).entries               # in order, word for word
-words_of(newer, words_of(turns))      # what is new, with marks for what is known: answered, withdrawn, interrupted
+"""The user's words in a session: what the user said and decided, in order and word for word, and what came of it:
+answered, withdrawn, interrupted. They are a part of the session's state (events/state.py).
 """
 
 from __future__ import annotations
@@ -9,11 +7,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from contextstash.events.calls import Call, calls_of
-from contextstash.events.requests import APPROVED, SKILL, client_rules, decisions_of, is_interruption, requests_of
+from contextstash.events.calls import Call
+from contextstash.events.requests import APPROVED, SKILL, client_rules, decisions_of, is_interruption
 from contextstash.events.sentences import sentences, without_pasted
 from contextstash.events.turns import Said, Turn
 
@@ -53,6 +51,11 @@ class UserWords:
     interrupted: Mapping[int, int] = field(default_factory=dict)
 
     @property
+    def own(self) -> UserWords:
+        """The words without the rules of files, which the client puts into each window itself."""
+        return replace(self, entries=tuple(entry for entry in self.entries if not entry.source))
+
+    @property
     def open(self) -> Said | None:
         """The newest entry, if the assistant has not ended its turn on it."""
         last = next((entry for entry in reversed(self.entries) if not entry.source), None)
@@ -79,33 +82,32 @@ class Newest:
     ends: bool = False
 
 
-def words_of(
-    turns: Sequence[Turn],
-    before: UserWords | None = None,
-    *,
-    newest: Newest | None = None,
-    requests: Sequence[Said] | None = None,
-    calls: Sequence[Call] | None = None,
+def words_with(
+    before: UserWords, turns: Sequence[Turn], newest: Newest, requests: Iterable[Said], calls: Iterable[Call]
 ) -> UserWords:
-    """What the user said in these turns. `before` are the words of the turns before them, of which some may be answered
-    or withdrawn here; only new entries and new marks are returned. `newest` is the assistant's newest message before
-    these turns; `requests` and `calls` are those of the turns, if they are known."""
-    before, newest = before or UserWords(), newest or Newest()
-    requests = requests_of(turns)[0] if requests is None else requests
+    """The words `before` some turns, with what the user says in them. `newest` is the assistant's newest message before
+    the turns; `requests` and `calls` are theirs."""
     known = {entry.source for entry in before.entries}
-    found = _entries(turns, requests, calls_of(turns) if calls is None else calls)
+    found = _entries(turns, requests, calls)
     entries = [entry for entry in found if not entry.source or entry.source not in known]
     answered, stopped = _ends(turns, entries, before.open, newest)
-    return UserWords(tuple(entries), answered, _withdrawn(before, entries), stopped)
-
-
-def joined_words(before: UserWords, after: UserWords) -> UserWords:
-    """The words of two successive parts of a session as one."""
     return UserWords(
-        (*before.entries, *after.entries),
-        {**before.answered, **after.answered},
-        {**before.withdrawn, **after.withdrawn},
-        {**before.interrupted, **after.interrupted},
+        (*before.entries, *entries),
+        {**before.answered, **answered},
+        {**before.withdrawn, **_withdrawn(before, entries)},
+        {**before.interrupted, **stopped},
+    )
+
+
+def words_since(words: UserWords, seq: int) -> UserWords:
+    """The words behind message `seq`, with the marks that were not known there: an entry is answered once another one
+    follows."""
+    last = max((entry.seq for entry in words.own.entries if entry.seq <= seq), default=-1)
+    return UserWords(
+        tuple(entry for entry in words.entries if entry.seq > seq),
+        {each: at for each, at in words.answered.items() if each >= last},
+        {each: by for each, by in words.withdrawn.items() if by > seq},
+        {each: at for each, at in words.interrupted.items() if at > seq},
     )
 
 

@@ -83,7 +83,7 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
 
 def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     """The user's requests and rules, without those that stand word for word in the client's summary."""
-    held, words = _letters_of(of.client_summary), of.state.words
+    held, words = _letters_of(of.client_summary), of.state.words.own
     letters = {entry: _letters_of(entry.text) for entry in words.entries}
     kept = tuple(entry for entry, text in letters.items() if len(text) < MIN_HELD or text not in held)
     words = replace(words, entries=kept, answered={**words.answered, **of.state.answered})

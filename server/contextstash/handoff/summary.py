@@ -158,7 +158,7 @@ class _Writer:
 
     def task(self, room: int) -> list[str]:
         """What the user said: the first request, then the newest; long ones are shortened."""
-        words = self._state.words
+        words = self._state.words.own
         first = min(int(room * FIRST_SHARE), self._item(words.entries[0].text) + 8) if words.entries else 0
         items = word_items(words, True, first, room - first, self._count)
         kept = newest(items[1:], room - min(first, room), self._count)

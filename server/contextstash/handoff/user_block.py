@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from contextstash.events.requests import user_rules
 from contextstash.events.sentences import shortened
-from contextstash.events.turns import Said, Turn
-from contextstash.events.words import UserWords, is_plan, joined_words
-from contextstash.events.words import words_of as words_of
+from contextstash.events.turns import Said
+from contextstash.events.words import UserWords, is_plan, words_since
 from contextstash.handoff.fill import write_item
 from contextstash.outputs.limits import shared_limit
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
@@ -28,58 +27,49 @@ RULE_PREFIX = "rule:"
 MIN_ENTRY_TOKENS = 60
 """An entry is not shortened to fewer tokens than this, about two sentences; it is left out instead."""
 
-_HEADER = re.compile(rf"{re.escape(USER_BLOCK_OPENING)} (\d{{1,12}}) to (\d{{1,12}})")
-_ENTRY = re.compile(r"^- \((\d{1,12})\) ", re.MULTILINE)
+_HEADER = re.compile(rf"{re.escape(USER_BLOCK_OPENING)} \d{{1,12}} to (\d{{1,12}})")
 _RULE = re.compile(r"^- \(pinned rule\) (.+)$", re.MULTILINE)
 _UNPINNED = re.compile(r"^- \(no longer pinned\) (.+)$", re.MULTILINE)
-_MARK_LINES = (
-    "Answered by the agent: ",
-    "Withdrawn or changed by the user: ",
-    "The user interrupted the work on: ",
-)
-"""The beginnings of the marks, in the order of the fields of UserWords."""
-
-_MARK = re.compile(r"\((\d{1,12})\) (?:at|by) \(?(\d{1,12})\)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """The parts of a user block in the view, read again: up to which message they tell, and what."""
+class Shown:
+    """What the texts of a user block in the view tell: the words up to message `last_seq`, -1 if none, and these pinned
+    rules."""
 
     last_seq: int = -1
-    words: UserWords = field(default_factory=UserWords)
     rules: tuple[str, ...] = ()
 
 
+def shown_by(texts: Iterable[str]) -> Shown:
+    """What the texts of a block tell, oldest first."""
+    last, rules = -1, list[str]()
+    for text in texts:
+        header = _HEADER.match(text)
+        last = max(last, int(header[1])) if header else last
+        rules = [rule for rule in [*rules, *_RULE.findall(text)] if rule not in _UNPINNED.findall(text)]
+    return Shown(last, tuple(rules))
+
+
 def user_block(
-    turns: Sequence[Turn],
+    words: UserWords,
+    last_seq: int,
+    shown: Shown,
     *,
-    before: Block | None = None,
-    span: tuple[int, int],
     rules: Sequence[str] = (),
     first_tokens: int,
     tokens: int,
     count: Count,
-    renew: bool = False,
-    client_puts: bool = False,
 ) -> str:
-    """The next text of the block, for the turns in the messages `span`; empty if there is nothing to say.
+    """The next text of the block, for the `words` up to message `last_seq`; empty if there is nothing to say.
 
-    `before` is what earlier texts say; `rules` are the pinned rules in force. The first request of a session takes at
-    most `first_tokens`, all other entries together `tokens`. With `renew`, the text holds what the earlier ones say
-    too, and takes their place: it is shorter than all of them together. With `client_puts` the rules of a project's
-    files are left out, because the client puts them into its window.
+    `shown` is what earlier texts tell; if it is nothing, the text takes their place. `rules` are the pinned rules in
+    force. The first request of a session takes at most `first_tokens`, all other entries together `tokens`.
     """
-    before = before or Block()
-    words = words_of(turns, before.words)
-    if client_puts:
-        words = replace(words, entries=tuple(entry for entry in words.entries if not entry.source))
-    if renew:
-        words, before = joined_words(before.words, words), Block()
-        span = (0, span[1])
-    first = not before.words.entries
-    lines = rules_block(rules, before.rules).split("\n")[1:]
-    return words_text(words, span, lines, first_tokens=first_tokens if first else 0, tokens=tokens, count=count)
+    new, begin = words_since(words, shown.last_seq), shown.last_seq + 1
+    lines = rules_block(rules, shown.rules).split("\n")[1:]
+    first = first_tokens if len(new.own.entries) == len(words.own.entries) else 0
+    return words_text(new, (begin, max(begin, last_seq)), lines, first_tokens=first, tokens=tokens, count=count)
 
 
 def words_text(
@@ -108,26 +98,6 @@ def rules_block(rules: Sequence[str], shown: Sequence[str]) -> str:
 _SHORT = " search_history finds the whole of what is shortened."
 
 
-def read_block(texts: Iterable[str]) -> Block:
-    """What the texts of a block say, oldest first."""
-    last, entries, rules = -1, list[Said](), list[str]()
-    marked: dict[str, dict[int, int]] = {line: {} for line in _MARK_LINES}
-    for text in texts:
-        if header := _HEADER.match(text):
-            last = max(last, int(header.group(2)))
-        body, marks = _without_marks(text)
-        starts = [*_ENTRY.finditer(body)]
-        ends = [*(start.start() for start in starts[1:]), len(body)]
-        entries += [
-            _read_entry(int(start.group(1)), body[start.end() : end]) for start, end in zip(starts, ends, strict=False)
-        ]
-        rules = [rule for rule in [*rules, *_RULE.findall(body)] if rule not in _UNPINNED.findall(body)]
-        for line in marks:
-            target = next(marked[each] for each in _MARK_LINES if line.startswith(each))
-            target.update((int(seq), int(at)) for seq, at in _MARK.findall(line))
-    return Block(last, UserWords(tuple(entries), *marked.values()), tuple(rules))
-
-
 def pinned_rules(pins: Iterable[str]) -> list[str]:
     """The rules among a session's pins, each in one line."""
     return [one_line(pin[len(RULE_PREFIX) :], MAX_RULE) for pin in pins if pin.startswith(RULE_PREFIX)]
@@ -135,23 +105,6 @@ def pinned_rules(pins: Iterable[str]) -> list[str]:
 
 MAX_RULE = 1_000
 """Characters of a pinned rule: a longer text is a document, which can be pinned as a file."""
-
-
-def _without_marks(text: str) -> tuple[str, list[str]]:
-    """The lines with entries, and at the end of the text the lines with marks."""
-    lines = text.split("\n")
-    end = len(lines)
-    while end and lines[end - 1].startswith(_MARK_LINES):
-        end -= 1
-    return "\n".join(lines[:end]), lines[end:]
-
-
-def _read_entry(seq: int, text: str) -> Said:
-    text = "\n".join(line.removeprefix("  ") for line in text.rstrip("\n").split("\n"))
-    if rules := _RULES_OF.match(text):
-        return Said(seq, text[rules.end() :], source=rules.group(1))
-    command = _COMMAND.match(text)
-    return Said(seq, text[command.end() :] if command else text, command=command.group(1) if command else "")
 
 
 def word_items(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
@@ -246,9 +199,6 @@ def _worth(words: UserWords, entry: Said) -> int:
 MAX_COMMAND = 1_000
 """Characters of a command with its arguments, which the user typed: a longer text is a document."""
 
-_RULES_OF = re.compile(r"\[rules of (.{1,300}?), which the client put here\]\n?")
-_COMMAND = re.compile(rf"\[command (.{{1,{MAX_COMMAND}}}?), for one turn\] ?")
-
 
 def _written(entry: Said) -> str:
     """The entry; of a command only its name and arguments: the user did not write its text, which the
@@ -263,7 +213,10 @@ def _written(entry: Said) -> str:
 
 
 def _marks(words: UserWords) -> Iterator[str]:
-    marks = (words.answered, "at {}"), (words.withdrawn, "by ({})"), (words.interrupted, "at {}")
-    for line, (found, how) in zip(_MARK_LINES, marks, strict=True):
+    for label, how, found in (
+        ("Answered by the agent", "at {}", words.answered),
+        ("Withdrawn or changed by the user", "by ({})", words.withdrawn),
+        ("The user interrupted the work on", "at {}", words.interrupted),
+    ):
         told = ", ".join(f"({seq}) {how.format(at)}" for seq, at in sorted(found.items()))
-        yield from [f"{line}{told}."] if told else []
+        yield from [f"{label}: {told}."] if told else []

@@ -23,11 +23,11 @@ from contextstash.reduce.summaries import (
     MAX_READ,
     Asked,
     SessionTurns,
+    added_words,
     keep_state,
     keeps_words,
     log_calls,
     state_at,
-    words_with,
     written,
 )
 from contextstash.results import CompactResult
@@ -177,7 +177,7 @@ class _Compaction:
         self.folded = (snapshot, state)
         in_use = await _files_in_use(turns, shown, files_room(snapshot, plan, keep))
         summary = await _written(turns, self.asked, plan, state, shown, in_use)
-        words = await words_with(turns, plan.last_seq, plan.tokens)
+        words = await asyncio.to_thread(added_words, snapshot, state, plan)
         text = await _completed(snapshot, plan, state, summary)
         pinned = await _pinned_within(access, snapshot, *span)
         made = await asyncio.to_thread(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from contextstash.handoff.user_block import RULE_PREFIX, pinned_rules, read_block, rules_block
+from contextstash.handoff.user_block import RULE_PREFIX, pinned_rules, rules_block, shown_by
 from contextstash.record.batches import Batch, ensure_session
 from contextstash.reduce.prune import restore
 from contextstash.reduce.summaries import keeps_words
@@ -123,7 +123,7 @@ async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
     sent gets them with that if they cannot stand at the end."""
     snapshot = await access.snapshot(session_id)
     entries, anchor = snapshot.entries, last_anchor(snapshot.entries)
-    shown = read_block(entry.digest.text for entry in entries if entry.is_user_block and entry.digest)
+    shown = shown_by(entry.digest.text for entry in entries if entry.is_user_block and entry.digest)
     text = rules_block(pinned_rules(snapshot.settings.pin), shown.rules) if keeps_words(snapshot.settings) else ""
     if not text or anchor is None or (entries[-1].last_seq != anchor and binds(snapshot.session.model)):
         return None

@@ -16,10 +16,11 @@ from contextstash.events.call_lines import WAITS
 from contextstash.events.calls import is_dialog
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
-from contextstash.handoff.user_block import pinned_rules, read_block, user_block
+from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_block
 from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text, shown_texts
+from contextstash.view.compaction_plan import CompactPlan
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.view import rewinds_in_force
@@ -84,7 +85,6 @@ class SessionTurns:
         self.snapshot = snapshot
         self._made: dict[int, Turn] = {}
         self._unseen: set[int] = set()
-        self._of_user: tuple[int, int, list[int]] = (0, -1, [])
         self._left = [edit.span for edit in rewinds_in_force(snapshot.edits)]
 
     @property
@@ -110,17 +110,7 @@ class SessionTurns:
         return conversation_of(self._made[seq] for seq in wanted)
 
     async def of_user(self, first: int, last: int) -> tuple[Turn, ...]:
-        """The turns in a range that tell what the user said, and what it was said to. Of few messages all are read, of
-        more only those that may hold the user's words."""
-        if last - first < MAX_READ:
-            return await self.between(first, last)
-        known_first, known_last, found = self._of_user
-        if not known_first <= first <= last <= known_last:
-            found = await self._spoken(first, last)
-            self._of_user = (first, last, found)
-        return await self.at(seq for seq in found if first <= seq <= last)
-
-    async def _spoken(self, first: int, last: int) -> list[int]:
+        """The turns in a range that may tell what the user said, and what it was said to."""
         wanted, calls, said = set[int](), dict[str, int](), set[int]()
         async for message in self.access.shown_messages(self.snapshot.session, first, last):
             if self.is_left(message.seq):
@@ -135,7 +125,7 @@ class SessionTurns:
                 elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
                     # The user may have spoken in it.
                     wanted |= {message.seq, calls.get(block.call_id or "", message.seq)}
-        return sorted(wanted)
+        return await self.at(wanted)
 
     async def _read(self, wanted: Sequence[int]) -> None:
         missing = [seq for seq in wanted if seq not in self._made]
@@ -165,7 +155,7 @@ async def state_at(turns: SessionTurns, last_seq: int) -> State:
     known = await _kept(turns.access, turns.snapshot, last_seq)
     first = known.seq + 1 if known else 0
     start = max(first, last_seq - MAX_READ + 1)
-    spoken = [turn for turn in await turns.of_user(first, last_seq) if turn.seq < start]
+    spoken = await turns.of_user(first, start - 1) if first < start else ()
     new = await turns.between(start, last_seq)
     return await asyncio.to_thread(fold, [*spoken, *new], known)
 
@@ -201,28 +191,24 @@ def keeps_words(settings: ContextSettings) -> bool:
     return settings.low_water is not None
 
 
-async def words_with(turns: SessionTurns, last_seq: int, replaced: int) -> str:
-    """What is added to the user's words in the view if a compaction up to a message replaces so many tokens; it stays
-    clearly below these."""
-    snapshot, budget = turns.snapshot, turns.snapshot.budget
+def added_words(snapshot: SessionSnapshot, state: State, plan: CompactPlan) -> str:
+    """What is added to the user's words in the view by a compaction after which the session has this state; it stays
+    clearly below what the plan replaces."""
+    budget, count = snapshot.budget, snapshot.counter.count
     if not keeps_words(snapshot.settings):
         return ""
     head = snapshot.entries[: leading_fixed(snapshot.entries)]
     before = [entry.digest.text for entry in head if entry.is_user_block and entry.digest]
-    block = await asyncio.to_thread(read_block, before)
-    first = block.last_seq + 1
     room = budget.request_tokens + WORDS_PARTS * budget.words_tokens
-    renew = sum(map(snapshot.counter.count, before)) + budget.words_tokens > room
-    return await asyncio.to_thread(
-        user_block,
-        await turns.of_user(first, last_seq),
-        before=block,
-        span=(first, max(first, last_seq)),
+    renew = sum(map(count, before)) + budget.words_tokens > room
+    return user_block(
+        state.words,
+        plan.last_seq,
+        Shown() if renew else shown_by(before),
         rules=pinned_rules(snapshot.settings.pin),
-        first_tokens=min(budget.request_tokens, replaced * 2 // 5),
-        tokens=budget.words_tokens * (WORDS_PARTS - 1) if renew else min(budget.words_tokens, replaced // 8),
-        count=snapshot.counter.count,
-        renew=renew,
+        first_tokens=min(budget.request_tokens, plan.tokens * 2 // 5),
+        tokens=budget.words_tokens * (WORDS_PARTS - 1) if renew else min(budget.words_tokens, plan.tokens // 8),
+        count=count,
     )
 
 
