@@ -392,6 +392,13 @@ def test_every_readable_list_can_be_rendered_and_validated(name: str, natives: l
     assert violations(name, render(get_format(name), readable)) == []
 
 
+def test_what_a_request_showed_of_an_interrupted_call_stays_as_it_was_behind_the_next_reply() -> None:
+    before, after = [START, assistant(tool_use("a"))], [OK, GO, OK]
+    shown = render(get_format(ANTHROPIC), before)
+    assert shown == [*before, user(MISSING_A)]
+    assert render(get_format(ANTHROPIC), [*before, *after]) == [*shown, *after]
+
+
 def test_responses_to_calls_of_one_id_stay_with_the_names_of_their_calls() -> None:
     calls: list[Native] = [{"functionCall": {"name": name, "id": "call_1", "args": {}}} for name in ("Read", "Bash")]
     natives = [ASKED, *(replied(call) for call in calls)]

@@ -102,6 +102,16 @@ async def test_every_output_can_be_cut_the_newest_and_those_that_are_cut_already
     assert len(await whole_output(roomy, (await all_handles(roomy))[0])) > 90_000
 
 
+async def test_a_list_has_one_figure_also_if_calls_without_results_are_left_out(roomy: Stash) -> None:
+    asked = [asks(f"{number} " + "word " * 2_000) for number in range(48)]
+    natives = [each for place, ask in enumerate(asked) for each in (ask, calls(f"toolu_{place}a", f"toolu_{place}b"))]
+    await roomy.record_messages([*natives, asks("go on")], session_id=SESSION, format="anthropic", model="gpt-5.4")
+    first, again = [await roomy.get_context(SESSION) for _ in range(2)]
+    assert first.left_out is not None
+    assert as_bytes(first.messages) == as_bytes(again.messages)
+    assert first.tokens == again.tokens
+
+
 async def test_usage_can_come_after_its_reply(stash: Stash) -> None:
     await stash.get_context(SESSION, messages=[asks("go")], format="anthropic")
     await stash.record_messages([_said("one"), asks("on")], session_id=SESSION)

@@ -279,7 +279,9 @@ class _Repair:
         if not turn.calls:
             return bool(turn.reply) and self._rules.joins != "all"
         is_same_reply = parts[0].reply is not None and parts[0].reply == turn.reply[-1].reply
-        if turn.answered and not is_same_reply:
+        # Of a call without a result, an earlier request may have ended with the one that stands for it.
+        interrupted = self._rules.joins == "all" and any(call not in self._result_of for call in turn.calls)
+        if (turn.answered or interrupted) and not is_same_reply:
             return True
         repeats = (call.keys[0] in turn.keys for part in parts for call in part.calls)
         return self._rules.one_call_an_id and any(repeats)

@@ -27,7 +27,7 @@ from contextstash.record.messages import (
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import prune_tool_outputs
 from contextstash.results import ContextResult, Estimate, LeftOut, RecoverResult
-from contextstash.safety.sanitize import before_and_after
+from contextstash.safety.sanitize import before_and_after, counted
 from contextstash.session.access import Access, estimate_session
 from contextstash.session.edit import (
     Planned,
@@ -94,12 +94,6 @@ class _Sources:
     last: Request | None
     left_out: int
 
-    @property
-    def added(self) -> int:
-        """The tokens that the request has in addition to the view as it is counted."""
-        snapshot = self.snapshot
-        return snapshot.view_tokens - snapshot.session.counters.view_tokens + REPAIR_TOKENS * snapshot.unanswered
-
     def text_of(self, output: Output) -> str:
         """The full text of an output."""
         return self.snapshot.format.read(self.bodies[output.seq]).texts[output.block]
@@ -135,20 +129,15 @@ class _Sources:
 
 @dataclass(frozen=True)
 class _Composed:
-    """How a view is sent: the edits that shrink it and stay, the entries with them, what is left out of these, and what
-    is `sent`; `counted` is its size by our count, with the notice, without repairs."""
+    """A request: the edits that shrink the view and stay, the entries with them, what is left out of these, its size by
+    our count, and what the caller gets."""
 
     sources: _Sources
     edits: tuple[Edit, ...]
     entries: tuple[Entry, ...]
     left_out: LeftOutSpan | None
-    excess: int
-    sent: tuple[Entry, ...]
     counted: int
-
-
-Found = tuple[Session, _Composed, ContextResult]
-"""What becomes of a request: the session after its edits, how it was composed, and what the caller gets."""
+    result: ContextResult
 
 
 async def get_context(
@@ -164,46 +153,41 @@ async def get_context(
     A client that sends its own history does not send this list: for it nothing is recorded. Raises BadInputError if the
     session no longer has `messages` messages: another agent's conversation would be sent."""
 
-    async def plan() -> Planned[Found] | Found:
-        composed, result = await _planned(access, session_id, budget)
-        snapshot, edits = composed.sources.snapshot, composed.edits
+    async def plan() -> Planned[tuple[Session, _Composed]] | tuple[Session, _Composed]:
+        made = await _planned(access, session_id, budget)
+        snapshot = made.sources.snapshot
         if messages is not None and snapshot.session.counters.messages != messages:
             raise BadInputError(OTHER_WRITER.format(snapshot.session_id))
-        if snapshot.followed or not edits:
-            return snapshot.session, composed, result
-
+        if snapshot.followed or not made.edits:
+            return snapshot.session, made
+        reason = " ".join(made.result.done or ())
         return Planned(
-            snapshot,
-            edits,
-            lambda session, _: (session, composed, result),
-            kind="prune",
-            reason=" ".join(result.done or ()),
-            after=composed.entries,
+            snapshot, made.edits, lambda session, _: (session, made), kind="prune", reason=reason, after=made.entries
         )
 
-    session, composed, result = await edit(access, plan)
+    session, made = await edit(access, plan)
     if session.source is not None:
-        return result
-    request = await _kept_request(access, session, composed, result)
-    return result.model_copy(update={"request_id": f"req_{request.number}"})
+        return made.result
+    request = await _kept_request(access, session, made)
+    return made.result.model_copy(update={"request_id": f"req_{request.number}"})
 
 
-async def _kept_request(access: Access, session: Session, composed: _Composed, result: ContextResult) -> Request:
+async def _kept_request(access: Access, session: Session, made: _Composed) -> Request:
     """The request as it is in the ledger; the newest one again if it was the same and has no reply yet."""
-    sources, counters = composed.sources, session.counters
+    counters = session.counters
     request = Request(
         messages=counters.messages,
         edits=counters.edits,
         appended=counters.appended,
         declared=counters.declared,
-        left_out=composed.left_out,
-        shortened=tuple(edit.handle for edit in composed.edits if isinstance(edit, Replacement)),
-        budget=sources.tokens,
-        counted=composed.counted + REPAIR_TOKENS * sources.snapshot.unanswered,
-        tokens=result.tokens,
+        left_out=made.left_out,
+        shortened=tuple(edit.handle for edit in made.edits if isinstance(edit, Replacement)),
+        budget=made.sources.tokens,
+        counted=made.counted,
+        tokens=made.result.tokens,
     )
-    last = sources.last
-    if last is not None and last.usage is None and not composed.edits:
+    last = made.sources.last
+    if last is not None and last.usage is None and not made.edits:
         known = {"number": last.number, "created_at": last.created_at, "shortened": last.shortened}
         if request.model_copy(update=known) == last:
             return last
@@ -212,10 +196,10 @@ async def _kept_request(access: Access, session: Session, composed: _Composed, r
 
 async def read_context(access: Access, session_id: str | None, *, budget: int | None = None) -> ContextResult:
     """The message list that a request would hold now; nothing is recorded."""
-    return (await _planned(access, session_id, budget))[1]
+    return (await _planned(access, session_id, budget)).result
 
 
-async def _planned(access: Access, session_id: str | None, budget: int | None) -> tuple[_Composed, ContextResult]:
+async def _planned(access: Access, session_id: str | None, budget: int | None) -> _Composed:
     """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
     be enough, or system messages beyond it belong into the request's system prompt."""
     if budget is not None and budget <= 0:
@@ -226,9 +210,9 @@ async def _planned(access: Access, session_id: str | None, budget: int | None) -
     lacks_system = snapshot.beyond is not None and snapshot.session.counters.system_messages > seen
     made = None
     if not lacks_system or snapshot.format.system_message(""):
-        made = await asyncio.to_thread(_made, sources)
+        made = await asyncio.to_thread(_composed, sources)
     if made is None:
-        made = await asyncio.to_thread(_made, await _read(access, session_id, budget, False))
+        made = await asyncio.to_thread(_composed, await _read(access, session_id, budget, False))
     assert made is not None
     return made
 
@@ -254,7 +238,7 @@ async def _left_out_before(access: Access, session: Session, last: Request) -> i
     return -1 if any(isinstance(edit, RestoreEdit) for edit in new) else last.left_out.last_seq
 
 
-def _made(sources: _Sources) -> tuple[_Composed, ContextResult] | None:
+def _composed(sources: _Sources) -> _Composed | None:
     """The request with its message list: what must be shortened and left out, in addition to what the last request left
     out. None if it would show something beyond the reach of the snapshot."""
     snapshot, beyond = sources.snapshot, sources.snapshot.beyond
@@ -271,20 +255,29 @@ def _made(sources: _Sources) -> tuple[_Composed, ContextResult] | None:
     if beyond is not None and (left_out is None or left_out.last_seq < beyond.last_seq):
         return None
     entries = tuple(changed_entries(snapshot, edits)) if edits else snapshot.entries
-    sent = tuple(_shown(entries, left_out))
-    counted = total_tokens(sent) + sources.notice_tokens(left_out)
-    composed = _Composed(sources, tuple(edits), entries, left_out, fitted.excess, sent, counted)
-    return composed, _result(composed)
+    sent = _shown(entries, left_out)
+    size = total_tokens(sent) + _repair_tokens(sent) + sources.notice_tokens(left_out)
+    tokens = max(0, snapshot.estimate[0] - snapshot.session.counters.view_tokens + size)
+    fits = fitted.excess == 0 or tokens <= sources.tokens
+    counts = {"Archived": sum(isinstance(each, ArchiveEdit) for each in edits)}
+    counts["Cut"] = sum(isinstance(each, TruncateEdit) for each in edits)
+    done = [f"{verb} {n} tool output{'s' * (n > 1)} to fit this request." for verb, n in counts.items() if n]
+    result = _result(sources, sent, left_out, tokens, fits=fits, done=done or None)
+    return _Composed(sources, tuple(edits), entries, left_out, size, result)
+
+
+def _repair_tokens(entries: Sequence[Entry]) -> int:
+    """What is inserted for calls without a result."""
+    return REPAIR_TOKENS * max(0, sum([entry.open_calls for entry in entries]))
 
 
 def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
     snapshot = sources.snapshot
     # Which messages will be left out is not known yet: room for all pinned outputs, which the notice repeats.
     notice = sources.notice_tokens(EVERYTHING)
-    counters, settings = snapshot.session.counters, snapshot.settings
-    excess = request_excess(counters, settings, snapshot.counter, sources.tokens, sources.added)
-    budget = snapshot.view_tokens - excess - (notice if known else 0)
-    entries = _shown(snapshot.entries, known)
+    counters, entries = snapshot.session.counters, _shown(snapshot.entries, known)
+    excess = request_excess(counters, snapshot.settings, snapshot.counter, sources.tokens) + _repair_tokens(entries)
+    budget = counters.view_tokens - excess - (notice if known else 0)
     return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice)
 
 
@@ -314,20 +307,15 @@ def _shown(entries: Sequence[Entry], left_out: LeftOutSpan | None) -> Sequence[E
     return [*entries[:first], *(entry for entry in entries[first:end] if entry.summary), *entries[end:]]
 
 
-def _result(composed: _Composed) -> ContextResult:
-    sources, sent = composed.sources, composed.sent
+def _result(
+    sources: _Sources, sent: Sequence[Entry], left_out: LeftOutSpan | None, tokens: int, **said: Any
+) -> ContextResult:
     snapshot, fmt = sources.snapshot, sources.snapshot.format
-    tokens = max(0, snapshot.estimate[0] + sources.added - (snapshot.view_tokens - composed.counted))
     recorded_system: list[str] = []
     if not fmt.system_message(""):
         bodies = [sources.bodies[each.message.seq] for each in snapshot.entries if each.is_system and each.message]
         recorded_system = [text for body in bodies for text in fmt.read(body).texts if text]
-    fits = composed.excess == 0 or tokens <= sources.tokens
-    messages = render(fmt, with_system(fmt, _natives(composed), sources.system))
-    edits = composed.edits
-    counts = {"Archived": sum(isinstance(each, ArchiveEdit) for each in edits)}
-    counts["Cut"] = sum(isinstance(each, TruncateEdit) for each in edits)
-    done = [f"{verb} {n} tool output{'s' * (n > 1)} to fit this request." for verb, n in counts.items() if n]
+    messages = render(fmt, with_system(fmt, _natives(sources, sent, left_out), sources.system))
     return ContextResult(
         session_id=snapshot.session_id,
         format=fmt.name,
@@ -335,57 +323,47 @@ def _result(composed: _Composed) -> ContextResult:
         system=system_beside(fmt, sources.system, "\n\n".join(recorded_system)),
         tokens=tokens,
         budget=sources.tokens,
-        fits=fits,
-        left_out=None if composed.left_out is None else LeftOut.of(composed.left_out),
-        done=done or None,
+        left_out=None if left_out is None else LeftOut.of(left_out),
         request=request_fields(snapshot, sent),
-        reason=(None if messages else NOTHING_TO_SEND) if fits else _over(snapshot, sent, tokens, sources.tokens),
+        reason=(None if messages else NOTHING_TO_SEND) if said["fits"] else _over(sources, sent, tokens),
+        **said,
     )
 
 
-def _natives(composed: _Composed) -> list[Native]:
-    sources, span = composed.sources, composed.left_out
+def _natives(sources: _Sources, sent: Sequence[Entry], span: LeftOutSpan | None) -> list[Native]:
     fmt = sources.snapshot.format
     natives: list[Native] = []
-    for entry in composed.sent:
+    for entry in sent:
         if span is not None and entry.first_seq > span.first_seq:
             natives.append(fmt.user_message(sources.notice(span)))
             span = None
-        message = entry.message
-        own = [fmt.user_message(entry.edit.text)] if message is None else None
+        own = [fmt.user_message(entry.edit.text)] if entry.message is None else None
         natives += own or _native_of(fmt, sources.bodies[entry.first_seq], entry)
     return natives if span is None else [*natives, fmt.user_message(sources.notice(span))]
 
 
 def _native_of(fmt: Format, body: Native, entry: Entry) -> list[Native]:
     """A message in its provider's JSON; empty if it held only thinking, and that is stripped."""
-    if not entry.replaced and not entry.stripped:
-        return [body]
 
     def made() -> list[Native]:
-        changed: Native | None = body
-        if entry.replaced:
-            changed = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
+        changed: Native | None = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
         if entry.stripped and changed is not None:
             changed = fmt.without_thinking(changed)
         return [] if changed is None else [changed]
 
-    return entry.sent(body, made)
+    return entry.sent(body, made) if entry.replaced or entry.stripped else [body]
 
 
-def _over(snapshot: SessionSnapshot, sent: Sequence[Entry], tokens: int, budget: int) -> str:
+def _over(sources: _Sources, sent: Sequence[Entry], tokens: int) -> str:
+    declared = sources.snapshot.session.counters.declared
+    parts = {"the system prompt": declared.system_tokens, "the tool definitions": declared.tools_tokens}
+    parts["what was not declared (system prompt, tools)"] = tokens - total_tokens(sent) - sum(parts.values())
     largest = max(sent, key=lambda entry: entry.tokens, default=None)
-    message = f" The largest is message {largest.last_seq} with {largest.tokens:,}." if largest else ""
-    declared = snapshot.session.counters.declared
-    named = {"the system prompt": declared.system_tokens, "the tool definitions": declared.tools_tokens}
-    unrecorded = tokens - total_tokens(sent) - sum(named.values())
-    if unrecorded > 0:
-        named["undeclared parts (system prompt, tools)" if not any(named.values()) else "undeclared parts"] = unrecorded
-    others = ", ".join(f"{name} about {count:,}" for name, count in named.items() if count)
+    parts |= {f"the largest message ({largest.last_seq})": largest.tokens} if largest else {}
+    named = ", ".join(f"{name} about {count:,}" for name, count in parts.items() if count > 0)
     return (
-        f"What must stay ({len(sent)} message{'s' * (len(sent) != 1)} and what is sent with them) takes about"
-        f" {tokens:,} tokens, over"
-        f" the budget of {budget:,}.{message}{f' With the messages: {others}.' if others else ''}"
+        f"What must stay ({counted(len(sent), 'message')} and what is sent with them) takes about {tokens:,} tokens,"
+        f" over the budget of {sources.tokens:,}: {named}."
     )
 
 
@@ -435,7 +413,7 @@ async def recover_context(
 async def _recovered(access: Access, session: Session, overflow: ContextOverflow) -> RecoverResult:
     session = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
-    done = await _shrunk(access, session.session_id)
+    done = await _shrunk(access, session)
     session = await access.read_session(session.session_id)
     context = await get_context(access, session.session_id)
     after = await estimate_session(access, session)
@@ -489,29 +467,27 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true))
 
 
-async def _shrunk(access: Access, session_id: str) -> list[str]:
+async def _shrunk(access: Access, session: Session) -> list[str]:
     """Prune down to `recovery_keep_last`, truncate the remaining outputs, and compact; a step is skipped once the view
     is within the target of a recovery, except truncation with `recovery_cut_always`."""
-    done: list[str] = []
-    session = await access.read_session(session_id)
-    settings = access.settings(session)
-    if await _is_over(access, session_id):
+    session_id, done = session.session_id, list[str]()
+    settings, budget = access.limits(session)
+
+    async def is_over() -> bool:
+        now = await access.read_session(session_id)
+        return (await estimate_session(access, now)).tokens > budget.recovery_tokens
+
+    if await is_over():
         keep = settings.recovery_keep_last
         pruned = await prune_tool_outputs(access, session_id, keep_last=keep, minimum_tokens=0, needed=True)
         done += pruned.said
-    if settings.recovery_cut_always or await _is_over(access, session_id):
+    if settings.recovery_cut_always or await is_over():
         cut = await edit(access, lambda: _outputs_cut(access, session_id))
         done += [cut] if cut else []
-    if settings.compact_automatic and await _is_over(access, session_id):
+    if settings.compact_automatic and await is_over():
         compacted = await compact_session(access, session_id)
         done += [f"{compacted.with_sizes}."] if compacted.compacted else []
     return done
-
-
-async def _is_over(access: Access, session_id: str) -> bool:
-    session = await access.read_session(session_id)
-    _, budget = access.limits(session)
-    return (await estimate_session(access, session)).tokens > budget.recovery_tokens
 
 
 async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] | str | None:

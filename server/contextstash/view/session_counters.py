@@ -217,11 +217,11 @@ def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dic
     return {part: count for part, count in scaled.items() if count}
 
 
-def request_excess(counters: Counters, settings: ContextSettings, counter: Counter, tokens: int, added: int = 0) -> int:
+def request_excess(counters: Counters, settings: ContextSettings, counter: Counter, tokens: int) -> int:
     """How many counted tokens must leave the view for a request of at most so many `tokens`, also if its estimate is
-    too low; below 0, how many more have room. `added` are tokens that it has in addition to the view."""
+    too low; below 0, how many more have room."""
     estimated, _ = estimate(counters, settings, counter.name)
     spare = 0
     if counter.is_approximate and counters.reported is not None and settings.anchored:  # who never reports means ours
         spare = round(UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view))
-    return estimated + added + spare - tokens
+    return estimated + spare - tokens

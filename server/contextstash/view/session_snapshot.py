@@ -92,11 +92,6 @@ class SessionSnapshot:
         return total_tokens(self.entries) + (self.beyond.tokens if self.beyond else 0)
 
     @cached_property
-    def unanswered(self) -> int:
-        """How many calls of the view have no result."""
-        return max(0, sum([entry.open_calls for entry in self.entries]))
-
-    @cached_property
     def estimate(self) -> tuple[int, str]:
         """The tokens of our view as a request with it would take them, and how they were determined."""
         return counting.estimate(self.session.counters, self.settings, self.counter.name)
