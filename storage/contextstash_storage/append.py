@@ -92,26 +92,20 @@ def _ends(messages: Sequence[records.NewMessage]) -> list[bool]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One call's messages, and how they are appended."""
+    """One call's messages, and how they are appended; see `SessionStore.append_messages`."""
 
     owner: str
     session_id: str
     messages: Sequence[Prepared]
     count: records.Count
-    first_seq: int | None = None
-    batch_id: str | None = None
-    before: records.EditsBefore | None = None
+    known_by: records.KnownBy = None
     cursor: records.Cursor | None = None
     edits: records.EditsAfter | None = None
 
     @property
-    def is_identified(self) -> bool:
-        """Whether something identifies the batch, or each of its messages."""
-        return self.first_seq is not None or self.batch_id is not None or self.before is not None or self.has_keys
-
-    @property
     def has_keys(self) -> bool:
-        return any(each.message.key is not None for each in self.messages)
+        """Whether its messages are known by their keys."""
+        return self.known_by is None and any(each.message.key is not None for each in self.messages)
 
     @property
     def fingerprint(self) -> str:
@@ -139,11 +133,7 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
     into = (row, session.created_at)
     if progress.into not in (None, into):
         raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
-    counters, left = session.counters, progress.left
-    if batch.before is not None and left is None:
-        counters = log.insert_edits(tx, row, *batch.before(counters))
-    elif batch.before is not None and left and (counters.messages, counters.edits) != (left.messages, left.edits):
-        raise EditConflictError("The session was changed while messages were appended to it.")
+    counters = _edited_before(tx, row, session.counters, batch, progress.left)
     known, first_seq = _known(tx, row, counters.messages, batch, progress.done)
     done, chosen = _chosen(tx, row, batch, known, most)
     stored = store_messages(tx, row, session, counters.messages, chosen)
@@ -151,8 +141,9 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
         if message.usage is not None:
             _store_call(tx, row, session, counters.request, prepared.message, message.seq)
         counters = batch.count(counters, prepared.message, message.seq)
-    if batch.batch_id is not None and stored:
-        _note_batch(tx, row, batch, batch.batch_id, stored)
+    if isinstance(batch.known_by, str) and stored:
+        facts = {"batch_id": batch.known_by, "fingerprint": batch.fingerprint}
+        notes.put_note(tx, row, records.StoredBatch(first_seq=first_seq, count=done, **facts), batch.known_by)
     is_complete = done == len(batch.messages)
     if is_complete and batch.edits is not None and stored:
         counters = log.insert_edits(tx, row, *batch.edits(counters, tuple(stored)))
@@ -171,20 +162,32 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
     return Progress(done, all_stored, first_seq, counters, into, appended if is_complete else None)
 
 
+def _edited_before(
+    tx: Tx, row: int, counters: records.Counters, batch: Batch, left: records.Counters | None
+) -> records.Counters:
+    """The counters after the edits that go before the batch. Raises EditConflictError if others changed them between
+    two pieces."""
+    if callable(batch.known_by) and left is None:
+        return log.insert_edits(tx, row, *batch.known_by(counters))
+    if callable(batch.known_by) and left and (counters.messages, counters.edits) != (left.messages, left.edits):
+        raise EditConflictError("The session was changed while messages were appended to it.")
+    return counters
+
+
 def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int, int]:
     """How many messages of a batch are stored in a session of this length, and where the first of them is; `done` were
     compared before. Raises BadInputError if other messages are stored at its position or under its id."""
-    first_seq = batch.first_seq
-    if first_seq is None:
-        known = None if batch.batch_id is None else notes.get_note(tx, row, records.StoredBatch, batch.batch_id)
+    first_seq = batch.known_by
+    if isinstance(first_seq, str):
+        known = notes.get_note(tx, row, records.StoredBatch, first_seq)
         if known is not None and known.fingerprint != batch.fingerprint:
             raise BadInputError(
-                f"The batch_id '{batch.batch_id}' was used in this session for other messages, from position"
+                f"The batch_id '{first_seq}' was used in this session for other messages, from position"
                 f" {known.first_seq} on. Send exactly the same batch again, or a new batch_id with new messages."
             )
-        if known is not None:
-            return known.count, known.first_seq
-        return (done if batch.batch_id is None else 0), length
+        return (0, length) if known is None else (known.count, known.first_seq)
+    if not isinstance(first_seq, int):
+        return done, length
     if first_seq > length:
         raise BadInputError(
             f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
@@ -204,7 +207,8 @@ def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int,
 def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, list[Prepared]]:
     """The messages of the next piece, those from number `done` on that are not stored; and the number behind them."""
     left = batch.messages[done:]
-    hashes = {each.message.key: messages.key_hash(each.message.key) for each in left if each.message.key is not None}
+    keys = [each.message.key for each in left] if batch.has_keys else []
+    hashes = {key: messages.key_hash(key) for key in keys if key is not None}
     text = f"SELECT hash FROM keys WHERE session = ? AND hash IN {tx.numbers}"
     found = {each for (each,) in tx.rows(text, (row, listed(hashes.values())))} if hashes else set()
     stored = {key for key in hashes if hashes[key] in found}
@@ -218,7 +222,7 @@ def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, 
         key = each.message.key
         if key is None or key not in stored:
             chosen.append(each)
-        if key is not None:
+        if key in hashes:
             stored.add(key)
     return done, chosen
 
@@ -242,7 +246,7 @@ def store_messages(
         outputs += [output.model_copy(update={"seq": seq}) for output in new.outputs]
     messages.store_lines(tx, row, first_seq, lines)
     keys = [(row, messages.key_hash(message.key), message.seq) for message in stored if message.key is not None]
-    tx.many("INSERT INTO keys (session, hash, seq) VALUES (?, ?, ?)", keys)
+    tx.many("INSERT INTO keys (session, hash, seq) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", keys)
     messages.store_outputs(tx, row, outputs)
     index_messages(tx, row, session, [(message, each.pieces) for message, each in zip(stored, chosen, strict=True)])
     last = microseconds(stored[-1].created_at)
@@ -276,22 +280,8 @@ def _store_call(
     log.append_log(tx, row, call, message.group)
 
 
-def _note_batch(tx: Tx, row: int, batch: Batch, batch_id: str, stored: Sequence[records.Message]) -> None:
-    """Remember that these messages of a batch are stored."""
-    known = notes.get_note(tx, row, records.StoredBatch, batch_id)
-    first, count = (stored[0].seq, 0) if known is None else (known.first_seq, known.count)
-    count += len(stored)
-    noted = records.StoredBatch(batch_id=batch_id, first_seq=first, count=count, fingerprint=batch.fingerprint)
-    notes.put_note(tx, row, noted, batch_id)
+# Whole sessions, copied: one belongs to HIDDEN_OWNER until it is complete, under the name of the process that copies
 
-
-# Whole sessions, copied: one belongs to HIDDEN_OWNER until it is complete, and its process has a lease
-
-STAGING = "staging"
-"""The lease of the process that copies."""
-
-LEASE_SECONDS = 600.0
-"""How long the lines of an import may take to come, as from a pipe, before it counts as abandoned."""
 
 ITEMS_AT_ONCE = 200
 """Items of a piece at most: it ends earlier if its messages fill a transaction."""
@@ -310,7 +300,7 @@ async def copy_session(
             return None
         sessions.insert_session(tx, session.model_copy(update={"owner": HIDDEN_OWNER, "session_id": holder}))
         row = sessions.row_of(tx, HIDDEN_OWNER, holder)
-        notes.acquire_lease(tx, row, STAGING, holder, LEASE_SECONDS)
+        _stay(tx, row, holder)
         return row
 
     row = await database.write(begin)
@@ -326,7 +316,7 @@ async def copy_session(
             await asyncio.sleep(PAUSE_SECONDS)
         return await database.write(partial(_publish, row=row, session=session, holder=holder))
     except BaseException:
-        await database.write(lambda tx: notes.release_lease(tx, row, STAGING, holder))
+        await database.write(lambda tx: sessions.empty(tx, row))
         raise
 
 
@@ -334,7 +324,7 @@ def _store_piece(
     tx: Tx, row: int, session: records.Session, holder: str, seq: int, read: Sequence[records.Copied | Prepared]
 ) -> int:
     """Store some items, of which messages come first; returns the position of the next message."""
-    _renew(tx, row, holder)
+    _stay(tx, row, holder)
     prepared = [each for each in read if isinstance(each, Prepared)]
     store_messages(tx, row, session, seq, prepared)
     for item in read:
@@ -350,17 +340,19 @@ def _store_piece(
 
 def _publish(tx: Tx, row: int, session: records.Session, holder: str) -> records.Session | None:
     """Make a session, which is stored to its end, visible; None if one of its id has come meanwhile."""
-    _renew(tx, row, holder)
-    notes.release_lease(tx, row, STAGING, holder)
+    _stay(tx, row, holder)
     if _is_there(tx, session):
+        sessions.empty(tx, row)
         return None
-    text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
-    tx.execute(text, (session.owner, session.session_id, row))
+    text = "UPDATE sessions SET owner = ?, session_id = ?, updated_at = ? WHERE session = ?"
+    tx.execute(text, (session.owner, session.session_id, microseconds(session.updated_at), row))
     return sessions.read_session(tx, session.owner, session.session_id)[1]
 
 
-def _renew(tx: Tx, row: int, holder: str) -> None:
-    if not notes.renew_lease(tx, row, STAGING, holder, LEASE_SECONDS):
+def _stay(tx: Tx, row: int, holder: str) -> None:
+    """Say that the process still copies. Raises StoreBusyError if another one has begun to remove the session."""
+    text = "UPDATE sessions SET updated_at = ? WHERE session = ? AND session_id = ? AND updated_at > 0"
+    if not tx.execute(text, (int(tx.clock()), row, holder)):
         raise StoreBusyError(
             "The import took so long that another process removed it as abandoned; nothing was stored. Import it again."
         )

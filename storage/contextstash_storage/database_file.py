@@ -18,6 +18,7 @@ from urllib.parse import quote
 from sqlcipher3 import dbapi2
 
 from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
+from contextstash_storage.transaction import check_version
 
 MARK = b"contextstash\0enc"
 """The first 16 bytes of an encrypted file, which SQLCipher takes as the salt of the key. A salt protects passwords from
@@ -32,9 +33,27 @@ def no_key() -> None:
     """For files that are never encrypted."""
 
 
-def read_head(db: sqlite3.Connection) -> None:
-    """Read the file, after which a connection with a write-ahead log keeps others from having it alone."""
-    db.execute("PRAGMA schema_version").fetchone()
+def read_version(db: sqlite3.Connection) -> int:
+    """The version of a database, 0 if it has no tables."""
+    [version] = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+OWN_TABLES = {"sessions", "outputs"}
+"""Those by which a database of contextstash is known."""
+
+
+def check_is_ours(path: Path, db: sqlite3.Connection) -> None:
+    """Raise StoreError if a database that is not new is of another version, or of another program. Reads the
+    file, after which a connection with a write-ahead log keeps others from having it alone."""
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
+    version = read_version(db)  # after the tables: another process may be making both
+    if tables and not (version and tables >= OWN_TABLES):
+        raise StoreError(
+            f"The database {path} is of another program, and was left unchanged. Name another file with --db: a new one"
+            " is made there."
+        )
+    check_version(version)
 
 
 def make_file(path: Path) -> None:
@@ -49,11 +68,12 @@ def make_file(path: Path) -> None:
 def open_file(
     path: Path,
     find_key: FindKey = no_key,
-    prepare: Callable[[sqlite3.Connection], None] = read_head,
+    prepare: Callable[[sqlite3.Connection], None] = lambda _: None,
     **options: Any,
 ) -> sqlite3.Connection:
-    """A connection to a file, on which `prepare` has run, which reads the file. A new file is encrypted if there is a
-    key. With `read_only` the file must exist. Raises what the drivers raise, and StoreError if the key does not fit."""
+    """A connection to a file that is ours, on which `prepare` has run. A new file is encrypted if there is a key. With
+    `read_only` the file must exist. Raises what the drivers raise, and StoreError if it is not ours, or the key does
+    not fit."""
     key = find_key()
     while True:
         number, changed = _state(path)
@@ -84,6 +104,7 @@ def _opened(
     for attempt in (None,) if key is None else (key, b""):
         db = connection(path, attempt, **options)
         try:
+            check_is_ours(path, db)
             prepare(db)
             return db
         except BaseException as error:

@@ -120,12 +120,6 @@ def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -
     return True
 
 
-def renew_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
-    """Renew a lease, also one that has ended; False if this holder does not have it."""
-    text = "UPDATE notes SET begins = ?, ends = ? WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
-    return tx.execute(text, (now := tx.clock(), now + seconds, row, name_hash(purpose), holder)) == 1
-
-
 def release_lease(tx: Tx, row: int, purpose: str, holder: str) -> None:
     """Release a lease, if this holder still has it."""
     text = "DELETE FROM notes WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"

@@ -6,13 +6,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-import threading
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import psycopg
@@ -26,6 +24,7 @@ from contextstash_storage.transaction import (
     BUSY_SECONDS,
     VERSION,
     Address,
+    Connections,
     Database,
     Found,
     Place,
@@ -131,17 +130,14 @@ class PostgresDatabase(Database):
 
     def __init__(self, address: Address, retry_seconds: float) -> None:
         self.address = address
+        self.connections = Connections(CONNECTIONS, self._connect, lambda db: not db.closed and not db.broken)
         self._retry_seconds = retry_seconds
-        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="postgres")
-        self._own = threading.local()
-        self._opened: list[psycopg.Connection[Any]] = []
-        self._closed = False
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(**{**CONNECTION, **conninfo_to_dict(self.address.url)}, autocommit=True)
 
     async def close(self) -> None:
-        self._closed = True
-        await asyncio.to_thread(self._threads.shutdown)
-        while self._opened:
-            await asyncio.to_thread(self._opened.pop().close)
+        await asyncio.to_thread(self.connections.close)
 
     async def forget(self, *_: object) -> bool:
         return True  # PostgreSQL overwrites removed rows when it vacuums their tables
@@ -157,24 +153,17 @@ class PostgresDatabase(Database):
     async def _again(self, work: TxWork[Result], mode: str) -> Result:
         give_up = time.monotonic() + self._retry_seconds
         pause = FIRST_PAUSE_SECONDS
-        while not self._closed:
+        while True:
             try:
-                return await self.in_thread(lambda: self._transaction(work, mode))
+                return await self.connections.run(partial(self._transaction, work, mode))
             except _DRIVER_ERRORS as error:
                 passes = _is_unreachable(error) or isinstance(error, _COLLIDED)
-                if not passes or self._closed or time.monotonic() > give_up:
+                if not passes or time.monotonic() > give_up:
                     raise store_error(error) from error
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
-        raise StoreError("The session store is closed.")
 
-    async def in_thread(self, work: Callable[[], Result]) -> Result:
-        """What `work` returns, run when a thread is free. Once started it runs to its end, even if the caller is
-        cancelled."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    def _transaction(self, work: TxWork[Result], mode: str) -> Result:
-        db = self.connection()
+    def _transaction(self, work: TxWork[Result], mode: str, db: psycopg.Connection[Any]) -> Result:
         # Compiling a statement takes longer than ours do. One way to the server for all of it.
         limits = {"jit": "off", "lock_timeout": round(1_000 * self._retry_seconds)}
         limits["statement_timeout"] = round(1_000 * COMMAND_SECONDS)
@@ -196,20 +185,6 @@ class PostgresDatabase(Database):
                 " the same again with what identifies it (first_seq, batch_id or keys)."
             ) from error
         return result
-
-    def connection(self) -> psycopg.Connection[Any]:
-        """The connection of the thread that runs this."""
-        db: psycopg.Connection[Any] | None = getattr(self._own, "db", None)
-        if db is not None:
-            if not db.closed and not db.broken:
-                return db
-            db.close()
-            self._opened.remove(db)
-            self._own.db = None
-        db = psycopg.connect(**{**CONNECTION, **conninfo_to_dict(self.address.url)}, autocommit=True)
-        self._opened.append(db)
-        self._own.db = db
-        return db
 
 
 def _is_unreachable(error: BaseException) -> bool:
@@ -274,7 +249,7 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
     Raises StoreVersionError for a database of a newer contextstash, StoreError for one that cannot be used."""
     database = PostgresDatabase(address, busy_seconds)
     try:
-        await database.in_thread(database.connection)
+        await database.connections.run(lambda _: None)
         await database.write(make_tables)
     except BaseException as error:
         await database.close()

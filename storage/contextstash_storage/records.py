@@ -596,6 +596,10 @@ EditsBefore = Callable[[Counters], Edited]
 """`before(counters)`: edits to append before messages, given the counters as they are. Raises EditConflictError if they
 are not those that the edits were planned for. Pure."""
 
+KnownBy = int | str | EditsBefore | None
+"""How what is stored of a batch is known: the position of its first message, its own id, the edits before all of it, or
+the key of each message that has one."""
+
 
 # Handles: the short names of tool outputs (`out_…`) and of summaries (`sum_…`), which hash what they name
 

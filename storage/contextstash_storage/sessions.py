@@ -19,8 +19,8 @@ from contextstash_storage.records import Call, Counters, DaySum, Session, damage
 from contextstash_storage.transaction import Database, Tx, TxWork, microseconds, now, only, storable, time_of
 
 HIDDEN_OWNER = "\x1fhidden"
-"""The owner of sessions that no reader sees: one that is being copied has a lease, all others are being deleted. No
-user's name contains a control character."""
+"""The owner of sessions that no reader sees: they are being copied or deleted. No user's name contains a control
+character."""
 
 _NAMES = ("agent", "model", "format", "title", "source")
 _TIMES = ("created_at", "updated_at", "last_message_at")
@@ -200,11 +200,18 @@ AGAIN_SECONDS = 5.0
 _PARTS = {
     "notes": "note", "entries": "entry", "segments": "segment", "keys": "key", "outputs": "output", "log": "entry"
 }  # fmt: skip
-"""The tables of what a session has, and the numbers of their rows. Notes come first: without its lease, an import that
-was given up for dead cannot go on."""
-
+"""The tables of what a session has, and the numbers of their rows."""
 
 _EMPTY = ", ".join(f"{name} = NULL" for name in (*_NAMES, "parent_session_id")) + ", counters = '{}', settings = '{}'"
+
+COPY_SECONDS = 600
+"""How long the lines of an import may take to come, as from a pipe, before it counts as abandoned. `updated_at` of a
+hidden session that is copied is the time of `Tx.clock`, in seconds; that of one to be removed is 0."""
+
+
+def empty(tx: Tx, row: int) -> None:
+    """Overwrite what a hidden session's row says, and have it removed."""
+    tx.execute(f"UPDATE sessions SET {_EMPTY}, updated_at = 0 WHERE session = ?", (row,))
 
 
 def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
@@ -217,28 +224,25 @@ def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
             text = "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?"
             tx.execute(text, (owner, session_id))
             tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'lease', 'proxied')", (row,))
-            text = f"UPDATE sessions SET owner = ?, session_id = ?, {_EMPTY} WHERE session = ?"
+            text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
             tx.execute(text, (HIDDEN_OWNER, uuid.uuid4().hex, row))
+            empty(tx, row)
 
 
 def _to_remove(tx: Tx) -> list[tuple[int, str, int]]:
     """The sessions to delete: their rows, their names, and how many entries the index has for them. They are hidden,
     and no running process copies them."""
     now = tx.clock()
-    rows = tx.rows(
-        "SELECT sessions.session, session_id, entry_count, begins, ends FROM sessions LEFT JOIN notes"
-        " ON notes.session = sessions.session AND kind = 'lease' WHERE sessions.owner = ?",
-        (HIDDEN_OWNER,),
-    )
+    rows = tx.rows("SELECT session, session_id, entry_count, updated_at FROM sessions WHERE owner = ?", (HIDDEN_OWNER,))
     return [
         (row, name, entries)
-        for row, name, entries, begins, ends in rows
-        if begins is None or not begins <= now < ends or not _may_be_running(name)
+        for row, name, entries, at in rows
+        if not (at and at <= now < at + COPY_SECONDS and _may_be_running(name))
     ]
 
 
 def _may_be_running(holder: str) -> bool:
-    """Whether the process of a holder may still run; its lease ends soon in any case."""
+    """Whether the process that copies may still run."""
     number, _, node = holder.split(" ", 2)
     if os.name != "posix" or node != platform.node():  # on Windows, asking for a process by os.kill would end it
         return True
@@ -256,7 +260,7 @@ def _remove_some(tx: Tx) -> bool:
     stay in the index's pages, marked as deleted, until these are merged."""
     until = time.monotonic() + PIECE_SECONDS
     for row, _, _ in _to_remove(tx):
-        tx.execute(f"UPDATE sessions SET {_EMPTY} WHERE session = ?", (row,))  # a copy's row still says all
+        empty(tx, row)  # a copy's row still says all
         for table, number in _PARTS.items():
             text = f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}"
             while rows := tx.rows(text, (row,)):

@@ -14,13 +14,11 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
-
-import aiosqlite
 
 from contextstash_storage import database_file, log, notes
 from contextstash_storage.documents import CALL_WEIGHT, MORE_MATCHES, rarity
@@ -28,7 +26,6 @@ from contextstash_storage.errors import (
     BadInputError,
     ContextstashError,
     StoreBusyError,
-    StoreError,
     StoreVersionError,
 )
 from contextstash_storage.messages import messages_at, read_outputs
@@ -37,6 +34,7 @@ from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import (
     BUSY_SECONDS,
     VERSION,
+    Connections,
     Database,
     Found,
     Place,
@@ -44,7 +42,6 @@ from contextstash_storage.transaction import (
     Tx,
     TxWork,
     Words,
-    check_version,
     only,
     statements,
 )
@@ -57,8 +54,6 @@ LOOK_SECONDS = (0.0005, 0.003)
 """Shortest and longest time after which it is tried again to take the write lock, chosen at random so that no process
 is always first. An attempt takes about 20 µs; with 8 processes that write all the time none waited for over a second
 (bench/speed)."""
-
-Work = Callable[[sqlite3.Connection], Result]
 
 
 class SqliteTx(Tx):
@@ -95,19 +90,18 @@ class SqliteTx(Tx):
             yield Found({**whole, **scores}, whole.keys(), is_complete=len(scores) < count)
 
 
-class Connection(aiosqlite.Connection):
-    """An aiosqlite connection that can run a function on its thread.
-
-    aiosqlite switches threads at every statement, about 200 µs each, and leaves a transaction open if an await between
-    two statements is cancelled. Running a whole function on the thread avoids both."""
-
-    async def run(self, work: Work[Result]) -> Result:
-        """What `work` returns. Once started it runs to its end, even if the caller is cancelled."""
-        if not self._running or self._connection is None:
-            raise StoreError("The session store is closed.")
-        return await self._execute(translated, work, self._connection)  # type: ignore[no-any-return, no-untyped-call]
+@contextmanager
+def translated() -> Iterator[None]:
+    """What the driver raises here becomes an error that says what to do."""
+    try:
+        yield
+    except (database_file.DriverError, UnicodeDecodeError) as error:
+        raise database_file.store_error(error) from error
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise BadInputError(f"A name or number among the arguments cannot be stored: {error}.") from error
 
 
+@translated()
 def in_transaction(
     db: sqlite3.Connection, work: TxWork[Result], begin: str = BEGIN_WRITING, *, checked: bool = True
 ) -> Result:
@@ -122,7 +116,7 @@ def in_transaction(
     else:
         db.execute(begin)
     try:
-        if checked and (version := read_version(db)) != VERSION:
+        if checked and (version := database_file.read_version(db)) != VERSION:
             raise StoreVersionError(
                 f"A newer contextstash has brought the database from version {VERSION} to {version}: restart this"
                 " program. Nothing was written."
@@ -160,24 +154,12 @@ def _until_free(db: sqlite3.Connection, statement: str, seconds: float) -> None:
         time.sleep(random.uniform(*LOOK_SECONDS))
 
 
-def translated(work: Work[Result], db: sqlite3.Connection) -> Result:
-    """What `work` returns; what the driver raises becomes an error that says what to do."""
-    try:
-        return work(db)
-    except (database_file.DriverError, UnicodeDecodeError) as error:
-        raise database_file.store_error(error) from error
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise BadInputError(f"A name or number among the arguments cannot be stored: {error}.") from error
-
-
-async def connect(
-    path: Path,
-    find_key: database_file.FindKey = database_file.no_key,
-    *,
-    read_only: bool = False,
-    busy_seconds: float = BUSY_SECONDS,
-) -> Connection:
-    """Open a connection in write-ahead mode; every commit is on the disk when it returns."""
+@translated()
+def connect(
+    path: Path, find_key: database_file.FindKey, busy_seconds: float, *, is_first: bool = True
+) -> sqlite3.Connection:
+    """A connection in write-ahead mode, of which every commit is on the disk when it returns; the first makes the
+    database if it does not exist, all others only read."""
 
     def prepare(db: sqlite3.Connection) -> None:
         # If two processes do that to a new file at the same time, SQLite refuses one of them without waiting.
@@ -185,63 +167,30 @@ async def connect(
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA secure_delete = ON")
-        if read_only:
+        if is_first:
+            make_tables(db)
+        else:
             db.execute("PRAGMA query_only = ON")
-        database_file.read_head(db)
 
-    options: dict[str, Any] = {
-        "timeout": busy_seconds,
-        "cached_statements": CACHED_STATEMENTS,
-        "check_same_thread": False,
-    }
-    connection = Connection(
-        partial(database_file.open_file, path, find_key, prepare, isolation_level=None, **options), 64
-    )
-    connection._thread.daemon = True
-    try:
-        await connection
-    except Exception as error:
-        # It reports its end to the event loop, which a hook closes at once: too late, that would be printed.
-        await asyncio.to_thread(connection._thread.join)
-        if isinstance(error, (database_file.DriverError, UnicodeDecodeError)):
-            raise database_file.store_error(error) from error
-        raise
-    return connection
+    options: dict[str, Any] = {"timeout": busy_seconds, "cached_statements": CACHED_STATEMENTS}
+    if is_first:
+        database_file.make_file(path)
+    db = database_file.open_file(path, find_key, prepare, isolation_level=None, check_same_thread=False, **options)
+    if is_first:
+        database_file.remove_unfinished(path)
+    return db
 
 
 def make_tables(db: sqlite3.Connection) -> None:
-    """Make the tables of a new database. Raises StoreVersionError for a database of another version."""
+    """Make the tables of a new database."""
 
     def make(tx: Tx) -> None:
-        if not read_version(db):  # no other process was faster
+        if not database_file.read_version(db):  # no other process was faster
             for statement in (*statements(), WORDS_TABLE, f"PRAGMA user_version = {VERSION}"):
                 tx.execute(statement)
 
-    version = read_version(db)
-    check_version(version)
-    if not version:
+    if not database_file.read_version(db):
         in_transaction(db, make, checked=False)
-
-
-def read_version(db: sqlite3.Connection) -> int:
-    """The version of a database, 0 if it has no tables."""
-    [version] = db.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-async def close(*connections: Connection) -> None:
-    """Close the connections in this order, even if the caller is cancelled; the cancellation is raised at the end."""
-
-    async def in_order() -> None:
-        for connection in connections:
-            await connection.close()
-
-    closing = asyncio.ensure_future(in_order())
-    try:
-        await asyncio.shield(closing)
-    except asyncio.CancelledError:
-        await closing
-        raise
 
 
 MAX_TOGETHER = 16
@@ -264,9 +213,10 @@ class SqliteDatabase(Database):
     """One connection writes, one transaction after another; another reads, so that reading never waits for a commit;
     or one does both, which is opened sooner."""
 
-    def __init__(self, writer: Connection, reader: Connection) -> None:
-        self.writer = writer
-        self.reader = reader
+    def __init__(self, path: Path, find_key: database_file.FindKey, busy_seconds: float, *, is_brief: bool) -> None:
+        connecting = partial(connect, path, find_key, busy_seconds)
+        self.writer = Connections(1, connecting)
+        self.reader = self.writer if is_brief else Connections(1, partial(connecting, is_first=False))
         self._waiting: deque[tuple[TxWork[Any], Future[Any]]] = deque()
 
     async def read(self, work: TxWork[Result], /) -> Result:
@@ -279,7 +229,8 @@ class SqliteDatabase(Database):
         outcome: Future[Result] = Future()
         self._waiting.append((work, outcome))
         try:
-            await self.writer.run(self._commit)
+            while not outcome.done():
+                await self.writer.run(self._commit)
         except BaseException:
             outcome.cancel()  # unless it is on its way
             raise
@@ -287,8 +238,11 @@ class SqliteDatabase(Database):
 
     def _commit(self, db: sqlite3.Connection) -> None:
         """Commit those that wait longest. Each brings such a turn, so that all get theirs, and other writes between."""
-        group = [self._waiting.popleft() for _ in range(min(MAX_TOGETHER, len(self._waiting)))]
-        group = [each for each in group if each[1].set_running_or_notify_cancel()]
+        group: list[tuple[TxWork[Any], Future[Any]]] = []
+        while self._waiting and len(group) < MAX_TOGETHER:
+            work, outcome = self._waiting.popleft()
+            if outcome.set_running_or_notify_cancel():
+                group.append((work, outcome))
         results = _together(db, [work for work, _ in group]) if group else []
         for (_, outcome), result in zip(group, results, strict=True):
             if isinstance(result, Exception):
@@ -297,8 +251,12 @@ class SqliteDatabase(Database):
                 outcome.set_result(result)
 
     async def close(self) -> None:
-        # The writer last: the last connection moves the log into the file, which a read-only one cannot do.
-        await close(self.reader, self.writer)
+        def in_order() -> None:
+            # The last connection moves the log into the file, which a read-only one cannot do.
+            self.reader.close()
+            self.writer.close()
+
+        await asyncio.to_thread(in_order)  # to its end, even if the caller is cancelled
 
     async def forget(
         self, pieces: Callable[[TxWork[bool]], Awaitable[bool]], closing: asyncio.Event, had_words: bool, /
@@ -325,7 +283,7 @@ def _together(db: sqlite3.Connection, works: Sequence[TxWork[Any]]) -> list[Any]
     """What each returns in one transaction, or the exception that it raises. If one fails, all are rolled back and run
     again, each alone: that is rare, and shows which of them it was."""
     try:
-        return translated(lambda db: in_transaction(db, lambda tx: [work(tx) for work in works]), db)
+        return in_transaction(db, lambda tx: [work(tx) for work in works])
     except Exception as error:
         # If the lock was not to be had, each would wait for it as long again.
         if len(works) <= 1 or isinstance(error, StoreBusyError):
@@ -364,6 +322,7 @@ def _rewrite_terms(tx: Tx) -> None:
         tx.many("INSERT INTO words_idx (segid, term, pgno) VALUES (?, ?, ?)", rows)
 
 
+@translated()
 def _rewrite_small_file(db: sqlite3.Connection) -> None:
     """Rewrite a small file, which removes every copy that SQLite may have left in the unused part of a page, in indexes
     too. Free pages, which later messages fill, do not count."""
@@ -373,6 +332,7 @@ def _rewrite_small_file(db: sqlite3.Connection) -> None:
         db.execute("VACUUM")
 
 
+@translated()
 def _truncate_log(db: sqlite3.Connection) -> bool:
     """Move the write-ahead log into the file and cut it to nothing; False if readers of an older state are in the way.
     Most is moved before the write lock is taken."""
@@ -401,27 +361,14 @@ async def open_sqlite(
 
     Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used."""
 
-    async def opened() -> SqliteStore:
-        await asyncio.to_thread(database_file.make_file, path)
-        writer = reader = await connect(path, key, busy_seconds=busy_seconds)
-        try:
-            await writer.run(make_tables)
-            await asyncio.to_thread(database_file.remove_unfinished, path)
-            if not is_brief:
-                reader = await connect(path, key, read_only=True, busy_seconds=busy_seconds)
-        except BaseException:
-            await close(writer)
-            raise
-        return SqliteStore(SqliteDatabase(writer, reader))
-
-    key = cache(find_key)
-    opening = asyncio.create_task(opened())
+    database = SqliteDatabase(path, cache(find_key), busy_seconds, is_brief=is_brief)
     try:
-        store = await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        with suppress(StoreError):
-            await (await opening).close()
+        for connections in (database.writer, database.reader):
+            await connections.run(lambda _: None)
+    except BaseException:
+        await database.close()
         raise
+    store = SqliteStore(database)
     if not is_brief:
         store.deletions.finish_later()  # what killed processes left incomplete
     return store
@@ -445,22 +392,16 @@ class Health:
 
 def look_at(path: Path, find_key: database_file.FindKey = database_file.no_key) -> Health:
     """Check a database file. Raises StoreError if it can't be read, also if it is of another version."""
-    try:
-        with closing(database_file.open_file(path, find_key, read_only=True)) as db:
-            [check] = db.execute("PRAGMA integrity_check(1)").fetchone()
-            encrypted = database_file.is_encrypted(db)
-            version = read_version(db)
-            check_version(version)
-            tx = SqliteTx(db)
-            try:
-                sessions = tx.rows("SELECT session_id, owner FROM sessions WHERE owner <> ?", (HIDDEN_OWNER,))
-            except database_file.DriverError:
-                if check == "ok":
-                    raise
-                sessions = []
-            damaged = tuple((name, why) for name, owner in sessions if (why := _damage(tx, owner, name)))
-    except (database_file.DriverError, UnicodeDecodeError) as error:
-        raise database_file.store_error(error) from error
+    with translated(), closing(database_file.open_file(path, find_key, read_only=True)) as db:
+        [check] = db.execute("PRAGMA integrity_check(1)").fetchone()
+        encrypted, version, tx = database_file.is_encrypted(db), database_file.read_version(db), SqliteTx(db)
+        try:
+            sessions = tx.rows("SELECT session_id, owner FROM sessions WHERE owner <> ?", (HIDDEN_OWNER,))
+        except database_file.DriverError:
+            if check == "ok":
+                raise
+            sessions = []
+        damaged = tuple((name, why) for name, owner in sessions if (why := _damage(tx, owner, name)))
     return Health(len(sessions), version, str(check), damaged, encrypted)
 
 

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypedDict, Unpack
+from typing import Any, Concatenate, ParamSpec, Self
 
 from contextstash_storage import append, log, messages, notes, records, sessions
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreError
@@ -17,16 +17,6 @@ BETWEEN_PIECES_SECONDS = 0.005
 """Pause between two pieces of a batch. SQLite has no queue for its lock: a waiting process would find the database
 locked each time if the next piece started at once. Longer than sqlite.LOOK_SECONDS, so that each that waits looks once
 in it. Of 20 ms and 5 ms: two processes that record transcripts take a fifth less time with 5."""
-
-
-class Placement(TypedDict, total=False):
-    """Where messages are appended, and what is stored in the same transactions; see `append_messages`."""
-
-    first_seq: int | None
-    batch_id: str | None
-    before: records.EditsBefore | None
-    cursor: records.Cursor | None
-    edits: records.EditsAfter | None
 
 
 P = ParamSpec("P")
@@ -154,21 +144,23 @@ class SessionStore:
         messages: Sequence[records.NewMessage],
         *,
         count: records.Count,
-        **placed: Unpack[Placement],
+        known_by: records.KnownBy = None,
+        cursor: records.Cursor | None = None,
+        edits: records.EditsAfter | None = None,
     ) -> records.Appended:
-        """Append messages. What is stored already is known by a message's key, by `first_seq` (the position of the
-        first message) or by `batch_id` (the same id with the same messages); without these all are new.
+        """Append messages. What is stored already is `known_by` one of three, or by the messages' keys; messages
+        without a key are then new.
 
         A long batch is stored in pieces, each a transaction of its own, so that other processes come in between.
-        Each leaves a valid history, and the same call again goes on where the last one ended. `before` goes in with
-        the first piece, after which EditConflictError is raised if another writer changes the session between two
-        pieces; `edits` and `cursor` go in with the last one. When this returns, everything is durable. If it fails
+        Each leaves a valid history, and the same call again goes on where the last one ended. Edits that go before
+        are in the first piece, after which EditConflictError is raised if another writer changes the session between
+        two pieces; `edits` and `cursor` go in with the last one. When this returns, everything is durable. If it fails
         between two pieces, the error says how many messages were stored.
 
-        Raises BadInputError if another message stands at a position, or `batch_id` was used for other messages."""
+        Raises BadInputError if another message stands at a position, or an id was used for other messages."""
         is_large, prepare = append.is_large(messages), append.prepare
         prepared = await asyncio.to_thread(prepare, messages) if is_large else prepare(messages)
-        batch = append.Batch(self.owner, session_id, prepared, count, **placed)
+        batch = append.Batch(self.owner, session_id, prepared, count, known_by, cursor, edits)
 
         def piece(progress: append.Progress) -> Callable[[Tx], append.Progress]:
             return partial(append.append_piece, batch, progress, append.PIECE_SIZE)
@@ -230,7 +222,7 @@ def _partly_stored(batch: append.Batch, progress: append.Progress, error: Except
             "The messages went with the session. To keep the conversation, record it again from its first message,"
             " preferably under a new session_id."
         )
-    elif batch.is_identified:
+    elif batch.known_by is not None or batch.has_keys:
         advice = "Send the same batch again in the same way: what is stored is not stored twice."
     else:
         next_seq = progress.left.messages if progress.left else 0

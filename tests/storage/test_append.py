@@ -90,10 +90,10 @@ async def test_an_unidentified_batch_is_appended(store: SessionStore) -> None:
 
 
 async def test_a_batch_sent_again_with_its_position_is_stored_once(store: SessionStore) -> None:
-    await record(store, *conversation(2), first_seq=0)
-    again = await record(store, *conversation(2), first_seq=0)
+    await record(store, *conversation(2), known_by=0)
+    again = await record(store, *conversation(2), known_by=0)
     assert (again.messages, again.duplicates, again.first_seq, again.session.counters.messages) == ((), 4, 0, 4)
-    grown = await record(store, *conversation(3)[2:], first_seq=2)
+    grown = await record(store, *conversation(3)[2:], known_by=2)
     assert ([message.seq for message in grown.messages], grown.duplicates, grown.first_seq) == ([4, 5], 2, 2)
     assert await bodies(store) == [message.body for message in conversation(3)]
 
@@ -101,9 +101,9 @@ async def test_a_batch_sent_again_with_its_position_is_stored_once(store: Sessio
 async def test_another_message_at_a_position_is_refused_and_named(store: SessionStore) -> None:
     await record(store, *conversation(2))
     with pytest.raises(BadInputError, match=r"At position 3 .* message 1 of this batch; .* is 4\. .* whole=true"):
-        await record(store, conversation(2)[2], says("another reply"), first_seq=2)
+        await record(store, conversation(2)[2], says("another reply"), known_by=2)
     with pytest.raises(BadInputError, match="first_seq is 5, but the next position of this session is 4"):
-        await record(store, says("far away"), first_seq=5)
+        await record(store, says("far away"), known_by=5)
     assert await bodies(store) == [message.body for message in conversation(2)]
 
 
@@ -112,27 +112,27 @@ async def test_a_message_whose_cache_breakpoint_moved_is_the_same_message(store:
         return NewMessage(body={"role": "user", "content": [{"type": "text", "text": "hi", **mark}]}, role="user")
 
     await record(store, asked(cache_control={"type": "ephemeral"}))
-    assert (await record(store, asked(), first_seq=0)).duplicates == 1
+    assert (await record(store, asked(), known_by=0)).duplicates == 1
     [body] = await bodies(store)
     assert body["content"][0]["cache_control"] == {"type": "ephemeral"}
 
 
 async def test_a_batch_sent_again_with_its_id_is_stored_once_wherever_others_have_come(store: SessionStore) -> None:
     await record(store, says("first"))
-    once = await record(store, *conversation(2), batch_id="turn 1")
+    once = await record(store, *conversation(2), known_by="turn 1")
     await record(store, says("meanwhile"))
-    again = await record(store, *conversation(2), batch_id="turn 1")
+    again = await record(store, *conversation(2), known_by="turn 1")
     assert (once.first_seq, again.first_seq, again.messages, again.duplicates) == (1, 1, (), 4)
-    other = await record(store, *conversation(2), batch_id="turn 2")
+    other = await record(store, *conversation(2), known_by="turn 2")
     assert (other.first_seq, other.duplicates) == (6, 0)
 
 
 async def test_the_id_of_another_batch_is_refused(store: SessionStore) -> None:
-    await record(store, *conversation(2), batch_id="turn 1")
+    await record(store, *conversation(2), known_by="turn 1")
     with pytest.raises(BadInputError, match="'turn 1' was used in this session for other messages, from position 0"):
-        await record(store, *conversation(2)[:3], batch_id="turn 1")
+        await record(store, *conversation(2)[:3], known_by="turn 1")
     await new_session(store, "two")
-    assert (await record(store, says("hi"), batch_id="turn 1", session_id="two")).duplicates == 0
+    assert (await record(store, says("hi"), known_by="turn 1", session_id="two")).duplicates == 0
 
 
 async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SessionStore) -> None:
@@ -142,6 +142,14 @@ async def test_a_message_with_a_key_is_known_by_its_key_alone(store: SessionStor
     assert ([message.key for message in again.messages], again.duplicates) == (["k3"], 1)
     assert await store.find_key(SESSION, "k3") == 2
     assert await store.find_key(SESSION, "k4") is None
+
+
+@pytest.mark.parametrize("known_by", [0, "turn 1"])
+async def test_what_identifies_a_batch_goes_before_the_keys_of_its_messages(store: SessionStore, known_by: Any) -> None:
+    messages = [says("yes", key="k1"), says("yes", key="k1"), says("no", key="k2")]
+    first, again = [await record(store, *messages, known_by=known_by) for _ in range(2)]
+    assert (len(first.messages), again.messages, again.duplicates, again.first_seq) == (3, (), 3, 0)
+    assert await store.find_key(SESSION, "k2") == 2
 
 
 async def test_outputs_get_their_position_and_a_handle_of_their_own(store: SessionStore) -> None:
@@ -212,10 +220,10 @@ async def stored_after(store: SessionStore, messages: int) -> int:
 
 async def test_others_record_between_the_pieces_of_a_long_batch(store: SqliteStore, path: Path) -> None:
     async with await open_sqlite(path) as other:
-        long = asyncio.create_task(record(store, *long_batch(8), batch_id="long"))
+        long = asyncio.create_task(record(store, *long_batch(8), known_by="long"))
         await stored_after(other, 2)
         await record(other, says("in between"))
-        again = asyncio.create_task(record(other, *long_batch(8), batch_id="long"))
+        again = asyncio.create_task(record(other, *long_batch(8), known_by="long"))
         done = await long
         assert ((await again).duplicates > 0, (await again).first_seq) == (True, done.first_seq)
         expected = [message.body for message in long_batch(8)]
@@ -236,7 +244,7 @@ async def test_no_piece_parts_a_tool_call_from_its_result(store: SqliteStore, pa
     assert {count % 2 for count in seen} == {0}
 
 
-@pytest.mark.parametrize("mark", [{"batch_id": "long"}, {"first_seq": 0}])
+@pytest.mark.parametrize("mark", [{"known_by": "long"}, {"known_by": 0}])
 async def test_a_batch_cut_off_in_the_middle_is_continued_and_never_doubled(
     path: Path, store: SqliteStore, mark: dict[str, Any]
 ) -> None:
@@ -276,11 +284,11 @@ async def test_a_batch_that_fails_in_the_middle_says_how_much_is_recorded_and_ho
             other.execute("ROLLBACK")
         stored = (await store.get_session(SESSION)).counters.messages
         assert f"from number {stored} of the batch on with first_seq={stored}" in str(told.value)
-        await record(store, *long_batch(20)[stored:], first_seq=stored)
+        await record(store, *long_batch(20)[stored:], known_by=stored)
         assert await bodies(store) == [message.body for message in long_batch(20)]
 
 
-@pytest.mark.parametrize("mark", [{}, {"batch_id": "long"}, {"first_seq": 0}])
+@pytest.mark.parametrize("mark", [{}, {"known_by": "long"}, {"known_by": 0}])
 @pytest.mark.parametrize("made_again", [False, True])
 async def test_a_batch_ends_if_its_session_is_deleted_even_if_one_of_that_id_is_made_again(
     store: SqliteStore, path: Path, mark: dict[str, Any], made_again: bool
@@ -449,7 +457,7 @@ async def test_an_import_that_was_removed_as_abandoned_says_so(store: SqliteStor
     def told() -> Iterator[Copied]:
         yield from items()[:6]
         with closing(sqlite3.connect(path)) as db:
-            db.execute("UPDATE notes SET begins = begins - 600, ends = ends - 600")
+            db.execute("UPDATE sessions SET updated_at = updated_at - 600 WHERE owner = ?", (HIDDEN_OWNER,))
             sessions._remove_some(SqliteTx(db))
             db.commit()
         yield from items()[6:]

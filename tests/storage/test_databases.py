@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage.database_file import convert
 from contextstash_storage.databases import location_of, name_of, open_store
 from contextstash_storage.errors import BadInputError, StoreError, StoreVersionError
-from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.sqlite import look_at, open_sqlite
 from contextstash_storage.transaction import VERSION, parse_address
 from tests.support.stored_sessions import SESSION, new_session, record, says
 
@@ -58,6 +59,20 @@ async def test_a_database_of_another_version_is_refused_and_left_unchanged(
     with closing(sqlite3.connect(path)) as other:
         assert other.execute("PRAGMA user_version").fetchone() == (version,)
         assert other.execute("SELECT * FROM sqlite_schema").fetchall() == []
+
+
+@pytest.mark.parametrize("version", [0, 1, VERSION])
+async def test_a_database_of_another_program_is_refused_and_not_a_byte_of_it_changes(path: Path, version: int) -> None:
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE sessions (id INTEGER PRIMARY KEY, user TEXT)")
+        other.execute(f"PRAGMA user_version = {version}")
+    content = path.read_bytes()
+    for use in (lambda: look_at(path), lambda: convert(path, bytes(32), encrypt=True)):
+        with pytest.raises(StoreError, match="of another program"):
+            use()
+    with pytest.raises(StoreError, match="Name another file with --db"):
+        await open_store(path)
+    assert (path.read_bytes(), list(path.parent.iterdir())) == (content, [path])
 
 
 async def test_a_process_that_is_open_while_a_newer_one_changes_the_tables_refuses_clearly_and_writes_nothing(

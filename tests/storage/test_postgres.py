@@ -51,9 +51,9 @@ async def test_a_database_of_a_newer_contextstash_is_refused(store: PostgresStor
 
 async def test_work_goes_on_when_the_server_has_ended_all_connections(store: PostgresStore) -> None:
     await new_session(store)
-    await record(store, *conversation(2), first_seq=0)
+    await record(store, *conversation(2), known_by=0)
     server().sql(END_CONNECTIONS)
-    await record(store, *conversation(3), first_seq=0)
+    await record(store, *conversation(3), known_by=0)
     assert await bodies(store) == [message.body for message in conversation(3)]
     assert await store.acquire_lease(SESSION, "compaction", "mine", 60.0)
 
@@ -135,7 +135,7 @@ from tests.support.stored_sessions import SESSION, record
 async def main(address, server, first):
     store = await open_postgres(parse_address(address))
     for number in itertools.count(int(first)):
-        await record(store, *batch(server, number), session_id=SESSION, batch_id=f"{server} {number}")
+        await record(store, *batch(server, number), session_id=SESSION, known_by=f"{server} {number}")
         print(number, flush=True)
 asyncio.run(main(*sys.argv[1:]))
 """

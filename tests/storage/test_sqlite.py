@@ -310,7 +310,7 @@ async def test_recordings_at_the_same_time_take_fewer_commits_and_one_that_fails
     await store.database.writer.run(lambda db: db.set_trace_callback(seen.append))
     await asyncio.gather(*(record(store, says("first"), session_id=name) for name in names))
     assert 0 < seen.count("COMMIT") < len(names)
-    second = [record(store, says("2"), session_id=name, first_seq=7 if name == names[3] else 1) for name in names]
+    second = [record(store, says("2"), session_id=name, known_by=7 if name == names[3] else 1) for name in names]
     outcomes = await asyncio.gather(*second, return_exceptions=True)
     assert [isinstance(outcome, BadInputError) for outcome in outcomes] == [name == names[3] for name in names]
     assert [len(await bodies(store, name)) for name in names] == [1 if name == names[3] else 2 for name in names]

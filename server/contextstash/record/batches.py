@@ -228,9 +228,8 @@ async def store_batch(access: Access, session: Session, batch: Batch) -> Appende
     if batch.whole:
         return await _store_whole(access, session, batch)
     batch.check_writer(session)
-    return await append(
-        access, session, batch.messages, extras=batch.extras, first_seq=batch.first_seq, batch_id=batch.batch_id
-    )
+    known_by = batch.batch_id if batch.first_seq is None else batch.first_seq
+    return await append(access, session, batch.messages, extras=batch.extras, known_by=known_by)
 
 
 async def _store_whole(access: Access, session: Session, batch: Batch) -> Appended:
@@ -281,7 +280,7 @@ async def _store_branch(access: Access, session: Session, batch: Batch, prints: 
         extras=batch.extras[count:],
         listed_before=count,
         behind=() if last == len(stored) - 1 else known,
-        before=unchanged,
+        known_by=unchanged,
     )
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeVar
 
 from contextstash.base.json_values import NotJsonError, check_json, value_bytes
 from contextstash.messages.base import Format, reported_usage
@@ -26,14 +26,16 @@ from contextstash_storage.records import (
     Appended,
     Block,
     Call,
+    Cursor,
     Declared,
     DeclaredVersion,
+    EditsAfter,
+    KnownBy,
     Native,
     NewMessage,
     Session,
     Usage,
 )
-from contextstash_storage.store import Placement
 
 System = str | Sequence[Mapping[str, Any]]
 """A system prompt: text, or a list of content blocks as the provider takes them."""
@@ -99,7 +101,9 @@ async def append(
     extras: Sequence[Mapping[str, Any]] = (),
     listed_before: int = 0,
     behind: Sequence[Native] = (),
-    **placed: Unpack[Placement],
+    known_by: KnownBy = None,
+    cursor: Cursor | None = None,
+    edits: EditsAfter | None = None,
 ) -> Appended:
     """Read, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
     fields of NewMessage for `natives[i]`. These come `behind` others that are not the newest ones stored, if the
@@ -115,7 +119,9 @@ async def append(
     size = size_of(natives) if counter.name in access.loaded else IN_THREAD_BYTES + 1
     messages = await in_thread_if_large(size, reader.messages, natives, extras, listed_before)
     access.loaded.add(counter.name)
-    appended = await access.store.append_messages(session.session_id, messages, count=count_message, **placed)
+    appended = await access.store.append_messages(
+        session.session_id, messages, count=count_message, known_by=known_by, cursor=cursor, edits=edits
+    )
     opened.keep_calls(appended.session, calls)
     return appended
 
