@@ -233,7 +233,7 @@ class Stash(Access):
         return await self.store.find_handles(prefix, 100)
 
     async def _recorded(self, appended: Appended, *, reduce: bool = True) -> RecordResult:
-        estimate, done = await self.reducer.after_recording(appended.session, reduce=reduce)
+        estimate, done = await self.reducer.after_recording(appended, reduce=reduce)
         return RecordResult(
             session_id=appended.session.session_id,
             recorded=len(appended.messages),

@@ -34,6 +34,7 @@ from contextstash.window.settings import ContextSettings, resolve_settings, sess
 from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError, SessionNotFoundError
 from contextstash_storage.records import (
     EDIT,
+    KEPT_BEHIND,
     Call,
     Copied,
     DeclaredVersion,
@@ -379,8 +380,9 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
     if arrived.digest() != sent.digest():
         done.failed[name] = DIFFERENT
     elif is_new:
-        if (kept := await source.store.get_note(name, KeptState)) is not None:  # a long session is not folded again
-            await target.store.put_note(name, kept)
+        for key in ("", KEPT_BEHIND):  # a long session is not folded again
+            if (kept := await source.store.get_note(name, KeptState, key)) is not None:
+                await target.store.put_note(name, kept, key)
         done.copied += 1
     else:
         done.already += 1

@@ -484,6 +484,10 @@ class DeclaredVersion(Record):
     created_at: datetime | None = None
 
 
+KEPT_BEHIND = "behind"
+"""The key of the state that is kept while a session grows, so far behind its end that a compaction can use it."""
+
+
 class KeptState(Record):
     """What a session came to at its last compaction, as JSON of its reader's own, and the `rewinds` then in force."""
 

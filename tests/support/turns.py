@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from enum import StrEnum
 from typing import Any
 
@@ -99,7 +100,7 @@ def extract_summary(
     """A summary of the turns and of those of which `previous` was made; of `history` alone if that is given. A
     `previous` that is none of ours is what somebody else wrote."""
     before = _STATES.get(previous) if previous else None
-    state = fold(history) if history else fold(turns, before)
+    state = fold(history) if history else fold(turns, deepcopy(before))
     # Scripts are numbered from 0: what such a script goes on from is all before it.
     follows = before is not None and bool(turns) and turns[0].seq <= before.seq
     since = before.seq + 1 if before and follows else turns[0].seq if history else 0

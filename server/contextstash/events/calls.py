@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from contextstash.events.turns import FileUse, Turn, Verb
@@ -250,7 +251,7 @@ _MCP_TOOL = re.compile(r"mcp[_:.]", re.IGNORECASE)
 _TOOL_ERROR = re.compile(r"\A\s*(?:Error:|error:|ERROR:|Error executing)")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """A tool call. `arguments` is empty if the call's text is not a JSON object. `output` is None
     without a result, and `ended` is then whether the assistant went on: it will not come. `seq` is the message with the
@@ -267,7 +268,7 @@ class Call:
     tests: TestRun | None = None
     ended: bool = True
 
-    @property
+    @cached_property
     def command(self) -> str | None:
         """The shell command, None if this is not one."""
         for key in COMMAND_KEYS:

@@ -10,7 +10,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from html import unescape
 from typing import Any
@@ -279,8 +278,8 @@ class State:
 
 
 def fold(turns: Sequence[Turn], before: State | None = None) -> State:
-    """The state after these turns, which follow those of `before`. That one stays as it is."""
-    folding = _Fold(State() if before is None else deepcopy(before))
+    """The state after these turns, which follow those of `before`, which becomes it."""
+    folding = _Fold(before or State())
     state = folding.state
     requests, carried = requests_of(turns, state.unanswered)
     calls = calls_of(turns)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from contextstash.base.process import error_trace
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import prune_oldest, prune_tool_outputs, take
+from contextstash.reduce.summaries import FOLD_EVERY, fold_behind
 from contextstash.results import Estimate
 from contextstash.session.access import Access, BoundedCache, estimate_session
 from contextstash.session.edit import binds
@@ -22,7 +24,7 @@ from contextstash.view.session_counters import own_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import Due, due, results_due
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import Session
+from contextstash_storage.records import Appended, Session
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +61,13 @@ class AutoReducer:
         self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
         self._fruitless: BoundedCache[str, _Fruitless] = BoundedCache(MAX_REMEMBERED_SESSIONS)
 
-    async def after_recording(self, session: Session, *, reduce: bool = True) -> tuple[Estimate, list[str]]:
+    async def after_recording(self, appended: Appended, *, reduce: bool = True) -> tuple[Estimate, list[str]]:
         """Reduce the session if that is due, and if `reduce`. Returns its state afterwards, and what was done since the
         last recording. A failure here never fails the recording."""
-        session_id = session.session_id
+        session, session_id = appended.session, appended.session.session_id
+        if session.counters.messages % FOLD_EVERY < len(appended.messages):
+            with _harmless(session_id):
+                await fold_behind(self._access, session)
         estimate = await estimate_session(self._access, session)
         done = self._unreported.pop(session_id, [])
         # One whose client goes through the proxy is not reduced automatically: there an edit changes the next request,
@@ -132,12 +137,8 @@ class AutoReducer:
 
     async def _reduce(self, session_id: str, wanted: Due) -> list[str]:
         done: list[str] = []
-        try:
+        with _harmless(session_id):
             await self._descend(session_id, wanted, done)
-        except ContextstashError as error:
-            logger.warning("automatic management of %s failed: %s", session_id, error)
-        except Exception as error:  # the messages are stored: a bug here must not make the recording look failed
-            logger.error("automatic management of %s broke off: %s", session_id, error_trace(error))
         self._fruitless.pop(session_id, None)
         with suppress(ContextstashError):
             session, tokens, left = await self._state(session_id)
@@ -173,6 +174,17 @@ class AutoReducer:
         settings, budget = self._access.limits(session)
         tokens = own_tokens(session, settings)
         return session, tokens, due(session.counters, tokens, budget, settings)
+
+
+@contextmanager
+def _harmless(session_id: str) -> Iterator[None]:
+    """Log an error. The messages are stored: a bug here must not make the recording look failed."""
+    try:
+        yield
+    except ContextstashError as error:
+        logger.warning("automatic management of %s failed: %s", session_id, error)
+    except Exception as error:
+        logger.error("automatic management of %s broke off: %s", session_id, error_trace(error))
 
 
 def _strategy(session: Session, settings: ContextSettings) -> str:

@@ -13,13 +13,13 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from contextstash.events.call_lines import WAITS
-from contextstash.events.calls import is_dialog
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
 from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_block
 from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text, shown_texts
+from contextstash.session.open_session import NO_VIEW
 from contextstash.view.compaction_plan import CompactPlan
 from contextstash.view.ladder import leading_fixed
 from contextstash.view.session_snapshot import Place, SessionSnapshot
@@ -36,11 +36,15 @@ from contextstash.writers import (
     summary_by_model,
 )
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Call, KeptState, Message
+from contextstash_storage.records import KEPT_BEHIND, Call, KeptState, Message, Session
 
 MAX_READ = 1_500
-"""How many new messages are read, the newest, and from how many a model writes a summary. A window of 200,000 tokens
-holds fewer, so only a session which was never reduced has more; each takes about a millisecond."""
+"""How many messages are folded into the state at a time, and from how many, the newest, a model writes a summary."""
+
+FOLD_EVERY, MAX_KEPT = 500, 1_000
+"""While a session grows, its state is folded after so many messages, up to so many before the newest one: fewer are
+kept by a compaction, which needs the state as it was before these. A window of 200,000 tokens holds some 1,000, so only
+a session which was never reduced has more. A message takes a quarter of a millisecond, a state some 40."""
 
 HISTORY_MESSAGES = 400
 """From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
@@ -109,23 +113,9 @@ class SessionTurns:
         await self._read(wanted)
         return conversation_of(self._made[seq] for seq in wanted)
 
-    async def of_user(self, first: int, last: int) -> tuple[Turn, ...]:
-        """The turns in a range that may tell what the user said, and what it was said to."""
-        wanted, calls, said = set[int](), dict[str, int](), set[int]()
-        async for message in self.access.shown_messages(self.snapshot.session, first, last):
-            if self.is_left(message.seq):
-                continue
-            if message.role == "assistant":
-                said = {message.seq}
-            for block in message.blocks:
-                if block.type == "text" and message.role == "user":
-                    wanted |= {message.seq} | said
-                elif block.type == "tool_call" and block.call_id:
-                    calls[block.call_id] = message.seq
-                elif block.type == "tool_result" and (block.is_error or is_dialog(block.tool or "")):
-                    # The user may have spoken in it.
-                    wanted |= {message.seq, calls.get(block.call_id or "", message.seq)}
-        return await self.at(wanted)
+    def forget(self) -> None:
+        """Hold the turns that were read no longer."""
+        self._made.clear()
 
     async def _read(self, wanted: Sequence[int]) -> None:
         missing = [seq for seq in wanted if seq not in self._made]
@@ -152,37 +142,62 @@ def _adapter() -> TypeAdapter[State]:
 
 async def state_at(turns: SessionTurns, last_seq: int) -> State:
     """The state of the session after message `last_seq`."""
-    known = await _kept(turns.access, turns.snapshot, last_seq)
-    first = known.seq + 1 if known else 0
-    start = max(first, last_seq - MAX_READ + 1)
-    spoken = await turns.of_user(first, start - 1) if first < start else ()
-    new = await turns.between(start, last_seq)
-    return await asyncio.to_thread(fold, [*spoken, *new], known)
+    state, is_last = await _kept(turns.access, turns.snapshot, last_seq), False
+    while not is_last:  # more than once only if it was not folded while the session grew, such as of an import
+        is_last = last_seq - state.seq <= MAX_READ
+        state = await _folded(turns, state, last_seq, apart=not is_last)
+    return state
 
 
-async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> State | None:
-    """The state that was kept; None if it is of a later message or of a branch that the conversation has left."""
-    note = await access.store.get_note(snapshot.session_id, KeptState)
-    try:
-        state = _adapter().validate_python(json.loads(note.text)) if note is not None else None
-    except ValueError:
-        return None
-    if note is None or state is None or state.seq > last_seq:
-        return None
-    rewinds = rewinds_in_force(snapshot.edits)
-    new = [edit for edit in rewinds if edit.edit_id not in note.rewinds]
-    gone = set(note.rewinds) - {edit.edit_id for edit in rewinds}
-    return None if gone or any(edit.first_seq <= state.seq for edit in new) else state
+async def fold_behind(access: Access, session: Session) -> None:
+    """Fold what is new in a session that has grown by FOLD_EVERY messages, so that a compaction costs what is new."""
+    snapshot = await access.snapshot_of(session, NO_VIEW)
+    last_seq = session.counters.messages - 1 - MAX_KEPT
+    known = await _kept(access, snapshot, last_seq)
+    if last_seq - known.seq >= FOLD_EVERY:
+        state = await _folded(SessionTurns(access, snapshot), known, last_seq, apart=True)
+        await keep_state(access, snapshot, state, KEPT_BEHIND)
 
 
-async def keep_state(access: Access, snapshot: SessionSnapshot, state: State) -> None:
+async def _folded(turns: SessionTurns, state: State, last_seq: int, *, apart: bool) -> State:
+    """The state with at most MAX_READ more messages; `apart` from others that are folded later."""
+    last = min(state.seq + MAX_READ, last_seq)
+    new = await turns.between(state.seq + 1, last)
+    if apart:  # up to a reply, behind the results of the calls before it
+        starts = [at for at in range(1, len(new)) if new[at].role == "assistant" != new[at - 1].role]
+        new = new[: starts[-1]] if starts else new
+        turns.forget()
+    state = await asyncio.to_thread(fold, new, state)
+    return state if new else replace(state, seq=last)
+
+
+async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> State:
+    """The newest state that was kept; that of no message if all are of later ones or of branches that the conversation
+    has left."""
+    rewinds, found = rewinds_in_force(snapshot.edits), State()
+    for key in ("", KEPT_BEHIND):
+        note = await access.store.get_note(snapshot.session_id, KeptState, key)
+        try:
+            state = _adapter().validate_python(json.loads(note.text)) if note is not None else None
+        except ValueError:
+            continue
+        if note is None or state is None or not found.seq < state.seq <= last_seq:
+            continue
+        new = [edit for edit in rewinds if edit.edit_id not in note.rewinds]
+        gone = set(note.rewinds) - {edit.edit_id for edit in rewinds}
+        if not gone and all(edit.first_seq > state.seq for edit in new):
+            found = state
+    return found
+
+
+async def keep_state(access: Access, snapshot: SessionSnapshot, state: State, key: str = "") -> None:
     """Keep a state for the next compaction, unless a call still runs: its result comes with a later message."""
     if any(each.text.endswith(WAITS) for each in state.calls):
         return
     rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
     # Not pydantic's own JSON, which refuses half of a surrogate pair in the user's words.
     text = await asyncio.to_thread(lambda: json.dumps(_adapter().dump_python(state, mode="json")))
-    await access.store.put_note(snapshot.session_id, KeptState(text=text, rewinds=rewinds))
+    await access.store.put_note(snapshot.session_id, KeptState(text=text, rewinds=rewinds), key)
 
 
 def keeps_words(settings: ContextSettings) -> bool:

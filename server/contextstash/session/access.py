@@ -246,8 +246,9 @@ class Access:
         counter = self.counter(settings, session.model)
         opened = self.opened(session.session_id)
         known = await opened.known(session, news)
-        entries, beyond = await opened.view(known, settings, counter, scope, lambda: self.limits(session)[1].usable)
-        if scope.all_outputs or settings.pin:
+        usable = lambda: self.limits(session)[1].usable  # noqa: E731 - found only if it is needed
+        entries, beyond = await opened.view(known, settings, counter, scope, usable) if scope.view else ((), None)
+        if scope.all_outputs or (settings.pin and scope.view):
             recorded = await self.store.read_outputs(session.session_id)
             outputs = {(output.seq, output.block): output for output in recorded}
         else:

@@ -79,8 +79,9 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
 class Scope:
     """How much of a session a use case needs. With `within_reach`, what can be in a request of `budget` tokens; None is
     the usable window. `after` is a position up to which nothing is needed then but the head. With `all_outputs` the
-    outputs of hidden messages are read too."""
+    outputs of hidden messages are read too; without `view` only the edits are read."""
 
+    view: bool = True
     bodies: bool = False
     all_outputs: bool = False
     within_reach: bool = False
@@ -89,6 +90,7 @@ class Scope:
 
 
 WHOLE = Scope()
+NO_VIEW = Scope(view=False)
 WITHIN_REACH = Scope(within_reach=True)
 WITH_ALL_OUTPUTS = Scope(all_outputs=True)
 
