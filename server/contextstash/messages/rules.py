@@ -153,16 +153,30 @@ class _Turn:
     answered: bool = False
 
 
-def render(fmt: Format, natives: Sequence[Native]) -> list[Native]:
+class KnownParts:
+    """What can be sent of the messages of a list, kept for the next one, which mostly begins with the same messages."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, Format], tuple[Native, Sequence[Part]]] = {}
+
+    def of(self, fmt: Format, natives: Sequence[Native]) -> list[Sequence[Part]]:
+        """The parts of each message that has some."""
+        known, keys = self._known, [(id(native), fmt) for native in natives]
+        found = [known.get(key) or (native, fmt.sent_parts(native)) for key, native in zip(keys, natives, strict=True)]
+        self._known = dict(zip(keys, found, strict=True))
+        return [parts for _, parts in found if parts]
+
+
+def render(fmt: Format, natives: Sequence[Native], known: KnownParts | None = None) -> list[Native]:
     """The messages to send: repaired and assembled, so that they break none of the provider's rules.
 
     Results without their call become text of the user, calls without a result get one that says that they were
     interrupted, and thinking on its own, fields that only replies have and cache breakpoints beyond the newest are left
     out. A valid list is returned unchanged, including key order. Deterministic and idempotent. The result shares values
-    with `natives` but never changes them.
+    with `natives` but never changes them. `known` are the parts of an earlier list of the same messages.
     """
     rules, natives = RULES[fmt.name], fmt.limit_breakpoints(natives)
-    messages: Sequence[Sequence[Part]] = [parts for native in natives if (parts := fmt.sent_parts(native))]
+    messages: Sequence[Sequence[Part]] = (known or KnownParts()).of(fmt, natives)
     ordered = _in_order(fmt, rules, messages)
     messages = _arranged(fmt, rules, messages) if ordered is None else ordered
     sent = fmt.joined(messages)

@@ -27,6 +27,7 @@ from contextstash.results import (
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access, estimate_messages, estimate_session
 from contextstash.session.masks import shown_text, shown_texts
+from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.session_counters import part_named
 from contextstash.view.view import edits_in_force
 from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError
@@ -274,13 +275,17 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
             add_point(event.seq)
 
     run = max(1, -(-total // points))
-    async for message in access.shown_messages(session, 0, total - 1):
-        change(message.seq)
-        for block in message.blocks:
-            part = str(part_named(message.role, message.kind, block.type))
-            held[part] = held.get(part, 0) + block.tokens
-        if (message.seq + 1) % run == 0:
-            add_point(message.seq + 1)
+    for start in range(0, total, READ_AT_ONCE):
+        end = min(total, start + READ_AT_ONCE) - 1
+        for message in await access.store.read_messages(session.session_id, first=start, last=end, bodies=False):
+            if not message.agent_visible:
+                continue
+            change(message.seq)
+            for block in message.blocks:
+                part = str(part_named(message.role, message.kind, block.type))
+                held[part] = held.get(part, 0) + block.tokens
+            if (message.seq + 1) % run == 0:
+                add_point(message.seq + 1)
     change(total)
     shown.append(TimelinePoint(seq=total, parts=estimate.breakdown))
     return Timeline(

@@ -96,14 +96,10 @@ class SessionTurns:
         """The position of the session's newest message."""
         return self.snapshot.session.counters.messages - 1
 
-    def is_left(self, seq: int) -> bool:
-        """Whether a message is on a branch that the conversation has left."""
-        return any(first <= seq <= last for first, last in self._left)
-
     async def between(self, first: int, last: int) -> tuple[Turn, ...]:
         """The turns of the messages from `first` to `last` that the model was shown, but not those of a hidden branch,
         also if a summary covers them."""
-        wanted = [seq for seq in range(first, last + 1) if not self.is_left(seq)]
+        wanted = [seq for seq in range(first, last + 1) if not any(start <= seq <= end for start, end in self._left)]
         await self._read(wanted)
         return conversation_of(self._made[seq] for seq in wanted if seq not in self._unseen)
 

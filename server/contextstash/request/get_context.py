@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from contextstash.messages.base import Format
-from contextstash.messages.rules import render
+from contextstash.messages.rules import KnownParts, render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
 from contextstash.record.messages import (
@@ -84,19 +84,20 @@ RECOVERED_ALREADY = (
 
 @dataclass(frozen=True)
 class _Sources:
-    """What a message list is made of: the session, the tokens that the request may take, the bodies of the messages,
+    """What a message list is made of: the session, the tokens that the request may take, the known parts of its
+    messages,
     the declared system prompt, the newest request, and up to which position it leaves everything out, -1 if nothing."""
 
     snapshot: SessionSnapshot
     tokens: int
-    bodies: Mapping[int, Native]
+    parts: KnownParts
     system: DeclaredVersion | None
     last: Request | None
     left_out: int
 
     def text_of(self, output: Output) -> str:
         """The full text of an output."""
-        return self.snapshot.format.read(self.bodies[output.seq]).texts[output.block]
+        return self.snapshot.format.read(self.snapshot.messages_with_bodies[output.seq].body or {}).texts[output.block]
 
     def shortened(self, output: Output, tokens: int | None) -> Replacement:
         """The edit that cuts an output to so many tokens, or without a number archives it."""
@@ -111,7 +112,7 @@ class _Sources:
         pinned = [
             (output, self.text_of(output))
             for output in self.snapshot.pinned.values()
-            if span.first_seq <= output.seq <= span.last_seq and output.seq in self.bodies
+            if span.first_seq <= output.seq <= span.last_seq and output.seq in self.snapshot.messages_with_bodies
         ]
         said = (
             f"[contextstash: {span.messages} earlier messages are left out here to fit the context window."
@@ -206,7 +207,7 @@ async def _planned(access: Access, session_id: str | None, budget: int | None) -
         raise BadInputError("budget is a number of tokens above 0.")
     sources = await _read(access, session_id, budget, True)
     snapshot = sources.snapshot
-    seen = sum(entry.is_system for entry in snapshot.entries)
+    seen = sum(entry.is_system for entry in snapshot.entries) if snapshot.beyond else 0
     lacks_system = snapshot.beyond is not None and snapshot.session.counters.system_messages > seen
     made = None
     if not lacks_system or snapshot.format.system_message(""):
@@ -224,8 +225,8 @@ async def _read(access: Access, session_id: str | None, budget: int | None, with
     scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
     snapshot = await access.snapshot_of(session, scope, news)
     limit = budget or snapshot.budget.usable
-    bodies = {entry.message.seq: entry.message.body or {} for entry in snapshot.entries if entry.message}
-    return _Sources(snapshot, limit, bodies, await declared_system(access, session), news.request, after)
+    parts = access.opened(session.session_id).parts
+    return _Sources(snapshot, limit, parts, await declared_system(access, session), news.request, after)
 
 
 async def _left_out_before(access: Access, session: Session, last: Request) -> int:
@@ -284,6 +285,8 @@ def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
 def _left_out(snapshot: SessionSnapshot, last: int) -> LeftOutSpan | None:
     """What a request leaves out that leaves out everything behind the head of the view up to a position; None if that
     is nothing."""
+    if last < 0:
+        return None
     head, beyond = leading_kept(snapshot.entries), snapshot.beyond
     out = [entry for entry in snapshot.entries[head:] if entry.last_seq <= last and not entry.summary]
     if beyond is not None and last < beyond.first_seq:
@@ -313,9 +316,9 @@ def _result(
     snapshot, fmt = sources.snapshot, sources.snapshot.format
     recorded_system: list[str] = []
     if not fmt.system_message(""):
-        bodies = [sources.bodies[each.message.seq] for each in snapshot.entries if each.is_system and each.message]
+        bodies = [each.message.body or {} for each in snapshot.entries if each.is_system and each.message]
         recorded_system = [text for body in bodies for text in fmt.read(body).texts if text]
-    messages = render(fmt, with_system(fmt, _natives(sources, sent, left_out), sources.system))
+    messages = render(fmt, with_system(fmt, _natives(sources, sent, left_out), sources.system), sources.parts)
     return ContextResult(
         session_id=snapshot.session_id,
         format=fmt.name,
@@ -338,12 +341,13 @@ def _natives(sources: _Sources, sent: Sequence[Entry], span: LeftOutSpan | None)
             natives.append(fmt.user_message(sources.notice(span)))
             span = None
         own = [fmt.user_message(entry.edit.text)] if entry.message is None else None
-        natives += own or _native_of(fmt, sources.bodies[entry.first_seq], entry)
+        natives += own or _native_of(fmt, entry)
     return natives if span is None else [*natives, fmt.user_message(sources.notice(span))]
 
 
-def _native_of(fmt: Format, body: Native, entry: Entry) -> list[Native]:
+def _native_of(fmt: Format, entry: Entry) -> list[Native]:
     """A message in its provider's JSON; empty if it held only thinking, and that is stripped."""
+    body = (entry.message and entry.message.body) or {}
 
     def made() -> list[Native]:
         changed: Native | None = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})

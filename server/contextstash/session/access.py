@@ -267,14 +267,6 @@ class Access:
             beyond=beyond,
         )
 
-    async def shown_messages(self, session: Session, first: int, last: int) -> AsyncIterator[Message]:
-        """The messages `first..last` that the model was shown, without bodies; READ_AT_ONCE are in memory at a time."""
-        for start in range(first, last + 1, READ_AT_ONCE):
-            end = min(last, start + READ_AT_ONCE - 1)
-            for message in await self.store.read_messages(session.session_id, first=start, last=end, bodies=False):
-                if message.agent_visible:
-                    yield message
-
     async def output_text(self, session: Session, output: Output) -> str:
         """The full original text of a tool output."""
         [message] = await self.store.read_messages_at(session.session_id, [output.seq])

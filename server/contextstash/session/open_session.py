@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from contextstash.messages.rules import KnownParts
 from contextstash.view.session_counters import request_excess
 from contextstash.view.session_snapshot import Beyond, Place
 from contextstash.view.view import (
@@ -122,6 +123,7 @@ class OpenSession:
         self._id = session_id
         self._known: Known | None = None
         self._calls: tuple[int, Calls] = (-1, {})
+        self.parts = KnownParts()
 
     @property
     def has_view(self) -> bool:
@@ -130,7 +132,7 @@ class OpenSession:
 
     def forget_view(self) -> None:
         """Keep its messages and edits no longer."""
-        self._known = None
+        self._known, self.parts = None, KnownParts()
 
     async def calls(self, session: Session) -> Calls:
         """The tool calls of its newest messages: a result may be recorded in a later batch than its call. They are read
@@ -284,12 +286,15 @@ class OpenSession:
 async def _entries(known: Known, messages: Sequence[Message]) -> tuple[Entry, ...]:
     """The view of these messages; of many, with what they add up to, made in a worker thread."""
 
+    if len(messages) - len(known.entries) < READ_AT_ONCE:
+        return tuple(build_view(messages, known.overlay, known.entries))
+
     def made() -> tuple[Entry, ...]:
         entries = tuple(build_view(messages, known.overlay, known.entries))
         parts_of(entries)
         return entries
 
-    return made() if len(messages) - len(known.entries) < READ_AT_ONCE else await asyncio.to_thread(made)
+    return await asyncio.to_thread(made)
 
 
 def _beyond(known: Known, entries: Sequence[Entry], span: Span) -> Beyond | None:
