@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.reduce import automatic, summaries
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
 from contextstash.window.settings import PRESETS
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Native
+from contextstash_storage.records import KEPT_BEHIND, KeptState, Native
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
@@ -175,3 +176,22 @@ async def test_half_of_a_surrogate_pair_in_the_users_words_stops_no_compaction(t
             for place in range(12):
                 await stash.record_messages(step(12 * number + place), session_id=SESSION)
             assert (await stash.compact_session(SESSION)).compacted
+
+
+async def test_a_state_that_was_folded_while_the_session_grew_is_that_of_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summaries, "MAX_READ", 30)
+    monkeypatch.setattr(summaries, "MAX_KEPT", 20)
+    seen = []
+    for every in (1_000, 10):
+        monkeypatch.setattr(automatic, "FOLD_EVERY", every)
+        monkeypatch.setattr(summaries, "FOLD_EVERY", every)
+        async with stash_at(tmp_path / f"{every}.db", window=16_000, output_reserve=0) as stash:
+            await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
+            await run(stash, 60, said={20: "Never rename table_20.", 50: "Keep the logs."})
+            kept = await stash.store.get_note(SESSION, KeptState, KEPT_BEHIND)
+            await stash.compact_session(SESSION)
+            seen.append((kept is None, await view(stash)))
+    assert seen == [(True, seen[0][1]), (False, seen[0][1])]
+    assert "Never rename table_20." in str(seen)
