@@ -81,15 +81,17 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
     bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
     assert branch() == []
     bash(script, "cat notes", "On branch other")
+    bash(script, "git log -1", "1a2b3c4 (HEAD -> fines, origin/fines) Fix it")
+    assert branch() == ["Git branch at message 10: `fines`, at the same commit as origin/fines"]
     bash(script, "git status", "On branch loans\nnothing to commit, working tree clean")
-    assert branch() == ["Git branch at message 10: `loans`"]
+    assert branch() == ["Git branch at message 12: `loans`"]
 
 
 @pytest.mark.parametrize(
     ("printed", "told"),
     [
         ("On branch main\nnothing to commit, working tree clean", "nothing to commit, working tree clean"),
-        ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n", "## b...o/b [ahead 1] / [ M] a.py / [??] notes/"),
+        ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n M b.py", "## b...o/b [ahead 1] / [ M] a.py, b.py / [??] notes/"),
         ("fatal: not a git repository", None),
     ],
 )

@@ -174,3 +174,8 @@ def test_a_call_that_says_nothing_of_a_known_task_or_failed_changes_nothing(
     script = created()
     before = plan_of(script)
     assert plan_of(script.call(tool, arguments, output, is_error=is_error)) == before
+
+
+def test_a_list_of_the_tasks_says_how_they_stand() -> None:
+    script = created().call("TaskList", {}, "#2 [in_progress] Write docs\n#1 [completed] Parse dates")
+    assert plan_of(script) == [("done", "#1: Parse dates"), ("doing", "#2: Write docs")]

@@ -79,8 +79,8 @@ def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -
     script.user("Put it in a memo called review.").call("Bash", {"command": "ls docs"}, "a.md")
     first = extract_summary(script.turns, max_tokens=900, count=quarter)
     open_items = read_summary(first)[Section.OPEN]
-    told = "The plan below is of message 2. It is older than (4), and was not updated since."
-    assert open_items[:2] == [told, "[~] Collect the findings (in progress)"]
+    older = "which is older than (4) and not updated since"
+    assert open_items[0] == f"Open then in the plan of message 2, {older}: Collect the findings"
     later = Script().call("Bash", {"command": "ls src"}, "b.md")
     second = extract_summary(later.turns, previous=first, max_tokens=900, count=quarter)
     assert read_summary(second)[Section.OPEN][1:] == open_items[1:]

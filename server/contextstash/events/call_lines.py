@@ -112,9 +112,9 @@ def failures_of(call: Call) -> str:
 COMMITTED = "committed"
 """How the text of a commit begins."""
 
-MAX_SUBJECT, MAX_TREE, MAX_COMMAND = 160, 400, 100_000
+MAX_SUBJECT, MAX_TREE, MAX_COMMAND, MAX_PATHS = 160, 600, 100_000, 6
 """Characters of a commit's message, of what is told of the work tree, and of a command that is searched for a commit: a
-longer one writes a file."""
+longer one writes a file; and files that are told of one state in the work tree."""
 
 _COMMITTED = re.compile(r"^\[([^\]\n]{1,120}?)(?: \(root-commit\))? ([0-9a-f]{7,40})\] ([^\n]+)$", re.MULTILINE)
 """What Git prints of a new commit."""
@@ -133,11 +133,14 @@ _QUIET = re.compile(r"\bcommit\b[^\n;&|]{0,80} (?:-\w*q|--quiet)")
 _OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
 _ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
 _BRANCH = re.compile(
-    r"(?:^(?:On branch |Switched to (?:a new )?branch '|## )|\(HEAD -> )([\w/@+-]+(?:\.(?!\.)[\w/@+-]+)*)", re.MULTILINE
+    r"(?:^(?:On branch |Switched to (?:a new )?branch '|## )|\(HEAD -> )([\w/@+-]+(?:\.(?!\.)[\w/@+-]+)*)"
+    r"(?:, ([^)\n]+)\))?",
+    re.MULTILINE,
 )
 """How Git says on which branch it is; a commit names its own."""
 
 _STATUS = re.compile(rf"{_GIT}status\b")
+_ALL_SHORT = re.compile(r"git status (?:-s|--short|--porcelain)")
 _OF_TREE = re.compile(r"^(?:Your branch|## |nothing to commit|[ MADRCU?]{2} (?=\S)|\t(?=\S)).*$", re.MULTILINE)
 """What `git status` prints: of the branch, and of each file that is changed or not tracked."""
 
@@ -155,17 +158,34 @@ _MOVES = re.compile(
 
 
 def branch_of(call: Call) -> str:
-    """The branch that Git printed last in a call; empty if it named none."""
+    """The branch that Git printed last in a call, and what is at its commit, too; empty if it named none."""
     if call.output is None or call.refused or "git " not in (call.command or ""):
         return ""
-    return next(reversed(_BRANCH.findall(call.output.text[:MAX_COMMAND])), "")
+    text = call.output.text[:MAX_COMMAND]
+    if bare_command(call.command or "") == "git branch --show-current" and not call.failed:
+        return f"`{one_line(text, MAX_SUBJECT)}`" if text.strip() else ""
+    name, others = next(reversed(_BRANCH.findall(text)), ("", ""))
+    same = f", at the same commit as {one_line(others, MAX_SUBJECT)}" if others else ""
+    return f"`{name}`{same}" if name else ""
 
 
 def work_tree_of(call: Call) -> str:
     """What `git status` said of the work tree in a call; empty if it was not asked, or its output says nothing."""
     if call.output is None or call.refused or call.failed or not _STATUS.search(call.command or ""):
         return ""
-    told = [_SHORT.sub(r"[\1] ", line).strip() for line in _OF_TREE.findall(call.output.text[:MAX_COMMAND])]
+    bare = bare_command(call.command or "")
+    if not call.output.text.strip() and _ALL_SHORT.fullmatch(bare):
+        return f"no output of `{bare}`"
+    told: list[str] = []
+    files: dict[str, list[str]] = {}
+    for line in _OF_TREE.findall(call.output.text[:MAX_COMMAND]):
+        short = _SHORT.match(line)
+        (files.setdefault(f"[{short[1]}] ", []) if short else told).append(
+            line[short.end() :] if short else line.strip()
+        )
+    for mark, paths in files.items():
+        more = f" and {len(paths) - MAX_PATHS} more" if len(paths) > MAX_PATHS else ""
+        told.append(f"{mark}{', '.join(paths[:MAX_PATHS])}{more}")
     return one_line(" / ".join(told), MAX_TREE)
 
 

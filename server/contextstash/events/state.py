@@ -138,7 +138,8 @@ _PLAN_TOOLS = re.compile(
     r"(?:todo_?(?:write|read)|write_?todos|update_?plan|task_?(?:create|update|list|get))", re.IGNORECASE
 )
 _TASK_CREATED = re.compile(r"[Tt]ask #?(\d{1,6})")
-"""What Claude Code's TaskCreate says of a new task."""
+_TASK_LISTED = re.compile(r"^#(\d{1,6}) \[(\w+)\] ([^\n]+)$", re.MULTILINE)
+"""What Claude Code's TaskCreate says of a new task, and its TaskList of each."""
 
 
 @dataclass(slots=True)
@@ -167,6 +168,9 @@ class Plan:
             self._change(created[1] if created else "", "todo", text)
         elif tool == "taskupdate":
             self._change(str(arguments.get("taskId", "")), state, text)
+        elif tool == "tasklist" and call.output and (listed := _TASK_LISTED.findall(call.output.text)):
+            for number, status, text in listed:
+                self._change(number, _TASK_STATES.get(status, "todo"), text)
         elif _LIST_TOOLS.search(call.tool) and (tasks := _tasks_in(arguments)) is not None:
             self.tasks = tasks
         else:
@@ -378,6 +382,10 @@ class _Fold:
         state = self.state
         if not _PLAN_TOOLS.fullmatch(call.tool) and not is_dialog(call.tool):  # the open items show these
             self._told.append((call, uses))
+        if _reports(call, uses):
+            state.tree = None  # the sub-agent may have changed it
+            if call.output and not call.output.text.lstrip().startswith("{"):  # a number of the agent, not its words
+                state.notes.append(Told(call.seq, f"{call_line(call)}: {conclusion(call.output.text)}"))
         self._ran(call)
         if call.output is not None:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False)
@@ -466,9 +474,14 @@ def _line(call: Call, uses: list[FileUse]) -> str:
     """The call with what came of it, and the handle of a large output."""
     large = call.handle and call.output is not None and len(call.output.text) >= MIN_HANDLED
     handle = f" [{call.handle}]" if large else ""
-    if call.output is None or call.command is not None or uses or call.failed or not _REPORTS.search(call.tool):
+    if call.output is None or not _reports(call, uses):
         return f"{outcome_line(call, uses)}{handle}"
     return f"{call_line(call)}{handle}:\n{defused(call.output.text.strip()[:MAX_TEXT])}"
+
+
+def _reports(call: Call, uses: list[FileUse]) -> bool:
+    """Whether a sub-agent says what it did and found."""
+    return bool(call.output and call.command is None and not uses and not call.failed and _REPORTS.search(call.tool))
 
 
 _REPORTS = re.compile(r"agent|^(?:task|wait)$", re.IGNORECASE)
@@ -525,10 +538,21 @@ def _says_what_comes(sentence: str) -> bool:
     return bool(announced) and not _OFFERS.search(sentence)
 
 
+_REASONS = re.compile(r"\b(?:because|since|rather than|instead|so that|unless|otherwise|which means|turns out)\b")
+_POINTS_BACK = re.compile(r"(?:th(?:is|at|ese|ose|ey)|it|both|so|but|and)\b", re.IGNORECASE)
+"""What a sentence has that gives a reason; how one begins that says nothing without the one before."""
+
+
 def _note(text: str) -> str:
     """What the agent said between its calls, without what only says what comes next."""
-    told = [each for each in own_sentences(text, rows=True) if len(each) >= MIN_NOTE and each[-1] != ":"]
-    return _as_text(each for each in told if not _ANNOUNCES.match(each))
+    told = own_sentences(text, rows=True)
+    tells = [
+        len(each) >= MIN_NOTE and each[-1] != ":" and bool(not _ANNOUNCES.match(each) or _REASONS.search(each))
+        for each in told
+    ]
+    for place in range(len(told) - 1, 0, -1):
+        tells[place - 1] |= tells[place] and bool(_POINTS_BACK.match(told[place]))
+    return _as_text(each for each, tell in zip(told, tells, strict=True) if tell)
 
 
 _ENDS = ".!?:。！？"

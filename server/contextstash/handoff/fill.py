@@ -132,12 +132,16 @@ def _with_gaps(pieces: Sequence[str], kept: Collection[int]) -> str:
     return "".join(parts).rstrip()
 
 
+_WORD_BEGUN, _WORD_REST = re.compile(r"(?<=\s)\S{1,40}\Z"), re.compile(r"\A\S{1,40}(?=\s)")
+"""Parts of words at a cut."""
+
+
 def _without_middle(text: str, max_tokens: int, count: Count) -> str:
     """The start and the end of a text without sentences that fit, with `[…]` between them."""
 
     def cut(size: int) -> str:
-        tail = size // 3
-        return f"{text[: size - tail].rstrip()} […] {text[len(text) - tail :].lstrip()}".rstrip()
+        head, tail = text[: size - size // 3], text[len(text) - size // 3 :]
+        return f"{_WORD_BEGUN.sub('', head).rstrip()} […] {_WORD_REST.sub('', tail).lstrip()}".rstrip()
 
     bound = min(len(text), 16 * max(0, max_tokens))
     keep = bisect_left(range(1, bound + 1), True, key=lambda size: count(cut(size)) > max_tokens)

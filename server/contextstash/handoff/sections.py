@@ -5,11 +5,11 @@ What the client's own summary of the window holds already is left out, so that t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.events.state import State
-from contextstash.events.turns import Turn
+from contextstash.events.turns import Said, Turn
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
 from contextstash.handoff.fill import Count
 from contextstash.handoff.summary import Beside, summary_of
@@ -86,12 +86,24 @@ def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     held, words = _letters_of(of.client_summary), of.state.words.own
     letters = {entry: _letters_of(entry.text) for entry in words.entries}
     kept = tuple(entry for entry, text in letters.items() if len(text) < MIN_HELD or text not in held)
-    words = replace(words, entries=kept, answered={**words.answered, **of.state.answered})
+    answered = {**words.answered, **of.state.answered}
+    words = replace(words, entries=kept, answered={})
     room = int(max_tokens * USER_SHARE)
     unused = max(0, room - count(words.entries[0].text)) if words.entries else 0
     lines = [f"- (pinned rule) {rule}" for rule in of.rules]
     later = room + int(unused * UNUSED_SHARE)
-    return words_text(words, (0, max(0, of.state.seq)), lines, first_tokens=room, tokens=later, count=count)
+    text = words_text(words, (0, max(0, of.state.seq)), lines, first_tokens=room, tokens=later, count=count)
+    return "\n".join([text, *_answered(kept, answered)])
+
+
+def _answered(entries: Sequence[Said], answered: Mapping[int, int]) -> list[str]:
+    """A line that says which of these the agent has answered, without naming each."""
+    last = max((entry.seq for entry in entries if entry.seq in answered), default=None)
+    if last is None:
+        return []
+    others = [f"({each.seq})" for each in entries if each.seq < last and each.seq not in answered and not each.source]
+    but = f", but not {', '.join(others)}" if others else ""
+    return [f"Answered by the agent: all up to ({last}), that one at {answered[last]}{but}."]
 
 
 def _letters_of(text: str) -> str:

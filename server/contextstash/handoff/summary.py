@@ -105,7 +105,7 @@ def summary_of(
         Section("Files touched", FILES_SHARE if max_names is None else FILES_SHARE / 2, 4, write.files),
         Section("Failed when last run", 0.15, 2, write.failures),
         Section("Open items", 0.2, 0, write.open),
-        Section("Said between calls since the last turn ended", 0.15, 3, write.notes),
+        Section("Said between calls since the last turn ended", 0.1, 3, write.notes),
         Section("Last state", 0.45 if state.answered else 0.25, 1, write.state),  # what ended the turn, as a whole
     ]
 
@@ -176,7 +176,8 @@ class _Writer:
         """Commits, and the beginning of what the agent said at the end of each turn."""
         told = [each for each in self._state.done if each.seq >= self._since and each.text]
         *older, last = [DONE_TOKENS] * len(told) or [0]
-        last = max(last, room - 3 * DONE_TOKENS)  # what the user speaks of is mostly in the newest
+        # What the user speaks of is mostly in the newest: it is shortened before it is left out.
+        last = min(max(last, room - 3 * DONE_TOKENS), room - LEFT_OUT_TOKENS)
         bounds = zip(told, [*older, last], strict=False)
         lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in bounds]
         shown = newest(lines[-MAX_DONE:], room - LEFT_OUT_TOKENS, self._count)
@@ -248,10 +249,12 @@ class _Writer:
             if now in ("doing", "todo")
         ]
         done = "; ".join(one_line(text, 80) for text in plan.texts("done"))
+        if left and plan.asked_since >= 0:  # what of it was done since, the words at the end of its turn say
+            then = clip("; ".join(one_line(text, 120) for text in plan.texts("doing", "todo")), 600)
+            older = f"older than ({plan.asked_since}) and not updated since"
+            return [f"Open then in the plan of message {plan.seq}, which is {older}: {then}"]
         lines = left + ([f"[x] done: {clip(done, 600)}"] if done else [])
-        asked = plan.asked_since  # what of it was done since, the words at the end of its turn say
-        old = f" It is older than ({asked}), and was not updated since." if asked >= 0 else ""
-        return [*([f"The plan below is of message {plan.seq}.{old}"] if left else []), *lines]
+        return [*([f"The plan below is of message {plan.seq}."] if left else []), *lines]
 
     def _under_way(self) -> str:
         if not self._state.under_way:
@@ -284,7 +287,7 @@ class _Writer:
         commit, branch = state.commit, state.branch
         if branch and commit and commit.told and commit.seq >= branch.seq:  # it names its branch
             branch = None
-        known = [f"Git branch at message {branch.seq}: `{branch.text}`"] if branch else []
+        known = [f"Git branch at message {branch.seq}: {branch.text}"] if branch else []
         known += [
             f"{told}{self._changed_since(run)}"
             for run, told in (
@@ -297,8 +300,8 @@ class _Writer:
         bound = min(max(room // 3, MIN_CALL), MAX_CALL)
         known = first_of(known, room, self._count)
         room -= sum(map(self._item, known))
-        failed = {run.seq for run in state.failed.values()}  # told above
-        shown = [each for each in state.calls if each.seq not in failed]
+        told_above = {run.seq for run in (*state.failed.values(), state.tree, state.passed) if run}
+        shown = [each for each in state.calls if each.seq not in told_above or "&&" in each.text]
         calls = [cut_middle(self._call(each), bound, self._item) for each in shown]
         said_share = 1.0 if state.answered else SAID_SHARE
         short = ""
@@ -314,7 +317,9 @@ class _Writer:
         it ends a turn hold what is left of it."""
         if self._state.answered:
             return []
-        said = [cut_middle(_numbered(each), NOTE_TOKENS, self._item) for each in self._state.notes]
+        calls = {each.seq for each in self._state.calls}  # with what a sub-agent reported
+        notes = [each for each in self._state.notes if each.seq not in calls]
+        said = [cut_middle(_numbered(each), NOTE_TOKENS, self._item) for each in notes]
         return newest(said, room, self._count)
 
     def _call(self, told: Told) -> str:
