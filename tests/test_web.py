@@ -8,10 +8,10 @@ import httpx2
 import pytest
 from starlette.responses import PlainTextResponse
 
-from contextstash.web import HostChecks, OwnHosts, hosts_behind, serving
+from contextstash.web import HostChecks, public_host, serving
 from contextstash_storage.errors import BadInputError
 
-LOCAL, PUBLIC = OwnHosts(), hosts_behind("https://stash.example/mcp")
+LOCAL, PUBLIC = None, public_host("https://stash.example/mcp")
 NAMES = {LOCAL: "localhost:3000", PUBLIC: "stash.example"}
 
 
@@ -19,9 +19,9 @@ async def answer(scope: Any, receive: Any, send: Any) -> None:
     await PlainTextResponse("served")(scope, receive, send)
 
 
-async def status(hosts: OwnHosts, host: str, *origins: str, path: str = "/mcp", method: str = "GET") -> int:
+async def status(public: str | None, host: str, *origins: str, path: str = "/mcp", method: str = "GET") -> int:
     """What a request under this name, and of pages from these origins, gets."""
-    transport = httpx2.ASGITransport(HostChecks(answer, hosts, unchecked=("/healthz",)))
+    transport = httpx2.ASGITransport(HostChecks(answer, public, unchecked=("/healthz",)))
     headers = [("host", host), *(("origin", origin) for origin in origins)]
     async with httpx2.AsyncClient(transport=transport, base_url="http://any") as client:
         return (await client.request(method, path, headers=headers)).status_code
@@ -41,7 +41,7 @@ async def test_a_server_has_the_names_of_this_machine_and_its_public_one(host: s
     ],
 )
 async def test_no_name_like_these_is_served(host: str) -> None:
-    assert [await status(hosts, host) for hosts in NAMES] == [421, 421]
+    assert [await status(public, host) for public in NAMES] == [421, 421]
     assert await status(PUBLIC, host, path="/healthz") == 200
 
 
@@ -60,9 +60,9 @@ async def test_no_name_like_these_is_served(host: str) -> None:
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 async def test_a_page_of_another_site_is_refused(origin: str, method: str) -> None:
-    for hosts, name in NAMES.items():
-        assert await status(hosts, name, origin, method=method) == 403
-        assert await status(hosts, name, "http://localhost", origin, method=method) == 403
+    for public, name in NAMES.items():
+        assert await status(public, name, origin, method=method) == 403
+        assert await status(public, name, "http://localhost", origin, method=method) == 403
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "vscode-file://vscode-app"])
@@ -80,7 +80,7 @@ async def test_the_public_pages_may_name_theirs(origin: str) -> None:
 )
 def test_a_public_address_that_is_not_encrypted_is_refused(url: str) -> None:
     with pytest.raises(BadInputError, match="https://"):
-        hosts_behind(url)
+        public_host(url)
 
 
 def test_a_server_beside_a_client_that_cannot_start_refuses_it_and_logs_no_text(

@@ -33,7 +33,7 @@ from contextstash.mcp.tokens import (
     check_scope,
 )
 from contextstash.stash_opener import StashOpener
-from contextstash.web import hosts_behind, serve
+from contextstash.web import public_host, serve
 from contextstash_storage.errors import ContextstashError
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,7 @@ def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions) -> Non
     store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine and no proxy is
     in front."""
     configure_logs()
-    hosts = hosts_behind(options.public_url)
+    public = None if options.public_url is None else public_host(options.public_url)
     if options.oauth_issuer is not None:
         check_issuer(options.oauth_issuer)
     stashes = OwnerStashes(opener)
@@ -96,7 +96,7 @@ def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions) -> Non
     def announce(address: str) -> str:
         return f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME"
 
-    serve(app, options.host, options.port, announce, settings=SETTINGS, hosts=hosts, unchecked=(HEALTH,))
+    serve(app, options.host, options.port, announce, settings=SETTINGS, public=public, unchecked=(HEALTH,))
 
 
 def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool) -> Any:
