@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -86,8 +88,10 @@ def test_a_public_address_that_is_not_encrypted_is_refused(url: str) -> None:
 def test_a_server_beside_a_client_that_cannot_start_refuses_it_and_logs_no_text(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def app() -> Any:
+    @asynccontextmanager
+    async def app() -> AsyncIterator[Any]:
         raise RuntimeError("of a session")
+        yield
 
     with serving(app, {}, 30) as port, pytest.raises(httpx2.TransportError):
         httpx2.get(f"http://127.0.0.1:{port}/", timeout=30)

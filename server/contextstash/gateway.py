@@ -13,10 +13,10 @@ import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import anyio
 import httpx2
@@ -25,12 +25,11 @@ from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server, ServerRequestContext
 from mcp.server.mcpserver.exceptions import ToolError
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from contextstash import __version__
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.server import build_server
-from contextstash.mcp.stdio import run_until_signal
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.own_tools import own_tool
 from contextstash.safety.sanitize import one_line
@@ -46,25 +45,20 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${VAR}` and `${VAR:-default}` as in Claude Code, `${env:VAR}` as in Cursor and VS Code."""
 
 
-class ServerEntry(BaseModel):
-    """One server: a program to start if there is a `command`, else one that is reached over streamable HTTP at `url`.
-    No repr and no error contains what may hold a secret."""
+class WebServer(BaseModel):
+    """A server that is reached over streamable HTTP."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-    name: str
-    command: str | None = Field(default=None, min_length=1)
-    args: list[str] = Field(default=[], repr=False)
-    env: dict[str, str] = Field(default={}, repr=False)
-    cwd: str | None = None
-    url: str = Field(
-        default="", pattern=r"^https?://[^\s/]", repr=False, validation_alias=AliasChoices("url", "httpUrl")
-    )
-    headers: dict[str, str] = Field(default={}, repr=False)
+    url: str = Field(pattern=r"^https?://[^\s/]", validation_alias=AliasChoices("url", "httpUrl"))
+    headers: dict[str, str] = {}
 
 
-def read_servers(path: Path, environment: Mapping[str, str]) -> list[ServerEntry]:
-    """The servers of a file that are not disabled, in its order. An entry that cannot be used is logged and left out.
-    Raises BadInputError if the file cannot be read or no server is left."""
+Entry = StdioServerParameters | WebServer
+"""A server: a program to start if its entry has a `command`."""
+
+
+def read_servers(path: Path, environment: Mapping[str, str]) -> dict[str, Entry]:
+    """The servers of a file that are not disabled, by name in its order. An entry that cannot be used is logged and
+    left out. Raises BadInputError if the file cannot be read or no server is left."""
     try:
         data = json.loads(path.read_bytes())
     except OSError as error:
@@ -74,11 +68,12 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> list[ServerEntry
     table = data.get("mcpServers") or data.get("servers") if isinstance(data, dict) else None
     if not isinstance(table, dict):
         raise BadInputError(f"{path} names no servers: it needs an object 'mcpServers' or 'servers' with an entry.")
-    found = []
+    found = {}
     for name, value in table.items():
+        given = value if isinstance(value, dict) else {}
         try:
-            if not isinstance(value, dict) or value.get("disabled") is not True:
-                found.append(_entry(name, value if isinstance(value, dict) else {}, environment))
+            if given.get("disabled") is not True:
+                found[name] = _entry(given, environment)
         except BadInputError as error:
             logger.warning("server '%s' is skipped: %s", name, error)
     if not found:
@@ -86,11 +81,12 @@ def read_servers(path: Path, environment: Mapping[str, str]) -> list[ServerEntry
     return found
 
 
-def _entry(name: str, value: Mapping[str, Any], environment: Mapping[str, str]) -> ServerEntry:
-    if value.get("type") == "sse" or not {"command", "url", "httpUrl"} & value.keys():
+def _entry(value: dict[str, Any], environment: Mapping[str, str]) -> Entry:
+    kind: type[Entry] = StdioServerParameters if value.get("command") else WebServer
+    if value.get("type") == "sse" or not (value.get("command") or {"url", "httpUrl"} & value.keys()):
         raise BadInputError("it needs a command, or the url of a server over streamable HTTP (SSE is not supported).")
     try:
-        return ServerEntry.model_validate({**_filled(dict(value), environment), "name": name})
+        return kind.model_validate(_filled(value, environment))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise BadInputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
@@ -130,8 +126,9 @@ class Upstream:
     offered names do not change. `problem` is why it is unavailable; None while it is connected. `settled` is set when
     it is connected or has failed."""
 
-    def __init__(self, entry: ServerEntry) -> None:
-        self.name, self.entry = entry.name, entry
+    def __init__(self, name: str, entry: Entry) -> None:
+        self.name = name
+        self._entry = entry
         self.tools: list[types.Tool] = []
         self.problem: str | None = "it is still starting"
         self.settled = anyio.Event()
@@ -144,7 +141,7 @@ class Upstream:
             settled = self.settled  # a call that finds the connection lost puts another one in its place
             try:
                 with anyio.move_on_after(CONNECT_SECONDS) as limit:
-                    async with Client(_transport(self.entry), cache=None) as client:
+                    async with Client(_transport(self._entry), cache=None) as client:
                         self.tools = await _tools_of(client)
                         limit.deadline = math.inf
                         self._client, self.problem = client, None
@@ -191,20 +188,19 @@ class Upstream:
 
 
 async def _tools_of(client: Client) -> list[types.Tool]:
-    """The tools of a server, without their schemas of results: these would promise structured content, which a cut
-    result has not."""
+    """The tools of a server, from all pages of its list."""
     page = await client.list_tools()
     found = page.tools
     while page.next_cursor:
         page = await client.list_tools(cursor=page.next_cursor)
         found = [*found, *page.tools]
-    return [each.model_copy(update={"output_schema": None}) for each in found]
+    return found
 
 
-def _transport(entry: ServerEntry) -> Any:
+def _transport(entry: Entry) -> Any:
     """How the SDK's client reaches a server."""
-    if entry.command is not None:
-        return StdioServerParameters(command=entry.command, args=entry.args, env=entry.env, cwd=entry.cwd)
+    if isinstance(entry, StdioServerParameters):
+        return entry
     http = httpx2.AsyncClient(headers=entry.headers, timeout=httpx2.Timeout(30.0, read=300.0))
     return streamable_http_client(entry.url, http_client=http)
 
@@ -232,24 +228,16 @@ MAX_TOOL_NAME = 64
 the list the whole request is refused."""
 
 
-class Offered(NamedTuple):
-    """An offered tool: its server, its name there, and its definition under the offered one."""
-
-    upstream: Upstream
-    name: str
-    item: Any
-
-
 class Gateway:
     """Forwards a client's calls to the configured servers. Our own tool that reads an output is the last one; its
     results are never shortened. `limits` are those of an output, over those of the settings."""
 
     def __init__(
-        self, entries: Sequence[ServerEntry], opener: StashOpener, *, limits: Mapping[str, Any] | None = None
+        self, entries: Mapping[str, Entry], opener: StashOpener, *, limits: Mapping[str, Any] | None = None
     ) -> None:
         self._stash, self._limits = LazyStash(opener), limits or {}
         self._own = build_server(self._stash, "retrieval")
-        self.upstreams = list(map(Upstream, entries))
+        self._upstreams = [Upstream(name, entry) for name, entry in entries.items()]
         self._listed_by = math.inf
 
     def server(self, on_stopped: Callable[[], None]) -> Server[None]:
@@ -260,7 +248,7 @@ class Gateway:
             try:
                 async with self._stash.in_use(), anyio.create_task_group() as group:
                     self._listed_by = anyio.current_time() + LIST_SECONDS
-                    for upstream in self.upstreams:
+                    for upstream in self._upstreams:
                         group.start_soon(upstream.run)
                     yield
                     group.cancel_scope.cancel()
@@ -276,21 +264,25 @@ class Gateway:
             on_call_tool=self._call_tool,
         )
 
-    async def _offered(self) -> dict[str, Offered]:
+    async def _offered(self) -> dict[str, tuple[Upstream, types.Tool]]:
         """The tools of all servers that have started, by their offered names: the server's and the tool's own, so that
         no two servers share one, and none has that of our own tools, or of one with which a host asks its user."""
         with anyio.CancelScope(deadline=self._listed_by):
-            for upstream in self.upstreams:
+            for upstream in self._upstreams:
                 await upstream.settled.wait()
-        found: dict[str, Offered] = {}
-        for upstream in self.upstreams:
-            for item in upstream.tools:
-                name = offered_name(f"{upstream.name}__{item.name}", found)
-                found[name] = Offered(upstream, item.name, item.model_copy(update={"name": name}))
+        found: dict[str, tuple[Upstream, types.Tool]] = {}
+        for upstream in self._upstreams:
+            for tool in upstream.tools:
+                found[offered_name(f"{upstream.name}__{tool.name}", found)] = upstream, tool
         return found
 
     async def _list_tools(self, _: Request, __: Any) -> types.ListToolsResult:
-        theirs = [each.item for each in (await self._offered()).values()]
+        """All tools, without the schemas of results: these would promise structured content, which a cut result has
+        not."""
+        theirs = [
+            tool.model_copy(update={"name": name, "output_schema": None})
+            for name, (_, tool) in (await self._offered()).items()
+        ]
         return types.ListToolsResult(tools=[*theirs, *await self._own.list_tools()])
 
     async def _call_tool(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -303,36 +295,31 @@ class Gateway:
             return read
         found = (await self._offered()).get(params.name)
         if found is None:
-            missing = [f"'{each.name}' ({each.problem})" for each in self.upstreams if each.problem]
+            missing = [f"'{each.name}' ({each.problem})" for each in self._upstreams if each.problem]
             unavailable = f" Unavailable servers: {', '.join(missing)}." if missing else ""
             raise MCPError(types.INVALID_PARAMS, f"There is no tool '{params.name}'.{unavailable}")
-        request = types.CallToolRequest(params=params.model_copy(update={"name": found.name, "meta": None}))
+        upstream, tool = found
+        request = types.CallToolRequest(params=params.model_copy(update={"name": tool.name, "meta": None}))
         try:
-            result = await found.upstream.send(request, ctx)
+            result = await upstream.send(request, ctx)
         except UpstreamError as error:
             return _failed(str(error))
-        return result if result.is_error else await self._shortened(result, found, params.arguments)
+        return result if result.is_error else await self._shortened(result, params)
 
-    async def _shortened(self, result: types.CallToolResult, found: Offered, arguments: Any) -> types.CallToolResult:
+    async def _shortened(self, result: types.CallToolResult, call: types.CallToolRequestParams) -> types.CallToolResult:
         """The result within the limits, archived whole if it is cut. Structured content is left out if the text that
         says the same was cut: it would bring all of it back."""
         texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
         if result.structured_content is not None and not texts:
             texts = [json.dumps(result.structured_content, ensure_ascii=False)]
         stash = await self._stash.get()
-        argument = main_argument(arguments) or ""
-        whole = await stash.limit_output("\n".join(texts), tool=found.item.name, argument=argument, limits=self._limits)
+        argument = main_argument(call.arguments) or ""
+        whole = await stash.limit_output("\n".join(texts), tool=call.name, argument=argument, limits=self._limits)
         if not whole.cut:
             return result
         rest = [block for block in result.content if not isinstance(block, types.TextContent)]
         content = [types.TextContent(type="text", text=whole.text), *rest]
         return result.model_copy(update={"content": content, "structured_content": None})
-
-
-async def run_gateway(gateway: Gateway) -> None:
-    """Serve until stdin is closed or a signal arrives; then stop the servers behind the gateway."""
-    stopped = anyio.Event()
-    await run_until_signal(gateway.server(on_stopped=stopped.set), stopped)
 
 
 def offered_name(name: str, taken: Collection[str]) -> str:

@@ -14,8 +14,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Container, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -76,8 +76,8 @@ def public_host(public_url: str) -> str:
 SHUTDOWN_SECONDS = 5
 """Seconds that open requests may continue after a signal; then they are cut off."""
 
-MakeApp = Callable[[], Awaitable[ASGIApp]]
-"""Makes an application in the loop in which it is served."""
+MakeApp = Callable[[], AbstractAsyncContextManager[ASGIApp]]
+"""Opens an application in the loop in which it is served, and closes what it uses at the end."""
 
 
 def serve(
@@ -106,8 +106,9 @@ def serve(
         sys.stderr.write(announce(f"http://{named}:{listener.getsockname()[1]}") + "\n")
         sys.stderr.flush()
         for each in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(each, server.end)
-        asyncio.run(server.run(app, listener, public, unchecked))
+            # Not a method of the server: by that the MCP server's event streams find it, and cut off what still runs.
+            signal.signal(each, lambda *_: server.end())
+        asyncio.run(server.serve_app(app, listener, public, unchecked))
 
 
 @contextmanager
@@ -120,7 +121,7 @@ def serving(app: MakeApp, settings: Mapping[str, Any], end_seconds: float) -> It
         def work() -> None:
             try:
                 with closing(listener):
-                    asyncio.run(server.run(app, listener))
+                    asyncio.run(server.serve_app(app, listener))
             except Exception as error:  # its trace would be written into the terminal of whoever runs the block
                 logger.error("the server has ended: %s", type(error).__name__)
 
@@ -152,8 +153,8 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to us: the MCP server's event streams replace uvicorn's handler by one that cuts off running
-    responses, and uvicorn would raise the signals again at its end, so that the exit code would not be 0."""
+    """Leaves the signals to us: the MCP server's event streams replace uvicorn's handler too, and uvicorn would raise
+    the signals again at its end, so that the exit code would not be 0."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         own_interpreter()
@@ -166,13 +167,14 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    async def run(
+    async def serve_app(
         self, app: MakeApp, listener: socket.socket, public: str | None = None, unchecked: Container[str] = ()
     ) -> None:
         """Serve until the end, with the running requests."""
-        self.config.app = HostChecks(await app(), public, unchecked)
-        await self.serve(sockets=[listener])
+        async with app() as opened:
+            self.config.app = HostChecks(opened, public, unchecked)
+            await self.serve(sockets=[listener])
 
-    def end(self, *_: Any) -> None:
-        """End, also as a signal's handler; before it has begun too."""
+    def end(self) -> None:
+        """End, also before it has begun."""
         self.should_exit = True

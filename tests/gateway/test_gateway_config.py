@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
-from contextstash.gateway import ServerEntry, read_servers
+from contextstash.gateway import read_servers
 from contextstash_storage.errors import BadInputError
 from tests.support.gateways import gateway, server, text_of, written
 
 
-def read(folder: Path, document: Any, **environment: str) -> list[ServerEntry]:
+def read(folder: Path, document: Any, **environment: str) -> dict[str, Any]:
     path = folder / "servers.json"
     path.write_text(document if isinstance(document, str) else json.dumps(document))
     return read_servers(path, environment)
@@ -27,7 +27,7 @@ def test_the_file_of_a_client_is_read_without_changes(tmp_path: Path) -> None:
         "gemini": {"httpUrl": "https://example.com/mcp"},
         "off": {"command": "x", "disabled": True},
     }
-    git, web, gemini = read(tmp_path, {"mcpServers": servers}, TOKEN="secret")
+    git, web, gemini = read(tmp_path, {"mcpServers": servers}, TOKEN="secret").values()
     assert (git.command, git.args, git.env) == ("uvx", ["mcp-server-git"], {"A": "b"})
     assert (web.url, web.headers) == ("https://example.com/mcp", {"Authorization": "Bearer secret"})
     assert gemini.url == "https://example.com/mcp"
@@ -46,7 +46,7 @@ def test_the_file_of_a_client_is_read_without_changes(tmp_path: Path) -> None:
 def test_variables_are_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, written: str, environment: dict[str, str], read_as: str
 ) -> None:
-    [entry] = read(tmp_path, {"mcpServers": {"one": {"command": "x", "args": [written]}}}, **environment)
+    [entry] = read(tmp_path, {"mcpServers": {"one": {"command": "x", "args": [written]}}}, **environment).values()
     assert entry.args == [read_as]
     assert ("NOT_SET is not set" in caplog.text) == (written == "${NOT_SET}")
 
@@ -55,7 +55,7 @@ def test_variables_are_replaced(
     ("entry", "problem"),
     [
         ({}, "it needs a command, or the url of a server"),
-        ({"command": ""}, "command: String should have at least 1 character"),
+        ({"command": ""}, "it needs a command, or the url of a server"),
         ({"command": "x", "args": "y"}, "args: Input should be a valid list"),
         ({"command": "x", "env": {"A": 1}}, "env.A: Input should be a valid string"),
         ({"type": "sse", "url": "https://example.com"}, "it needs a command, or the url of a server"),
@@ -65,8 +65,7 @@ def test_variables_are_replaced(
 def test_an_invalid_entry_is_reported_and_the_others_are_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, entry: Any, problem: str
 ) -> None:
-    [used] = read(tmp_path, {"mcpServers": {"wrong": entry, "right": {"command": "x"}}})
-    assert used.name == "right"
+    assert list(read(tmp_path, {"mcpServers": {"wrong": entry, "right": {"command": "x"}}})) == ["right"]
     assert f"server 'wrong' is skipped: {problem}" in caplog.text
 
 
@@ -74,12 +73,6 @@ def test_an_invalid_entry_is_reported_and_the_others_are_used(
 def test_a_file_without_a_table_of_servers_is_refused(tmp_path: Path, document: str) -> None:
     with pytest.raises(BadInputError):
         read(tmp_path, document)
-
-
-def test_no_repr_contains_a_secret(tmp_path: Path) -> None:
-    entry = {"command": "x", "args": ["--key=secret"], "env": {"KEY": "secret"}}
-    web = {"url": "https://example.com/secret", "headers": {"Authorization": "secret"}}
-    assert "secret" not in repr(read(tmp_path, {"mcpServers": {"one": entry, "two": web}}))
 
 
 SECRETS = {

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
-from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from anthropic import Anthropic
 from openai import OpenAI
 
 from contextstash.clients.follow import ingest
-from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
+from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.stash import Stash
 from tests.support.client_files import record, write_lines
 from tests.support.proxies import (
@@ -80,7 +78,14 @@ def test_a_sub_agent_has_a_session_of_its_own_and_gets_no_placeholder_of_what_it
     assert sorted(stored(proxy).values()) == [3, len(messages)]
 
 
-def test_a_compaction_by_the_client_keeps_the_session_and_is_not_disturbed(proxy: RunningProxy) -> None:
+@pytest.mark.parametrize(
+    "begins",
+    ["This session continues from a summary.", f"{MARKER}: {OF_SESSION}{ID}]\nThe task: …"],
+    ids=["client", "us"],
+)
+def test_a_compaction_by_the_client_or_our_plugin_keeps_the_session_and_is_not_disturbed(
+    proxy: RunningProxy, begins: str
+) -> None:
     messages = session(8)
     play(proxy, messages[:-2])
     before = placeholders(proxy.provider.bodies[-1])
@@ -88,65 +93,10 @@ def test_a_compaction_by_the_client_keeps_the_session_and_is_not_disturbed(proxy
     asks = {"role": "user", "content": "Your task is to create a detailed summary of the conversation so far."}
     proxy.send(request_of([*messages, asks]))
     assert placeholders(proxy.provider.bodies[-1]) == before != OLD
-    after = [{"role": "user", "content": "This session continues from a summary."}, *turn(30, "new")]
+    after = [{"role": "user", "content": begins}, *turn(30, "new")]
     response = proxy.send(request_of(after))
     assert response.headers["x-contextstash-session"] == ID
     assert list(stored(proxy)) == [ID]
-
-
-def compacted_by_us(proxy: RunningProxy, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The client's window after our plugin has answered its compaction."""
-    blocks = [each["content"] if isinstance(each["content"], list) else [] for each in messages]
-    listed = [
-        ClientMessage(
-            "",
-            each["role"],
-            each["content"] if isinstance(each["content"], str) else "",
-            tuple(ClientCall(b["id"], b["name"], b["input"]) for b in inner if b["type"] == "tool_use"),
-            tuple(ClientResult(b["tool_use_id"], b["content"]) for b in inner if b["type"] == "tool_result"),
-        )
-        for each, inner in zip(messages, blocks, strict=True)
-    ]
-    window = in_stash(proxy.database, lambda stash: stash.compact_client_window(ID, listed, tokens=6_000))
-    shown: list[dict[str, Any]] = []
-    for part in window.messages:
-        texts = part.get("results", {})
-        if "at" not in part:
-            shown.append({"role": part["role"], "content": part["text"]})
-            continue
-        inner = [
-            {**block, "content": texts.get(block["tool_use_id"], block["content"])}
-            if block["type"] == "tool_result"
-            else block
-            for block in blocks[part["at"]]
-        ]
-        shown.append({**messages[part["at"]], "content": inner})
-    return shown
-
-
-def test_a_compaction_by_our_plugin_shortens_the_window_and_keeps_the_session(proxy: RunningProxy) -> None:
-    proxy.clock.now = time.time()
-    messages = session(12)
-    play(proxy, messages)
-    for number in (1, 2):
-        before = len(json.dumps(messages))
-        messages = compacted_by_us(proxy, messages)
-        assert len(json.dumps(messages)) < before / 2
-        response = proxy.send(request_of(messages))
-        assert response.headers["x-contextstash-session"] == ID
-        assert list(stored(proxy)) == [ID]
-        sent = json.dumps(proxy.provider.bodies[-1]["messages"])
-        assert "Fix the bug." in sent
-        assert sent.count("hand-off of session") == 1
-        assert "archived output of Read `[contextstash" not in sent
-        events = in_stash(proxy.database, lambda stash: stash.read_events(ID))
-        assert [event.kind for event in events].count("compaction") == number
-        for handle in set(re.findall(r"handle (out_\w+)", sent)):
-            found = in_stash(proxy.database, methodcaller("get_archived_output", handle))
-            assert "line " in found.content
-        for more in range(8):
-            messages = [*messages, *turn(number * 20 + more, f"line {number}-{more}: words\n" * 300)]
-            play(proxy, messages, first=len(messages))
 
 
 def test_a_rewind_keeps_the_session_and_its_pins(proxy: RunningProxy) -> None:

@@ -10,8 +10,8 @@ import asyncio
 import hashlib
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -308,10 +308,12 @@ def running_proxy(
     found: list[Any] = []
     ready = threading.Event()
 
-    async def app() -> ProxyApp:
-        found.extend((asyncio.get_running_loop(), made := await proxy_app(served)))
-        ready.set()
-        return made
+    @asynccontextmanager
+    async def app() -> AsyncIterator[ProxyApp]:
+        async with proxy_app(served) as made:
+            found.extend((asyncio.get_running_loop(), made))
+            ready.set()
+            yield made
 
     with serving(app, UVICORN, 30) as port:
         address = f"http://127.0.0.1:{port}"

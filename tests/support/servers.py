@@ -72,13 +72,12 @@ def stdio_command(database: Path, tools: str = "all") -> list[str]:
 
 
 def http_command(database: Path | str, host: str = "127.0.0.1", tools: str = "all", **options: object) -> list[str]:
-    """The command that serves this database over HTTP on a free port, with more of HttpOptions."""
+    """The command that serves this database over HTTP on a free port, with more options."""
     code = (
-        "import sys; from contextstash.mcp.http import HttpOptions, serve_http;"
+        "import sys; from contextstash.mcp.http import serve_http;"
         " from contextstash.stash_opener import StashOpener;"
         " from contextstash_storage.databases import location_of;"
-        " http = HttpOptions(host=sys.argv[3], port=0, **eval(sys.argv[4]));"
-        " serve_http(StashOpener(location_of(sys.argv[1])), sys.argv[2], http)"
+        " serve_http(StashOpener(location_of(sys.argv[1])), sys.argv[2], sys.argv[3], 0, **eval(sys.argv[4]))"
     )
     return [sys.executable, "-c", code, str(database), tools, host, repr(options)]
 

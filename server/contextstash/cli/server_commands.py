@@ -70,9 +70,9 @@ def serve(
 
         serve_stdio(serving, tools)
         return
-    from contextstash.mcp.http import HttpOptions, serve_http
+    from contextstash.mcp.http import serve_http
 
-    serve_http(serving, tools, HttpOptions(*http, public_url=public_url, oauth_issuer=oauth_issuer))
+    serve_http(serving, tools, *http, public_url=public_url, oauth_issuer=oauth_issuer)
 
 
 @click.command()
@@ -137,13 +137,14 @@ def gateway(opener: StashOpener, config: Path) -> None:
     An output of more than 20,000 characters, or over the limits of the settings, is archived and replaced by a
     preview with a handle.
     """
-    from contextstash.gateway import Gateway, read_servers, run_gateway
+    from contextstash.gateway import Gateway, read_servers
+    from contextstash.mcp.stdio import run_until_signal
     from contextstash.outputs.limits import sets_output_limits
 
     configure_logs()
     entries = read_servers(config.expanduser(), os.environ)
     limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
-    asyncio.run(run_gateway(Gateway(entries, opener, limits=limits)))
+    asyncio.run(run_until_signal(Gateway(entries, opener, limits=limits).server))
 
 
 @click.group()

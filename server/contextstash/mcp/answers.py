@@ -17,6 +17,7 @@ from mcp.types import CallToolResult, TextContent
 
 from contextstash.base.process import error_trace
 from contextstash.safety.sanitize import encodable
+from contextstash_storage.errors import ContextstashError
 
 TIMELINE = "contextstash/timeline"
 """The key of the timeline in a result's `_meta`, which only apps see."""
@@ -34,8 +35,9 @@ def with_whole_characters(document: bytes) -> bytes:
 
 
 def sendable(value: Any) -> Any:
-    """A JSON value that can be sent; the same object if nothing had to be replaced."""
-    text = json.dumps(value, ensure_ascii=False)
+    """A JSON value that can be sent; the same object if nothing had to be replaced. Raises ValueError for NaN and
+    infinities."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     sent = encodable(text)
     return value if sent == text else json.loads(sent)
 
@@ -107,9 +109,11 @@ def _scalar(value: Any) -> str:
 logger = logging.getLogger(__name__)
 
 
-def report_crash(doing: str, error: BaseException) -> str:
-    """Log an internal error to stderr, only its type and place, since its message may contain session data. Returns the
-    message for the client."""
+def told(doing: str, error: Exception) -> str:
+    """What a client is told of an error. Of an internal one, whose message may contain session data, only its type and
+    place are logged."""
+    if isinstance(error, ContextstashError):
+        return encodable(str(error))
     logger.error("%s failed: %s", doing, error_trace(error))
     return (
         f"{doing} failed inside contextstash ({type(error).__name__}); recorded data is safe."

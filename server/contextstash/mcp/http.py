@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -69,41 +68,41 @@ nothing. Not `admin`, which few users may have: issuers refuse a request with a 
 would have the scopes without which it refuses every request, which are none."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpOptions:
-    """How HTTP is served: at `http://host:port/mcp`, and under `public_url` by a proxy in front. `oauth_issuer` is an
-    authorization server whose JWTs, issued for `public_url`, are accepted too; their `sub` names the owner."""
+def serve_http(
+    opener: StashOpener,
+    tools: ToolSet,
+    host: str,
+    port: int,
+    *,
+    public_url: str | None = None,
+    oauth_issuer: str | None = None,
+) -> None:
+    """Serve many clients at `http://host:port/mcp`, and under `public_url` by a proxy in front; returns after SIGTERM
+    or SIGINT, when the running requests have ended, with the store closed. `oauth_issuer` is an authorization server
+    whose JWTs, issued for `public_url`, are accepted too; their `sub` names the owner.
 
-    host: str = "127.0.0.1"
-    port: int = 8787
-    public_url: str | None = None
-    oauth_issuer: str | None = None
-
-
-def serve_http(opener: StashOpener, tools: ToolSet, options: HttpOptions) -> None:
-    """Serve many clients over HTTP; returns after SIGTERM or SIGINT, when the running requests have ended, with the
-    store closed. Raises BadInputError if the options cannot be used, or if the host is not this machine and no proxy is
-    in front."""
+    Raises BadInputError if these cannot be used, or if the host is not this machine and no proxy is in front."""
     configure_logs()
-    public = None if options.public_url is None else public_host(options.public_url)
-    if options.oauth_issuer is not None:
-        check_issuer(options.oauth_issuer)
-    stashes = OwnerStashes(opener)
+    name = None if public_url is None else public_host(public_url)
+    if oauth_issuer is not None:
+        check_issuer(oauth_issuer)
 
-    async def app() -> Any:
-        return _endpoint(stashes, tools, options, followed=opener.follow is not None)
+    @asynccontextmanager
+    async def app() -> AsyncIterator[Any]:
+        stashes = OwnerStashes(opener)
+        async with stashes.in_use():  # open between requests
+            yield _endpoint(stashes, tools, public_url, oauth_issuer, followed=opener.follow is not None)
 
     def announce(address: str) -> str:
         return f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME"
 
-    serve(app, options.host, options.port, announce, settings=SETTINGS, public=public, unchecked=(HEALTH,))
+    serve(app, host, port, announce, settings=SETTINGS, public=name, unchecked=(HEALTH,))
 
 
-def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, followed: bool) -> Any:
+def _endpoint(stashes: OwnerStashes, tools: ToolSet, public: str | None, issuer: str | None, *, followed: bool) -> Any:
     """The SDK's application, with a health check, and a body limit behind its authentication: nothing of a request
     without a valid token is read. With an issuer it has the metadata (RFC 9728) by which clients find that; the
     verifier checks for whom a token was issued."""
-    issuer, public = options.oauth_issuer, options.public_url
     auth = {"issuer_url": issuer or "http://127.0.0.1", "resource_server_url": public if issuer else None}
     settings = AuthSettings.model_validate({**auth, "validate_token_resource": False})
     issued = IssuedTokens(issuer, public) if issuer and public else None
@@ -127,14 +126,6 @@ def _endpoint(stashes: OwnerStashes, tools: ToolSet, options: HttpOptions, *, fo
             settings.resource_server_url, [settings.issuer_url], scopes_supported=OFFERED_SCOPES
         )
     app.router.routes.append(Route(HEALTH, _healthy))
-    within = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncIterator[Any]:
-        async with stashes.in_use(), within(app) as state:  # the stash stays open between requests
-            yield state
-
-    app.router.lifespan_context = lifespan
     return app
 
 

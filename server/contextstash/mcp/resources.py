@@ -21,12 +21,12 @@ from mcp.types import (
 )
 from pydantic import Field
 
-from contextstash.mcp.answers import report_crash
+from contextstash.mcp.answers import told
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import clipped
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import encodable
-from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
+from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
@@ -217,11 +217,6 @@ def protocol_errors(doing: str) -> Iterator[None]:
     """Raises the service's errors as those of the protocol: a request that is wrong, or a failure of this server."""
     try:
         yield
-    except MCPError:
-        raise
-    except (BadInputError, NotFoundError) as error:
-        raise MCPError(INVALID_PARAMS, encodable(str(error))) from None
-    except ContextstashError as error:
-        raise MCPError(INTERNAL_ERROR, encodable(str(error))) from None
     except Exception as error:
-        raise MCPError(INTERNAL_ERROR, report_crash(doing, error)) from None
+        code = INVALID_PARAMS if isinstance(error, BadInputError | NotFoundError) else INTERNAL_ERROR
+        raise MCPError(code, told(doing, error)) from None

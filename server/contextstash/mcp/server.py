@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
-from mcp import MCPError
 from mcp.server import MCPServer
 from mcp.server.apps import APP_MIME_TYPE, Apps
 from mcp.server.mcpserver import Context
@@ -22,12 +22,11 @@ from mcp.types import Tool as ListedTool
 
 from contextstash import __version__
 from contextstash.display import static
-from contextstash.mcp.answers import answer_of, report_crash, sendable
+from contextstash.mcp.answers import answer_of, sendable, told
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.resources import add_completions, add_prompts, add_resources
 from contextstash.operations import OPERATIONS, Operation
-from contextstash.safety.sanitize import encodable
-from contextstash_storage.errors import ContextstashError, unknown_name
+from contextstash_storage.errors import BadInputError, unknown_name
 
 ToolSet = Literal["retrieval", "agent", "all"]
 
@@ -110,33 +109,16 @@ REPORT_SECONDS = 2.0
 """Seconds between two progress notifications, for a person who waits."""
 
 
-def listed_tool(operation: Operation, *, followed: bool) -> ListedTool:
-    """An operation as clients list it; `followed` as for build_server. Its four annotations are hints on what it
-    changes."""
-    return ListedTool(
-        name=operation.name,
-        title=operation.title,
-        description=(followed and operation.followed) or operation.description,
-        **_schemas()[operation.name],
-        annotations=ToolAnnotations(
-            read_only_hint=operation.read_only,
-            destructive_hint=operation.destructive,
-            idempotent_hint=operation.idempotent,
-            open_world_hint=False,
-        ),
-        _meta={"ui": {"resourceUri": URI}} if operation.name == "context_status" else None,
-    )
-
-
 def checked(operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call with their types. Raises ToolError or BadInputError, which says what is wrong."""
+    """The arguments of a call with their types. Raises BadInputError, which says what is wrong."""
     try:
-        json.dumps(given, allow_nan=False)
+        sent = sendable(given)
     except ValueError:
-        raise ToolError("The arguments hold NaN or an infinity, which are not JSON. Send a number or null.") from None
+        said = "The arguments hold NaN or an infinity, which are not JSON. Send a number or null."
+        raise BadInputError(said) from None
     properties = _schemas()[operation.name]["input_schema"]["properties"]
     return operation.checked(
-        {name: _parsed(value, properties.get(name, {}).get("type")) for name, value in given.items()}
+        {name: _parsed(value, properties.get(name, {}).get("type")) for name, value in sent.items()}
     )
 
 
@@ -169,8 +151,23 @@ class ToolServer(MCPServer[None]):
         self._followed = followed
 
     async def list_tools(self) -> list[ListedTool]:
-        """The tools as clients list them."""
-        return [listed_tool(operation, followed=self._followed) for operation in self._operations.values()]
+        """The tools as clients list them, with four hints on what each changes."""
+        return [
+            ListedTool(
+                name=name,
+                title=operation.title,
+                description=(self._followed and operation.followed) or operation.description,
+                **_schemas()[name],
+                annotations=ToolAnnotations(
+                    read_only_hint=operation.read_only,
+                    destructive_hint=operation.destructive,
+                    idempotent_hint=operation.idempotent,
+                    open_world_hint=False,
+                ),
+                _meta={"ui": {"resourceUri": URI}} if name == "context_status" else None,
+            )
+            for name, operation in self._operations.items()
+        ]
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
@@ -179,16 +176,12 @@ class ToolServer(MCPServer[None]):
         if (operation := self._operations.get(name)) is None:
             raise ToolError(unknown_name("tool", name, self._operations))
         try:
-            given = checked(operation, sendable(arguments))
+            given = checked(operation, arguments)
             stash = await self._stash.get()
             async with _reported(context, operation.slow):
                 return answer_of(await operation.run(stash, **given))
-        except (MCPError, ToolError):
-            raise
-        except ContextstashError as error:
-            raise ToolError(encodable(str(error))) from None
         except Exception as error:
-            raise ToolError(report_crash(name, error)) from None
+            raise ToolError(told(name, error)) from None
 
 
 @asynccontextmanager
@@ -199,13 +192,10 @@ async def _reported(context: Context[None, Any] | None, what: str | None) -> Asy
         return
 
     async def report() -> None:
-        seconds = 0.0
-        while True:
+        for number in count():
+            await context.report_progress(number * REPORT_SECONDS, message=what)
             await asyncio.sleep(REPORT_SECONDS)
-            seconds += REPORT_SECONDS
-            await context.report_progress(seconds, message=f"{what}, {seconds:.0f} s")
 
-    await context.report_progress(0, message=what)
     reporting = asyncio.create_task(report())
     try:
         yield

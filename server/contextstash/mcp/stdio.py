@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -33,28 +34,34 @@ def serve_stdio(opener: StashOpener, tools: ToolSet) -> None:
     exit code 0 and the store closed."""
     configure_logs()
     own_interpreter()
-    anyio.run(_serve, opener, tools)
+
+    def build(on_stopped: Callable[[], None]) -> Server[None]:
+        server = build_server(opener, tools, on_stopped=on_stopped, followed=opener.follow is not None)
+        # The SDK has no public access to its low-level server, which runs on any pair of streams.
+        return server._lowlevel_server
+
+    anyio.run(run_until_signal, build)
 
 
-async def _serve(opener: StashOpener, tools: ToolSet) -> None:
-    stopped = anyio.Event()
-    server = build_server(opener, tools, on_stopped=stopped.set, followed=opener.follow is not None)
-    # The SDK has no public access to its low-level server, which runs on any pair of streams.
-    await run_until_signal(server._lowlevel_server, stopped)
-
-
-async def run_until_signal(server: Server[None], stopped: anyio.Event) -> None:
-    """Run a server on stdin and stdout. `stopped` is set when it has closed what it uses."""
+async def run_until_signal(build: Callable[[Callable[[], None]], Server[None]]) -> None:
+    """Run a server on stdin and stdout. `build` makes it, given what it calls when it has closed what it uses."""
     serving = anyio.CancelScope()
-    async with anyio.create_task_group() as group:
-        group.start_soon(_exit_on_signal, serving, stopped)
-        with serving:
-            try:
-                async with _streams() as (read, write):
-                    await server.run(read, write, server.create_initialization_options())
-            except* BrokenPipeError:
-                logger.warning("the client disconnected without closing stdin")
-        group.cancel_scope.cancel()
+
+    def stopped() -> None:
+        if serving.cancel_called:  # by a signal: a pending read of stdin cannot be cancelled
+            sys.stderr.flush()
+            os._exit(0)
+
+    if sys.platform != "win32":  # there Python's KeyboardInterrupt ends the server
+        for each in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(each, serving.cancel)
+    server = build(stopped)
+    with serving:
+        try:
+            async with _streams() as (read, write):
+                await server.run(read, write, server.create_initialization_options())
+        except* BrokenPipeError:
+            logger.warning("the client disconnected without closing stdin")
 
 
 def repaired(error: Exception) -> JSONRPCMessage | None:
@@ -110,15 +117,3 @@ async def _streams() -> AsyncIterator[tuple[Any, Any]]:
 
 
 _UNREADABLE = JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message=UNREADABLE))
-
-
-async def _exit_on_signal(serving: anyio.CancelScope, stopped: anyio.Event) -> None:
-    """Exits the process once the store is closed: a pending read of stdin cannot be cancelled."""
-    if sys.platform == "win32":  # Python's KeyboardInterrupt ends the server
-        return
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
-        async for _ in received:
-            serving.cancel()
-            await stopped.wait()
-            sys.stderr.flush()
-            os._exit(0)

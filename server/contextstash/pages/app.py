@@ -49,17 +49,10 @@ def serve_ui(open_stash: Callable[[], Awaitable[Stash]], port: int, opened: Call
     which works once. Raises BadInputError if the port cannot be used."""
     token, once = secrets.token_urlsafe(24), secrets.token_urlsafe(24)  # 192 bits
 
-    async def app() -> Any:
-        stash = await open_stash()
-
-        @asynccontextmanager
-        async def closing(_: Any) -> AsyncIterator[None]:
-            async with stash:
-                yield
-
-        made = build_ui(stash, token, once=once)
-        made.router.lifespan_context = closing
-        return made
+    @asynccontextmanager
+    async def app() -> AsyncIterator[ASGIApp]:
+        async with await open_stash() as stash:
+            yield build_ui(stash, token, once=once)
 
     def announce(address: str) -> str:
         opened(f"{address}/?token={once}")

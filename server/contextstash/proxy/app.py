@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hmac import compare_digest
@@ -20,6 +19,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
+import anyio
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from contextstash.base.process import configure_logs
@@ -85,7 +87,7 @@ UVICORN: dict[str, Any] = {
     "date_header": False,
     "ws": "none",
     "proxy_headers": False,
-    "lifespan": "on",
+    "lifespan": "off",
     "timeout_keep_alive": 600,
     "timeout_graceful_shutdown": 1,
 }
@@ -146,8 +148,10 @@ def check_upstream(url: str) -> str:
     return url.rstrip("/")
 
 
-async def proxy_app(served: ServedProxy) -> ProxyApp:
-    """The application, with the stash and the connection to the model API open."""
+@asynccontextmanager
+async def proxy_app(served: ServedProxy) -> AsyncIterator[ProxyApp]:
+    """The application, with the stash and the connection to the model API open. Without a stash all requests go on
+    unread."""
     # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
     upstream = Upstream(check_upstream(served.upstream))
@@ -162,90 +166,56 @@ async def proxy_app(served: ServedProxy) -> ProxyApp:
         options = replace(served.options, one_user=served.secret is not None)
         engine = Engine(stash, options, served.clock, ingest=partial(ingest, stash), unrecorded=served.unrecorded)
 
-    async def at_end() -> None:
+    gc.collect()
+    try:
+        yield ProxyApp(upstream, engine, served.secret)
+    finally:
         if engine is not None:
-            with suppress(TimeoutError):  # only under `run` it is known that no further request comes
-                if served.secret is None:
-                    await asyncio.wait_for(engine.idle(), RECORD_SECONDS)
-                else:
-                    await asyncio.wait_for(engine.end(), LAST_SECONDS)
+            # Only under `run` it is known that no further request comes.
+            last, seconds = (engine.idle(), RECORD_SECONDS) if served.secret is None else (engine.end(), LAST_SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(last, seconds)
             await stash.close()
         await upstream.close()
 
-    gc.collect()
-    return ProxyApp(upstream, engine, at_end, served.secret)
-
 
 class ProxyApp:
-    """Serves those who were told its address."""
+    """Serves those who were told its address: only requests whose path begins with the `secret`, if there is one.
+    Without an `engine` all requests go on unread."""
 
-    def __init__(
-        self,
-        upstream: Upstream,
-        engine: Engine | None,
-        at_end: Callable[[], Awaitable[None]],
-        secret: str | None = None,
-    ) -> None:
-        """Without an `engine` all requests go on unread. `at_end` is called when the server has stopped. Only requests
-        whose path begins with the `secret` are served, if there is one."""
+    def __init__(self, upstream: Upstream, engine: Engine | None, secret: str | None = None) -> None:
         self.engine = engine
         self.upstream = upstream
-        self._at_end = at_end
         self._secret = secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            path = self._own_path(scope)
-            if path is None:
-                reason = "this proxy serves only the client that contextstash run has started."
-                await send_error(send, 403, "permission_error", reason)
-            elif (header(scope["headers"], b"upgrade") or "").lower() == "websocket":
-                # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
-                await send_error(send, 426, "invalid_request_error", "WebSocket is not supported.")
-            elif (body := await read_body(receive)) is not None:
-                await unless_gone(receive, Exchange(self, scope, path, body, send).run())
-        elif scope["type"] == "lifespan":
-            await receive()
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-            await self._at_end()
-            await send({"type": "lifespan.shutdown.complete"})
-
-    def _own_path(self, scope: Scope) -> bytes | None:
-        """The path of a request as it was sent, without the secret at its beginning; None if that is missing."""
-        raw: bytes = scope["raw_path"]
-        if self._secret is None:
-            return raw
-        first, _, rest = raw[1:].partition(b"/")
-        return b"/" + rest if compare_digest(first, self._secret.encode()) else None
+        path: bytes = scope.get("raw_path", b"")
+        first, _, rest = path[1:].partition(b"/")
+        if self._secret is not None and not compare_digest(first, self._secret.encode()):
+            reason = "this proxy serves only the client that contextstash run has started."
+            await send_error(send, 403, "permission_error", reason)
+        elif (header(scope["headers"], b"upgrade") or "").lower() == "websocket":
+            # Codex then sends its requests over HTTP, at once and for the rest of its session (seen in 0.169).
+            await send_error(send, 426, "invalid_request_error", "WebSocket is not supported.")
+        else:
+            with suppress(ClientDisconnect):
+                body = await Request(scope, receive).body()
+                exchange = Exchange(self, scope, path if self._secret is None else b"/" + rest, body, send)
+                await unless_gone(receive, exchange.run())
 
 
-async def read_body(receive: Receive) -> bytes | None:
-    """The body of a request; None if the client closes its connection before it is whole."""
-    body = bytearray()
-    while (message := await receive())["type"] != "http.disconnect":
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            return bytes(body)
-    return None
-
-
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+async def unless_gone(receive: Receive, work: Awaitable[None]) -> None:
     """Wait for `work`; it is cancelled if the client goes away: an unread reply costs money."""
 
-    async def gone() -> None:
+    async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
+        group.cancel_scope.cancel()
 
-    working, watching = asyncio.ensure_future(work), asyncio.ensure_future(gone())
-    try:
-        await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-    finally:
-        for task in (working, watching):
-            task.cancel()
-        await asyncio.gather(working, watching, return_exceptions=True)
+    async with anyio.create_task_group() as group:
+        group.start_soon(watch)
+        await work
+        group.cancel_scope.cancel()
 
 
 class Exchange:
@@ -391,7 +361,6 @@ def zstandard() -> ModuleType:
 async def send_error(send: Send, status: int, kind: str, text: str) -> None:
     """Send our own error in the form of the providers' errors."""
     error = {"type": kind, "message": f"contextstash proxy: {text}"}
-    body = json.dumps({"type": "error", "error": error}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    response = JSONResponse({"type": "error", "error": error}, status)
+    await send({"type": "http.response.start", "status": status, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body})
