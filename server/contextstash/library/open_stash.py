@@ -20,8 +20,7 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -64,7 +63,7 @@ class LibraryStash:
         self._settings = settings
         self._opened: Stash | None = None
 
-    async def __aenter__(self) -> LibraryStash:
+    async def __aenter__(self) -> Self:
         from contextstash.clients.client import project_folder
         from contextstash.configuration.setting_layers import Layer, configuration
         from contextstash.stash_opener import StashOpener
@@ -76,9 +75,7 @@ class LibraryStash:
         self._opened = await StashOpener(self._database, found)()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
@@ -141,16 +138,14 @@ class BlockingStash:
         self._inner = stash
         self._end = ExitStack()
 
-    def __enter__(self) -> BlockingStash:
+    def __enter__(self) -> Self:
         with ExitStack() as opened:
             self._portal = opened.enter_context(start_blocking_portal(name="contextstash"))
             opened.enter_context(self._portal.wrap_async_context_manager(self._inner))
             self._end = opened.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end.close()
 
     def session(self, session_id: str, **arguments: Any) -> BlockingSession:

@@ -26,7 +26,7 @@ from contextstash.messages.base import ToolSchema
 from contextstash.messages.detection import format_of_model, get_format, shown_format
 from contextstash.messages.request import SERVER_STATE_KEYS
 from contextstash.operations import OPERATIONS
-from contextstash.results import ContextResult, LeftOut, SearchResult
+from contextstash.results import ContextResult, SearchResult
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native
@@ -56,24 +56,14 @@ OFFERED = {
 _TYPES = {str: "string", str | None: "string", int | None: "integer"}
 
 
-@dataclass(frozen=True, slots=True)
-class ContextRequest:
+class ContextRequest(ContextResult):
     """The request to send next: `client.messages.create(messages=request.messages, **request.options)`.
 
     `fits` is false only if system prompt, tools and what cannot be cut exceed the window; then `reason` says what takes
     the room. `left_out` says what was left out for want of room; search and retrieval find it.
     """
 
-    messages: list[Native]
     options: dict[str, Any]
-    fits: bool
-    tokens: int
-    budget: int
-    format: str
-    request_id: str | None = None
-    left_out: LeftOut | None = None
-    reason: str | None = None
-    done: tuple[str, ...] = ()
 
     def check_fits(self) -> None:
         """Raises BadInputError if the request does not fit: for adapters, which cannot ask the program."""
@@ -199,7 +189,7 @@ class LibrarySession:
         if result.context is None:
             raise BadInputError(result.reason) from error
         self._known_room = None
-        return await self._as_request(result.context, result.done)
+        return await self._as_request(result.context.model_copy(update={"done": result.done}))
 
     async def messages(self) -> list[Native]:
         """The whole conversation as it was recorded, to go on with after a restart; empty if there is none yet."""
@@ -228,9 +218,9 @@ class LibrarySession:
         except ContextstashError as error:
             return f"Error: {error}"
 
-    async def _as_request(self, result: ContextResult, done: Sequence[str] | None = None) -> ContextRequest:
+    async def _as_request(self, result: ContextResult) -> ContextRequest:
         window, usable = await self._room()
-        return request_of(result, self._model, self._last, window - usable, done or result.done or ())
+        return request_of(result, self._model, self._last, window - usable)
 
     async def _budget(self, max_tokens: int) -> int:
         """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable. Raises
@@ -265,28 +255,16 @@ class LibrarySession:
         self._is_ready = True
 
 
-def request_of(
-    result: ContextResult, model: str | None, given: CallArguments, reserve: int, done: Sequence[str] = ()
-) -> ContextRequest:
+def request_of(result: ContextResult, model: str | None, given: CallArguments, reserve: int) -> ContextRequest:
     """The result of `get_context` as a request. `reserve` is how many tokens of the window are left for the reply.
 
     The program may mark its messages for the cache, while the session keeps what was recorded: the messages and their
     content blocks are copied, not what is inside those."""
-    return ContextRequest(
-        messages=[
-            {key: [*map(copy, each)] if isinstance(each, list) else each for key, each in native.items()}
-            for native in result.messages
-        ],
-        options=_options(result, model, given, reserve),
-        fits=result.fits,
-        tokens=result.tokens,
-        budget=result.budget,
-        format=result.format,
-        request_id=result.request_id,
-        left_out=result.left_out,
-        reason=result.reason,
-        done=tuple(done),
-    )
+    messages = [
+        {key: [*map(copy, each)] if isinstance(each, list) else each for key, each in native.items()}
+        for native in result.messages
+    ]
+    return ContextRequest.of(result, messages=messages, options=_options(result, model, given, reserve))
 
 
 def _options(result: ContextResult, model: str | None, given: CallArguments, reserve: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from urllib.parse import urlsplit
 
 import anyio
+import httpx2
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
@@ -35,8 +36,6 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Usage
 
 if TYPE_CHECKING:
-    import httpx2
-
     from contextstash.stash import Stash
 
 logger = logging.getLogger(__name__)
@@ -233,8 +232,6 @@ class Exchange:
 
     async def run(self) -> None:
         """Pass the request on, and its response back."""
-        import httpx2
-
         prepared = await self._prepared()
         try:
             reply = await self._reply(prepared)
@@ -299,9 +296,6 @@ class Upstream:
 
     def __init__(self, url: str) -> None:
         """`url` has been checked by `check_upstream`."""
-        import httpx2
-
-        self._httpx = httpx2
         self._base = httpx2.URL(url)
         self._path = self._base.raw_path.rstrip(b"/")
         self._client = httpx2.AsyncClient(
@@ -318,7 +312,7 @@ class Upstream:
         sent = [pair for pair in passed_on(headers) if pair[0].lower() not in (b"host", b"expect", b"content-length")]
         if body is not None:
             sent.append((b"content-length", str(len(body)).encode()))
-        request = self._httpx.Request(
+        request = httpx2.Request(
             method, self._base, headers=sent, content=body, extensions={"target": self._path + target}
         )
         return await self._client.send(request, stream=True)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import httpx2
 
 from contextstash.messages.base import read_usage
 from contextstash_storage.records import Native, Usage
-
-if TYPE_CHECKING:
-    import httpx2
 
 MAX_REPLY_BYTES = 16 << 20
 """A longer reply is not read; it is passed on all the same. A stream takes some 120 bytes for a token."""
