@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import zlib
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -113,12 +112,6 @@ def test_an_upstream_that_is_down_is_an_error_that_clients_try_again(tmp_path: P
     assert response.json()["error"]["type"] == "api_error"
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"messages": 1}', b'{"messages": []}', b"\xff\xfe"])
-def test_a_body_that_is_no_request_is_passed_on(proxy: RunningProxy, body: bytes) -> None:
-    proxy.http.post(f"{proxy.url}/v1/messages/../v1/chat/completions", content=body)
-    assert proxy.provider.asked[-1].data == body
-
-
 @pytest.mark.parametrize("url", ["http://api.anthropic.com", "ftp://x", "https://user:pw@host", "api.anthropic.com"])
 def test_an_upstream_to_which_credentials_must_not_go_is_refused(url: str) -> None:
     with pytest.raises(BadInputError):
@@ -197,15 +190,16 @@ def test_a_compressed_request_is_read_and_pruned(proxy: RunningProxy) -> None:
     assert placeholders(json.loads(zstandard().decompress(last.data))) == OLD
 
 
-@pytest.mark.parametrize("damaged", [b"", b"\x28\xb5\x2f\xfd", b"{}", zlib.compress(b"x" * (50 << 20))])
-@pytest.mark.parametrize("encoding", ["zstd", "gzip", "deflate", "br", "gzip, zstd"])
-def test_a_request_that_cannot_be_decoded_is_passed_on_as_it_is(
-    proxy: RunningProxy, damaged: bytes, encoding: str
+@pytest.mark.parametrize("encoding", ["zstd", "gzip", "gzip, zstd", None])
+@pytest.mark.parametrize("damaged", [b"", b"\x28\xb5\x2f\xfd", b"{", b'{"messages": 1}', b'{"messages": []}', b"\xff"])
+def test_a_request_that_cannot_be_read_is_passed_on_as_it_is(
+    proxy: RunningProxy, damaged: bytes, encoding: str | None
 ) -> None:
     proxy.provider.raw_answer = 400, "application/json", b"{}"
-    headers = {"content-encoding": encoding}
+    headers = {} if encoding is None else {"content-encoding": encoding}
     assert proxy.http.post(f"{proxy.url}/v1/messages", content=damaged, headers=headers).status_code == 400
-    assert (proxy.provider.asked[-1].data, proxy.provider.asked[-1].headers["content-encoding"]) == (damaged, encoding)
+    asked = proxy.provider.asked[-1]
+    assert (asked.data, asked.headers.get("content-encoding")) == (damaged, encoding)
     assert proxy.engine.faults == 1
 
 
@@ -224,16 +218,11 @@ def test_a_locked_database_lets_requests_through_unedited(proxy: RunningProxy, t
     assert placeholders(proxy.provider.bodies[-1]) == OLD
 
 
-@pytest.mark.parametrize("content", [b"no database at all, but some bytes" * 100, None])
 def test_a_database_that_cannot_be_opened_stops_no_request(
-    provider: CachingProvider, clock: Clock, tmp_path: Path, content: bytes | None
+    provider: CachingProvider, clock: Clock, tmp_path: Path
 ) -> None:
-    path = tmp_path / "stash.db"
-    if content is None:
-        path.mkdir()
-    else:
-        path.write_bytes(content)
-    with running_proxy(provider, path, clock) as proxy:
+    (tmp_path / "stash.db").write_bytes(b"no database at all, but some bytes" * 100)
+    with running_proxy(provider, tmp_path / "stash.db", clock) as proxy:
         assert proxy.send(request_of(session(2))).status_code == 200
     assert provider.asked[-1].data == json.dumps(request_of(session(2))).encode()
 

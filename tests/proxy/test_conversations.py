@@ -173,20 +173,6 @@ def test_parallel_agents_with_equal_prompts_get_sessions_of_their_own_and_are_pr
         assert proxy.state(name).requests >= 24
 
 
-def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(proxy: RunningProxy) -> None:
-    """The requests of each round are on their way at once."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    agents = [agent_messages(agent, 8) for agent in range(3)]
-    with ThreadPoolExecutor(3) as pool:
-        for count in range(1, 18, 2):
-            bodies = [request_of(messages[:count], metadata={}) for messages in agents]
-            list(pool.map(lambda body: proxy.http.post(f"{proxy.url}/v1/messages", json=body), bodies))
-            proxy.settle()
-    whole = [messages for messages in recorded(proxy.database).values() if len(messages) == 17]
-    assert sorted(whole, key=json.dumps) == sorted(agents, key=json.dumps)
-
-
 def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(proxy: RunningProxy) -> None:
     messages = session(3)
     assert say(proxy, messages[:5], **NAMED) == ID

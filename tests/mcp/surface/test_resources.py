@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -112,24 +113,27 @@ async def test_a_long_output_says_how_to_read_the_rest(tmp_path: Path) -> None:
     assert following.splitlines()[0] == lines[int(offset) - 1]
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "context://sessions/nobody",
-        "context://sessions/nobody/messages",
-        "context://archive/out_nothing",
-        "context://elsewhere",
-        f"context://sessions/{SESSION}/summary",
-        *(f"context://sessions/{SESSION}/messages?first={value}" for value in ("many", "-1", "1.5", "9" * 30)),
-    ],
+WRONG = (
+    "context://sessions/nobody",
+    "context://sessions/nobody/messages",
+    "context://archive/out_nothing",
+    "context://elsewhere",
+    f"context://sessions/{SESSION}/summary",
+    *(f"context://sessions/{SESSION}/messages?first={value}" for value in ("many", "-1", "1.5", "9" * 30)),
 )
-async def test_a_resource_that_cannot_be_read_is_a_protocol_error(tmp_path: Path, mode: Mode, uri: str) -> None:
+NO_PROMPTS: dict[str, dict[str, str]] = {"handoff": {"session_id": "nobody"}, "context_status": {}}
+
+
+async def test_what_cannot_be_read_is_a_protocol_error(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         await record(client)
-        with pytest.raises(MCPError) as raised:
-            await client.read_resource(uri)
-    assert raised.value.code == INVALID_PARAMS
-    assert "Traceback" not in raised.value.message
+        read: list[Any] = [partial(client.read_resource, uri) for uri in WRONG]
+        for call in (*read, *(partial(client.get_prompt, *given) for given in NO_PROMPTS.items())):
+            with pytest.raises(MCPError) as raised:
+                await call()
+            assert raised.value.code == INVALID_PARAMS
+            assert raised.value.message
+            assert "Traceback" not in raised.value.message
 
 
 async def prompt_text(client: Client, name: str, **arguments: str) -> str:
@@ -152,18 +156,6 @@ async def test_prompts_guide_the_model_through_a_compaction(tmp_path: Path, mode
     assert SESSION in compact
     assert "level ok" in status
     assert SUMMARY in handoff
-
-
-@pytest.mark.parametrize(("name", "arguments"), [("handoff", {"session_id": "nobody"}), ("context_status", {})])
-async def test_a_prompt_with_invalid_arguments_is_an_invalid_params_error(
-    tmp_path: Path, mode: Mode, name: str, arguments: dict[str, str]
-) -> None:
-    async with stdio_client(tmp_path / "s.db", mode) as client:
-        await record(client)
-        with pytest.raises(MCPError) as raised:
-            await client.get_prompt(name, arguments)
-    assert raised.value.code == INVALID_PARAMS
-    assert raised.value.message
 
 
 async def test_ids_and_handles_are_completed(tmp_path: Path, mode: Mode) -> None:
