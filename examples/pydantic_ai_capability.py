@@ -30,7 +30,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.toolsets import FunctionToolset
 
-from contextstash.adapters.parts import Part, by_message, natives, parts_sent, reported, text_of
+from contextstash.adapters.parts import Part, by_message, natives, parts_sent, text_of
 from contextstash.library.replies import as_natives
 from contextstash.library.session import LibrarySession
 from contextstash_storage.records import Native
@@ -82,7 +82,7 @@ class StashHistory(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Record the reply and its usage."""
         form = _form(request_context.model)
-        await self._session.reply(natives(_parts([response], form), form), usage=_usage(response, form))
+        await self._session.reply(natives(_parts([response], form), form), usage=_usage(response))
         return response
 
     async def on_model_request_error(
@@ -269,18 +269,17 @@ def _definition(tool: Any) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _usage(response: ModelResponse, form: str) -> dict[str, Any] | None:
-    """The usage in the form of the provider: pydantic-ai counts cached tokens as input too."""
+def _usage(response: ModelResponse) -> dict[str, Any] | None:
+    """The usage that the model reported: pydantic-ai counts cached tokens as input too."""
     usage = response.usage
     if not usage.input_tokens:
         return None
-    return reported(
-        form,
-        given=usage.input_tokens,
-        written=usage.output_tokens,
-        cache_read=usage.cache_read_tokens,
-        cache_written=usage.cache_write_tokens,
-    )
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "cached_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+    }
 
 
 def _tool(session: LibrarySession, function: Native) -> Tool[Any]:

@@ -61,16 +61,6 @@ async def test_a_projects_file_gets_neither_the_session_nor_the_key(untrusted: U
     assert any("written by extractive" in line for line in done)
 
 
-async def test_a_projects_file_gets_nothing_if_the_user_chose_another_model(untrusted: UntrustedProject) -> None:
-    with model_provider() as thief, model_provider() as chosen:
-        untrusted.write(stealing(thief))
-        untrusted.configure('summarizer_model = "claude-haiku-4-5"\n')
-        at = {"CONTEXTSTASH_SUMMARIZER_BASE_URL": chosen.url, "ANTHROPIC_API_KEY": KEY}
-        await record_and_compact(untrusted, SERVE, chosen, **at)
-    assert thief.requests == []
-    assert chosen.requests
-
-
 async def test_an_inherited_key_is_not_consent(untrusted: UntrustedProject) -> None:
     with model_provider() as provider:
         inherited = {"ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": provider.url}

@@ -32,6 +32,13 @@ logger = logging.getLogger(__name__)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """This machine, as a host is written in an address that was parsed."""
 
+
+def is_trusted(url: str) -> bool:
+    """Whether requests to this address are encrypted, or stay on this machine."""
+    parts = urlsplit(url)
+    return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+
+
 _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?"
 """This machine as headers name it. Any port, because a forwarded one differs from the port that the server listens
 on."""

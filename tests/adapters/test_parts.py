@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from contextstash.adapters.parts import Part, by_message, natives, parts_sent, reported
+from contextstash.adapters.parts import Part, by_message, natives, parts_sent
 
 
 def said(text: str, at: int, role: str = "user") -> Part:
@@ -41,10 +39,3 @@ def test_words_that_stand_before_each_call_are_found_before_their_own() -> None:
         ((5, 0), True),
     ]
     assert [place for place, _ in by_message(found)] == [None, 4, 5]
-
-
-def test_usage_is_reported_as_each_provider_counts_it() -> None:
-    given: dict[str, Any] = {"given": 100, "written": 5, "cache_read": 70, "cache_written": 20}
-    assert reported("anthropic", **given)["input_tokens"] == 10
-    assert reported("openai-responses", **given)["input_tokens_details"] == {"cached_tokens": 70}
-    assert reported("openai-chat", **given)["prompt_tokens"] == 100

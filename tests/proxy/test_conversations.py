@@ -310,22 +310,6 @@ def test_the_edits_of_a_deleted_session_end_with_it_and_it_is_not_recorded_again
     assert recorded(proxy.database) == {}
 
 
-def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again(
-    proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    messages = session(3)
-    proxy.send(request_of(messages[:5]))
-    kept = proxy.engine._keep
-
-    async def late(*given: Any) -> None:
-        await asyncio.to_thread(delete, proxy.database)
-        await kept(*given)
-
-    monkeypatch.setattr(proxy.engine, "_keep", late)
-    proxy.send(request_of(messages))
-    assert recorded(proxy.database) == {}
-
-
 @pytest.mark.parametrize("named", [True, False])
 def test_a_session_that_is_deleted_while_no_proxy_runs_is_not_recorded_again(
     provider: CachingProvider, clock: Clock, tmp_path: Path, named: bool, caplog: pytest.LogCaptureFixture

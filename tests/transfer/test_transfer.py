@@ -4,7 +4,6 @@ a database keeps, and what goes by its age."""
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -288,16 +287,6 @@ async def filled(path: Path, count: int = 3) -> None:
                 [{"role": "user", "content": f"secret work {number}"}], session_id=f"s-{number}"
             )
         await stash.configure_session("s-0", settings={"pin": ["rule: keep"]})
-
-
-async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    await filled(path)
-    async with stash_at(path) as stash:
-        for _ in range(5):
-            await stash.limit_output(secrets.token_hex(20_000), limits={"chars": 1_000})
-        aged = await stash.retain(NOW + 40 * DAY, days=30, dry_run=True)
-    assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
 
 
 async def test_a_transcript_of_long_ago_is_recorded_when_it_is_imported(stash: Stash, tmp_path: Path) -> None:

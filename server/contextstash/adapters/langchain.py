@@ -18,7 +18,7 @@ from langchain_core.messages.utils import convert_to_messages, convert_to_openai
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from contextstash.adapters.parts import Part, by_message, natives, parts_sent, reported, text_of
+from contextstash.adapters.parts import Part, by_message, natives, parts_sent, text_of
 from contextstash.library.open_stash import BlockingSession
 from contextstash.library.replies import as_natives
 from contextstash.library.session import ContextRequest, LibrarySession
@@ -59,7 +59,7 @@ class StashMiddleware(AgentMiddleware[Any, Any, Any]):
         except Exception as error:
             sent = session.recover(error)  # raises the error again if it is about something else
             response = handler(given.override(sent))
-        session.reply(given.reply(response), usage=_usage(response.result, given.form))
+        session.reply(given.reply(response), usage=_usage(response.result))
         return response
 
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -73,7 +73,7 @@ class StashMiddleware(AgentMiddleware[Any, Any, Any]):
         except Exception as error:
             sent = await _awaited(session, session.recover, error)
             response = await handler(given.override(sent))
-        await _awaited(session, session.reply, given.reply(response), usage=_usage(response.result, given.form))
+        await _awaited(session, session.reply, given.reply(response), usage=_usage(response.result))
         return response
 
 
@@ -200,21 +200,20 @@ def _beside(request: Request) -> dict[str, Any]:
     }
 
 
-def _usage(messages: Sequence[BaseMessage], form: str) -> dict[str, Any] | None:
-    """The usage that the model reported, in the form of its provider. LangChain counts cached tokens as input."""
+def _usage(messages: Sequence[BaseMessage]) -> dict[str, Any] | None:
+    """The usage that the model reported. LangChain counts cached tokens as input."""
     found = next(
         (each.usage_metadata for each in messages if isinstance(each, AIMessage) and each.usage_metadata), None
     )
     if found is None:
         return None
     details = found.get("input_token_details") or {}
-    return reported(
-        form,
-        given=found["input_tokens"],
-        written=found["output_tokens"],
-        cache_read=details.get("cache_read") or 0,
-        cache_written=details.get("cache_creation") or 0,
-    )
+    return {
+        "prompt_tokens": found["input_tokens"],
+        "completion_tokens": found["output_tokens"],
+        "cached_tokens": details.get("cache_read") or 0,
+        "cache_write_tokens": details.get("cache_creation") or 0,
+    }
 
 
 def _tool(session: LibrarySession | BlockingSession, function: Native) -> BaseTool:

@@ -14,7 +14,6 @@ from typing import Any
 from agents import Agent, FunctionTool, ModelResponse, RunContextWrapper, RunHooks
 from agents.run import CallModelData, ModelInputData
 
-from contextstash.adapters.parts import reported
 from contextstash.library.session import LibrarySession
 from contextstash_storage.records import Native
 
@@ -69,10 +68,8 @@ def _definitions(tools: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _usage(response: ModelResponse) -> dict[str, Any] | None:
     usage = response.usage
-    if not usage.input_tokens:
-        return None
-    cached = usage.input_tokens_details.cached_tokens or 0
-    return reported(FORMAT, given=usage.input_tokens, written=usage.output_tokens, cache_read=cached, cache_written=0)
+    counted = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+    return {**counted, "cached_tokens": usage.input_tokens_details.cached_tokens} if usage.input_tokens else None
 
 
 def _tool(session: LibrarySession, definition: Native) -> FunctionTool:

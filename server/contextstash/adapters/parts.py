@@ -15,7 +15,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any
 
 from contextstash_storage.records import Native
 
@@ -105,14 +104,3 @@ def _key(block: Native) -> str:
 
 def _plain(block: Native) -> Native:
     return {key: each for key, each in block.items() if key != "cache_control"}
-
-
-def reported(form: str, *, given: int, written: int, cache_read: int, cache_written: int) -> dict[str, Any]:
-    """A usage in the form of the provider. `given` are the tokens of the request, cached ones included, as frameworks
-    count them; Anthropic's own count leaves these out."""
-    if form == "anthropic":
-        cached = {"cache_read_input_tokens": cache_read, "cache_creation_input_tokens": cache_written}
-        return {"input_tokens": given - cache_read - cache_written, "output_tokens": written, **cached}
-    names = ("input", "output") if form == "openai-responses" else ("prompt", "completion")
-    counted = {f"{names[0]}_tokens": given, f"{names[1]}_tokens": written}
-    return {**counted, f"{names[0]}_tokens_details": {"cached_tokens": cache_read}}

@@ -55,7 +55,6 @@ by pattern or by lines. Do not run the tool again for it.
 def build_server(
     open_stash: OpenStash | LazyStash,
     tools: ToolSet = "agent",
-    version: str = __version__,
     *,
     on_stopped: Callable[[], None] | None = None,
     followed: bool = False,
@@ -88,7 +87,7 @@ def build_server(
         "title": "contextstash",
         "description": DESCRIPTION,
         "instructions": FOLLOWED_INSTRUCTIONS if followed else INSTRUCTIONS,
-        "version": version,
+        "version": __version__,
         "lifespan": lifespan,
         "log_level": "WARNING",
         "middleware": list(middleware),

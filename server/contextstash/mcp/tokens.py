@@ -28,7 +28,7 @@ from mcp.types import INVALID_REQUEST, CallToolResult, TextContent
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.operations import DEFAULT_SCOPES, OPERATIONS, SCOPES
 from contextstash.session.access import BoundedCache
-from contextstash.web import LOOPBACK
+from contextstash.web import is_trusted
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import LOCAL_OWNER
 
@@ -269,9 +269,3 @@ def check_issuer(issuer: str) -> None:
     """Raise BadInputError if what is read from this address could be forged on the way."""
     if not is_trusted(issuer):
         raise BadInputError(f"The issuer must be like https://login.example, not '{issuer}'.")
-
-
-def is_trusted(url: str) -> bool:
-    """Whether requests to this address are encrypted, or stay on this machine."""
-    parts = urlsplit(url)
-    return bool(parts.scheme == "https" and parts.hostname) or (parts.scheme == "http" and parts.hostname in LOOPBACK)

@@ -30,7 +30,7 @@ from contextstash.clients.follow import ingest
 from contextstash.proxy.edits import Prepared, ProxyOptions, writes_long
 from contextstash.proxy.engine import Engine, RawHeaders
 from contextstash.proxy.replies import Reply
-from contextstash.web import LOOPBACK, serve, serving
+from contextstash.web import is_trusted, serve, serving
 from contextstash.window.models import price_of
 from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import Usage
@@ -138,12 +138,11 @@ def check_upstream(url: str) -> str:
     """The address without a slash at its end. Raises BadInputError if requests, which hold credentials, would leave
     this machine unencrypted."""
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadInputError(f"--upstream takes an address such as https://api.anthropic.com, not '{url}'.")
-    if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise BadInputError("--upstream must be https, unless it is on this machine: requests hold credentials.")
-    if parts.username or parts.query or parts.fragment:
-        raise BadInputError("--upstream takes no user name, query or fragment.")
+    if not is_trusted(url) or parts.username or parts.query or parts.fragment:
+        raise BadInputError(
+            "--upstream takes an address such as https://api.anthropic.com: https, unless it is on this machine, since"
+            " requests hold credentials, and without a user name, query or fragment."
+        )
     return url.rstrip("/")
 
 
