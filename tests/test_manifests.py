@@ -17,7 +17,7 @@ import pytest
 from mcp import Client
 
 from contextstash import __version__
-from contextstash.clients.client import client, hooks_of
+from contextstash.clients.client import client
 from contextstash.mcp.server import build_server
 from contextstash.request.handoff import MAX_PARTS
 from contextstash.stash import Stash
@@ -50,7 +50,9 @@ def test_the_plugin_starts_its_server_and_its_hooks_by_its_own_launcher() -> Non
     commands = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
     launcher = "${CLAUDE_PLUGIN_ROOT}/bin/contextstash"
     assert server["command"] == launcher
-    assert set(hooks) == set(hooks_of(client("claude-code")).events)
+    known = client("claude-code").hooks
+    assert known is not None
+    assert set(hooks) == set(known.events)
     parts = [f" --part {number}/{MAX_PARTS}" for number in range(1, MAX_PARTS + 1)]
     expected = {f"{launcher} hook claude-code{part}" for part in ("", *parts)}
     assert {command.replace('"', "") for command in commands} == expected

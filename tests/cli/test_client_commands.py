@@ -125,7 +125,7 @@ def test_another_programs_key_for_one_provider_does_not_go_to_the_other(
 ) -> None:
     proxied = launched_client("aider", upstream).proxied
     assert proxied is not None
-    assert set(proxied.launch("http://127.0.0.1:1", ("aider",)).environment) == variables
+    assert set(proxied.launch("http://127.0.0.1:1", ("aider",), None)[1]) == variables
 
 
 def test_the_log_is_its_owners_alone_and_neither_a_link_nor_a_fifo(tmp_path: Path) -> None:

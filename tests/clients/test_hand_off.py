@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.client import client, hooks_of
+from contextstash.clients.client import client
 from tests.support.provider import Asked, Said, provider
 from tests.support.real_clients import SECONDS, install_hooks_alone, run_claude
 
@@ -91,9 +91,9 @@ def test_claude_code_takes_a_hand_off_whole_after_a_compaction(tmp_path: Path) -
     added = "\n".join(sorted(found[1:]))
     parts = re.findall(r"\[contextstash: part (\d) of (\d) of a hand-off", added)
     assert parts == [("1", "2"), ("2", "2")]
-    limit = hooks_of(client("claude-code")).context_limit
-    assert limit is not None
-    assert len(added) > limit
+    hooks = client("claude-code").hooks
+    assert hooks is not None
+    assert len(added) > (hooks.context_limit or 0)
     assert "Never round them." in added
     assert "persisted-output" not in added
     # The whole of it: what is fenced is closed, each function in it is whole, and the last section goes on to its end.

@@ -105,6 +105,7 @@ def test_a_plugin_names_this_contextstash_and_is_gone_afterwards(contextstash: C
     path.write_text(path.read_text().replace("SECONDS = 10", "SECONDS = 20"))
     run(contextstash, "uninstall", client, "--yes")
     assert not path.exists()
+    assert not (contextstash.folder / PLUGINS[client].split("/")[0]).exists(), "nor a folder that is empty then"
 
 
 def test_another_plugin_of_its_name_stays(contextstash: CommandLine) -> None:

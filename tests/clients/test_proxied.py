@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.clients.claude_code import used_window
-from contextstash.clients.client import Launch, Proxied, client
+from contextstash.clients.client import Proxied
 from contextstash.clients.proxied import launched_client
 from tests.support.client_files import SESSION, prompt, reply, write_lines
 from tests.support.command_line import CommandLine
@@ -34,10 +34,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def codex() -> tuple[str, str]:
     """The model API that Codex would use, and the option with which it is started."""
     client = proxied("/usr/bin/codex")
-    launch = client.launch(URL, ("codex", "exec"))
-    assert (launch.command[0], launch.command[1], launch.command[3:]) == ("codex", "-c", ("exec",))
-    assert not launch.environment
-    return client.upstream(), launch.command[2]
+    command, variables = client.launch(URL, ("codex", "exec"), None)
+    assert (command[0], command[1], command[3:], variables) == ("codex", "-c", ("exec",), {})
+    return client.upstream(), command[2]
 
 
 def test_codex_keeps_its_built_in_provider(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,13 +102,15 @@ def test_the_window_of_an_imported_session_is_the_one_that_claude_code_used(cont
 
 
 @pytest.mark.parametrize(
-    ("program", "expected"),
+    ("program", "options", "variables"),
     [
-        ("claude", Launch(("client", "own"), {"A": "b", "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "133000"})),
-        ("codex", Launch(("client", "-c", "model_auto_compact_token_limit=100000", "own"), {"A": "b"})),
+        ("claude", [], {"ANTHROPIC_BASE_URL": URL, "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "133000"}),
+        ("codex", ["-c", "model_auto_compact_token_limit=100000"], {}),
     ],
 )
-def test_each_client_gets_the_size_for_one_run_in_its_own_way(program: str, expected: Launch) -> None:
-    setting = client(program).window
-    assert setting
-    assert setting.for_run(Launch(("client", "own"), {"A": "b"}), 100_000) == expected
+def test_each_client_gets_the_size_for_one_run_in_its_own_way(
+    home: Path, program: str, options: list[str], variables: dict[str, str]
+) -> None:
+    command, added = proxied(program).launch(URL, ("client", "own"), 100_000)
+    assert list(command[-len(options) - 1 : -1]) == options
+    assert (command[0], command[-1], added) == ("client", "own", variables)

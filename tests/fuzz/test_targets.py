@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from contextstash.clients.follow import own_readers, recognize
+from contextstash.clients.follow import readers, recognize
 from contextstash.clients.transcripts import Batch, Head, Line, Reader, split_lines
 from contextstash.messages.detection import get_format
 from contextstash.proxy.replies import Reply
@@ -28,7 +28,7 @@ from tests.support.effort import examples
 
 Target = Callable[[bytes], None]
 
-READERS: Sequence[Reader] = own_readers()
+READERS: Sequence[Reader] = tuple(readers())
 
 
 def _accepted(work: Callable[[], Any]) -> Any:

@@ -31,7 +31,7 @@ from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Client, Launch
+    from contextstash.clients.client import Client
     from contextstash.clients.install import Change
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
@@ -164,17 +164,15 @@ MAX_SESSIONS = 100
 """Sessions that the lines at the end of a run sum up, and among which that of a folder is looked for."""
 
 
-def with_window(launched: Client, wanted: int | None) -> Callable[[Launch], Launch]:
-    """What adds the size at which a client compacts to its process. Raises BadInputError if it takes none for a run."""
-    if wanted is None:
-        return lambda launch: launch
-    setting = launched.window
-    if setting is None:
+def _nearest(launched: Client, wanted: int) -> int:
+    """The size nearest to the wanted one at which a client can be told to compact. Raises BadInputError if none can."""
+    sizes = launched.proxied.windows if launched.proxied is not None else range(0)
+    if not sizes:
         raise BadInputError("run --window is for claude and codex. Set the size in the client's own settings.")
-    size = min(max(wanted, setting.lowest), setting.highest)
+    size = min(max(wanted, sizes[0]), sizes[-1])
     if size != wanted:
         click.echo(f"contextstash: {launched.name} takes {size:,} tokens, which is set: the nearest size.", err=True)
-    return lambda launch: setting.for_run(launch, size)
+    return size
 
 
 @click.command("run", context_settings={"allow_interspersed_args": False})
@@ -211,7 +209,7 @@ def run(
     program = _program(client)
     arguments = arguments[arguments[:1] == ("--",) :]
     launched = launched_client(client, upstream)
-    sized = with_window(launched, window)
+    size = None if window is None else _nearest(launched, window)
     proxied = launched.proxied
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream())
@@ -224,8 +222,8 @@ def run(
     started, log_path = time.time(), data_folder(db) / "proxy.log"
     with log_file(log_path) as log:
         with proxy_beside(served, log) as url:
-            launch = sized(proxied.launch(url, (program, *arguments)))
-            code = run_client(launch.command, {**os.environ, **launch.environment, **used})
+            command, added = proxied.launch(url, (program, *arguments), size)
+            code = run_client(command, {**os.environ, **added, **used})
             ignore_signals()
         _report(opener, started)
     if served.unrecorded:

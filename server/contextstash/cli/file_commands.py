@@ -219,7 +219,7 @@ def _own_folders() -> tuple[Path, ...]:
     from contextstash.clients.client import clients
 
     places = [each.files.folder() for each in clients() if each.files is not None]
-    there = tuple(place for place in places if place is not None and place.exists())
+    there = tuple(place for place in places if place.exists())
     if not there:
         raise BadInputError("No client has kept a session here: name a transcript, or a folder of them.")
     for place in there:

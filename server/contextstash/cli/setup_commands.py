@@ -171,7 +171,7 @@ def _of_client(client: Client) -> Findings:
                 named = servers[SERVER].get("command") if isinstance(servers[SERVER], dict) else None
                 yield _starts(client.name, named[0] if isinstance(named, list) and named else named, install)
                 if (hooks := client.hooks) is not None and hooks.file is not None:
-                    missing = missing_hooks(client, _content("json", hooks.file()))
+                    missing = missing_hooks(client.name, hooks.events, _content("json", hooks.file()))
                     if missing:
                         yield Finding(f"{client.name} hooks", "note", f"missing for {', '.join(missing)}", install)
     except BadInputError as error:

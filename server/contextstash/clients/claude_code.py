@@ -23,7 +23,6 @@ from contextstash.clients.client import (
     Proxied,
     Requests,
     TextPath,
-    WindowSetting,
     anthropic_api,
     below,
     text_blocks,
@@ -41,11 +40,6 @@ def _reader() -> Reader:
 
 
 # Its files.
-
-
-def projects_folder() -> Path:
-    """The folder in which Claude Code keeps its transcripts."""
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects"
 
 
 def current_files(folder: Path, project: Path) -> list[Path]:
@@ -144,14 +138,10 @@ def used_window(model: str | None, reported_tokens: int) -> int | None:
     return DEFAULT_WINDOW
 
 
-def _with_window(launch: Launch, tokens: int) -> Launch:
-    """Compacts at so many tokens: the window that it is given is larger."""
-    return Launch(launch.command, {**launch.environment, "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(tokens + RESERVE)})
-
-
-def _launch(url: str, command: Sequence[str]) -> Launch:
+def _launch(url: str, command: Sequence[str], window: int | None) -> Launch:
     """From 2.1.326 on at the latest, its windows and its tool search are the same behind any host."""
-    return Launch(tuple(command), {"ANTHROPIC_BASE_URL": url})
+    sized = {} if window is None else {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(window + RESERVE)}
+    return tuple(command), {"ANTHROPIC_BASE_URL": url, **sized}
 
 
 # Our plugin in it.
@@ -159,11 +149,6 @@ def _launch(url: str, command: Sequence[str]) -> Launch:
 MARKET = "contextstash"
 PLUGIN = f"contextstash@{MARKET}"
 """Our plugin in our marketplace, as `claude plugin install` names it (.claude-plugin/marketplace.json)."""
-
-
-def _noted_by_client() -> list[tuple[Path, tuple[str, ...]]]:
-    folder = Path.home() / ".claude" / "plugins"
-    return [(folder / "known_marketplaces.json", (MARKET,)), (folder / "installed_plugins.json", ("plugins", PLUGIN))]
 
 
 CLIENTS = (
@@ -177,12 +162,19 @@ CLIENTS = (
             },
             enabled=("enabledPlugins", PLUGIN),
             database=("env", "CONTEXTSTASH_DB"),
-            traces=_noted_by_client,
+            traces=(
+                (below(".claude", "plugins", "known_marketplaces.json"), (MARKET,)),
+                (below(".claude", "plugins", "installed_plugins.json"), ("plugins", PLUGIN)),
+            ),
             does="our plugin: the MCP server, the hooks, and the mod that answers compactions",
         ),
         programs=("claude", "claude-code"),
         entry=Entry("json", "mcpServers", below(".claude.json"), typed),
-        files=Files(projects_folder, current_files, agent_transcripts),
+        files=Files(
+            lambda: Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects",
+            current_files,
+            agent_transcripts,
+        ),
         reader=_reader,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
@@ -203,8 +195,6 @@ CLIENTS = (
             context_limit=9_800,
             persisted_output=persisted_output,
         ),
-        # It takes windows of 100,000 to 1,000,000 tokens (2.1); others act like the nearest one.
-        window=WindowSetting(lowest=100_000 - RESERVE, highest=1_000_000 - RESERVE, for_run=_with_window),
         used_window=used_window,
         requests=Requests(
             user_agents=(b"claude-cli", b"claude-code"),
@@ -212,7 +202,8 @@ CLIENTS = (
             asks_for_summary=("your task is to create a detailed summary of the conversation",),
             continues=("this session is being continued from a previous conversation",),
         ),
-        proxied=Proxied(anthropic_api, _launch),
+        # It takes windows of 100,000 to 1,000,000 tokens (2.1); others act like the nearest one.
+        proxied=Proxied(anthropic_api, _launch, range(100_000 - RESERVE, 1_000_001 - RESERVE)),
         # Claude Code (2.1.197) has no setting that makes an interactive session wait for its servers:
         # MCP_CONNECTION_NONBLOCKING and `alwaysLoad` had no effect there.
         continued=lambda program, message: (program, message),

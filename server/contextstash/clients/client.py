@@ -85,11 +85,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Files:
-    """Where a client keeps its transcripts: `folder`, None if there is none; a hook reads no file outside it. `current`
+    """Where a client keeps its transcripts: `folder`; a hook reads no file outside it. `current`
     are the newest transcript of a project and those of its sub-agents. A client that keeps them in `databases`, a
     pattern of names, lists the sessions in one as paths below it (`in_database`)."""
 
-    folder: Callable[[], Path | None]
+    folder: Callable[[], Path]
     current: Callable[[Path, Path], list[Path]]
     sub_agents: Callable[[Path], list[Path]] = lambda _: []
     databases: str = ""
@@ -190,7 +190,7 @@ class Bundle:
     values: Mapping[tuple[str, ...], Any]
     enabled: tuple[str, ...]
     database: tuple[str, ...]
-    traces: Callable[[], Sequence[tuple[Path, tuple[str, ...]]]]
+    traces: Sequence[tuple[Callable[[], Path], tuple[str, ...]]]
     does: str
 
     def is_enabled(self) -> bool:
@@ -204,21 +204,19 @@ class Bundle:
         return found is True
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A client's process: its command, and the variables that are added to its environment."""
-
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
+Launch = tuple[tuple[str, ...], Mapping[str, str]]
+"""A client's process: its command, and the variables that are added to its environment."""
 
 
 @dataclass(frozen=True)
 class Proxied:
     """How a client is started behind the proxy. `upstream` returns the model API that it would use in this process's
-    environment; `launch` its process for the proxy's address and its command."""
+    environment; `launch` its process for the proxy's address, its command, and the tokens, of `windows`, at which it
+    shall compact its window; None leaves that to the client."""
 
     upstream: Callable[[], str]
-    launch: Callable[[str, Sequence[str]], Launch]
+    launch: Callable[[str, Sequence[str], int | None], Launch]
+    windows: range = range(0)
 
 
 ANTHROPIC = "https://api.anthropic.com"
@@ -250,16 +248,6 @@ class Requests:
 
 
 @dataclass(frozen=True)
-class WindowSetting:
-    """The size in tokens, of at least `lowest` and at most `highest`, at which a client compacts its window: `for_run`
-    sets it for one process."""
-
-    lowest: int
-    highest: int
-    for_run: Callable[[Launch, int], Launch]
-
-
-@dataclass(frozen=True)
 class Client:
     """A client, by the `name` that the command line and recorded sessions use. What it lacks is None.
 
@@ -277,7 +265,6 @@ class Client:
     hooks: Hooks | None = None
     plugin: Plugin | None = None
     bundle: Bundle | None = None
-    window: WindowSetting | None = None
     used_window: Callable[[str | None, int], int | None] | None = None
     requests: Requests | None = None
     proxied: Proxied | None = None
@@ -293,13 +280,6 @@ class Client:
             folders.append(self.plugin.file().parents[1])
         there = any(file.is_file() for file in files) or any(folder.is_dir() for folder in folders)
         return there or any(map(shutil.which, self.programs))
-
-
-def hooks_of(client: Client) -> Hooks:
-    """What is known of a client's hooks. Raises ValueError if it has none."""
-    if client.hooks is None:
-        raise ValueError(f"{client.name} has no hooks")
-    return client.hooks
 
 
 CLIENTS = (
@@ -325,8 +305,7 @@ MODULES = {
 
 def client(name: str) -> Client:
     """The client of this name, or of a program of this name. Raises BadInputError if there is none."""
-    known = own_clients(name) if name in MODULES else clients()
-    for each in known:
+    for each in own_clients(name) if name in MODULES else clients():
         if name == each.name or name in each.programs:
             return each
     raise BadInputError(f"There is no client '{name[:60]}'. Known: {', '.join(each.name for each in clients())}.")
@@ -339,13 +318,8 @@ def own_clients(*names: str) -> Iterator[Client]:
 
 
 def clients() -> Iterator[Client]:
-    """All clients: ours, then those of other packages."""
+    """All clients: ours, then those that other installed packages bring, without ones of our names."""
     yield from own_clients()
-    yield from other_clients()
-
-
-def other_clients() -> Iterator[Client]:
-    """The clients that other installed packages bring. One of our own names is left out."""
     from importlib.metadata import entry_points
 
     for point in entry_points(group=ENTRY_POINTS):
@@ -367,19 +341,15 @@ def project_of(source: str | None) -> str | None:
     """The folder in which the client ran, None if the transcript is gone or does not name one."""
     if source is None or not source.endswith(".jsonl"):
         return None
-    from contextstash.clients.transcripts import split_lines  # loads pydantic-core, which most commands need not
+    from contextstash.clients.transcripts import part, split_lines, text_of  # loads pydantic-core, which few need
 
     try:
         with open_regular(Path(source)) as file:
             lines, _ = split_lines(file.read(MAX_HEAD_BYTES), at_end=True)
     except OSError:
         return None
-    for line in lines:
-        payload = line.record.get("payload")
-        found = line.record.get("cwd") or (payload.get("cwd") if isinstance(payload, dict) else None)
-        if isinstance(found, str) and found.strip():
-            return found
-    return None
+    named = (text_of(line.record.get("cwd") or part(line.record, "payload").get("cwd")) for line in lines)
+    return next(filter(None, named), None)
 
 
 def project_folder(client: str | None = None) -> Path:

@@ -27,7 +27,6 @@ from contextstash.clients.client import (
     Proxied,
     Requests,
     TextPath,
-    WindowSetting,
     text_blocks,
 )
 from contextstash.clients.transcripts import (
@@ -266,17 +265,13 @@ def _upstream() -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _launch(url: str, command: Sequence[str]) -> Launch:
+def _launch(url: str, command: Sequence[str], window: int | None) -> Launch:
     """The built-in provider at another address: with a provider of another name Codex would not let OpenAI compact, and
     its list of sessions to resume would be empty. A provider that the user chose keeps its name too."""
     base_url, setting = provider()
     option = f"{setting}={json.dumps(url + urlsplit(base_url).path.rstrip('/'))}"
-    return Launch((command[0], "-c", option, *command[1:]), {})
-
-
-def _with_window(launch: Launch, tokens: int) -> Launch:
-    program, *arguments = launch.command
-    return Launch((program, "-c", f"model_auto_compact_token_limit={tokens}", *arguments), launch.environment)
+    sized = () if window is None else ("-c", f"model_auto_compact_token_limit={window}")
+    return (command[0], "-c", option, *sized, *command[1:]), {}
 
 
 WAITS_FOR_SERVERS = "mcp_optional_startup_grace_ms=0"
@@ -306,7 +301,6 @@ CLIENTS = (
             # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
             context_limit=9_800,
         ),
-        window=WindowSetting(lowest=1, highest=10_000_000, for_run=_with_window),
         requests=Requests(
             user_agents=(b"codex",),
             # Its sub-agents share `session-id` and have a `thread-id` each (seen in 0.169).
@@ -319,7 +313,7 @@ CLIENTS = (
             ),  # 0.5 and later
             continues=("another language model started to solve this problem",),
         ),
-        proxied=Proxied(_upstream, _launch),
+        proxied=Proxied(_upstream, _launch, range(1, 10_000_001)),
         continued=lambda program, message: (program, "-c", WAITS_FOR_SERVERS, message),
     ),
 )

@@ -12,14 +12,13 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular, read_regular
-from contextstash.clients.client import MODULES, client, clients, other_clients, own_clients, project_folder
+from contextstash.clients.client import client, clients, own_clients, project_folder
 from contextstash.clients.transcripts import (
     Batch,
     Head,
@@ -59,27 +58,23 @@ MAX_HEAD_BYTES = 1_000_000
 MAX_HEAD_RECORDS = 60
 """Records at the start of a file of lines by which its kind is recognized."""
 
-SUFFIXES = (".jsonl", ".json")
-
-KNOWN = (
-    "sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode and pi, and files of OpenAI, Anthropic or Gemini messages"
-    " (a JSON list, an object with messages, or JSON lines)"
-)
-
 
 def recognize(path: Path) -> Reader:
     """The reader for a transcript. Raises BadInputError if none recognizes it, OSError if it cannot be read."""
     head = _head_of(path)
-    for reader in (*own_readers(), *(each.reader() for each in other_clients() if each.reader)):
+    for reader in readers():
         if reader.claims(head):
             return reader
-    raise BadInputError(f"Unrecognized transcript format. Supported: {KNOWN}.")
+    raise BadInputError(
+        "Unrecognized transcript format. Supported: sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode and pi,"
+        " and files of OpenAI, Anthropic or Gemini messages (a JSON list, an object with messages, or JSON lines)."
+    )
 
 
-@cache
-def own_readers() -> Sequence[Reader]:
-    """Our own readers; that of plain messages, which claims what begins with a message, is the last one."""
-    return (*(each.reader() for each in own_clients() if each.reader), MESSAGES)
+def readers() -> Iterator[Reader]:
+    """The readers of all clients; that of plain messages, which claims what begins with a message, is the last one."""
+    yield from (each.reader() for each in clients() if each.reader)
+    yield MESSAGES
 
 
 def _head_of(path: Path) -> Head:
@@ -116,7 +111,7 @@ def transcripts_in(path: Path) -> Iterator[Path]:
             for pattern, sessions_in in databases.items():
                 for name in fnmatch.filter(files, pattern):
                     yield from sessions_in(Path(place, name))
-            yield from (Path(place, name) for name in sorted(files) if name.endswith(SUFFIXES))
+            yield from (Path(place, name) for name in sorted(files) if name.endswith((".jsonl", ".json")))
     elif path.suffix == ".db":
         for sessions_in in filter(None, databases.values()):
             yield from sessions_in(path)
@@ -133,15 +128,6 @@ class IngestReport:
     recorded: int = 0
     duplicates: int = 0
     deleted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """The result of one read of a file. `cursor` is the position after it, `end` is true if that is all."""
-
-    batch: Batch | None
-    cursor: Cursor
-    end: bool = True
 
 
 async def ingest(
@@ -163,28 +149,28 @@ async def ingest(
     if reader is None:
         reader = await asyncio.to_thread(recognize, path)
     cursor = await stash.store.get_cursor(str(path)) or Cursor(source=str(path))
-    report, chunk = IngestReport(session_id=None), _Chunk(None, cursor, end=False)
-    while not chunk.end:
-        chunk = await asyncio.to_thread(_read, path, reader, chunk.cursor)
+    report, end = IngestReport(session_id=None), False
+    while not end:
+        batch, cursor, end = await asyncio.to_thread(_read, path, reader, cursor)
         recorded = duplicates = 0
-        if chunk.batch is not None:
-            batch = (chunk.batch.session, chunk.batch.messages, chunk.cursor)
+        if batch is not None:
             try:
                 if reduce is None:
-                    appended = await record_transcript(stash, *batch, wanted=wanted)
+                    appended = await record_transcript(stash, *batch, cursor, wanted=wanted)
                     recorded, duplicates = len(appended.messages), appended.duplicates
                 else:
-                    result = await stash.record_transcript(*batch, reduce=reduce, wanted=wanted)
+                    result = await stash.record_transcript(*batch, cursor, reduce=reduce, wanted=wanted)
                     recorded, duplicates = result.recorded, result.duplicates
             except SessionDeletedError:
                 return replace(report, session_id=None, deleted=True)
-        session_id = chunk.cursor.state.get("session_id") or report.session_id
+        session_id = cursor.state.get("session_id") or report.session_id
         report = IngestReport(session_id, report.recorded + recorded, report.duplicates + duplicates)
     return report
 
 
-def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
-    """What is new in a file of lines, in a piece of it; or all of another transcript, nothing if it has not changed."""
+def _read(path: Path, reader: Reader, cursor: Cursor) -> tuple[Batch | None, Cursor, bool]:
+    """What is new in a file of lines, in a piece of it; or all of another transcript, nothing if it has not changed.
+    Returned with the position after it, and whether that is all."""
     if reader.load:
         stamp = reader.stamp(path)
         lines = reader.lines(path) if cursor.state.get("stamp") != stamp else []
@@ -201,7 +187,7 @@ def _read(path: Path, reader: Reader, cursor: Cursor) -> _Chunk:
     batch = reader.read(lines, state, cursor.source) if lines else None
     session_id = cursor.state.get("session_id") or (batch.session.session_id if batch else None)
     kept = {"reader": state, **known, "session_id": session_id}
-    return _Chunk(batch, Cursor(source=cursor.source, offset=offset, state=kept), end)
+    return batch, Cursor(source=cursor.source, offset=offset, state=kept), end
 
 
 def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], int, bool]:
@@ -239,20 +225,15 @@ Find = Callable[[], list[Path]]
 
 def find_transcripts(follow: str, project: Path | None = None) -> Find:
     """A function that finds the transcripts of a client's latest session in `project` (by default the one that the
-    client started this process for). Raises BadInputError for a client that is not known."""
-    # A server starts faster without all clients.
-    known = [client(follow)] if follow in MODULES else []
-    known = [each for each in known if each.files] or [each for each in clients() if each.files]
-    files = next((each.files for each in known if each.name == follow), None)
+    client started this process for). Raises BadInputError for a client that is not known, or keeps none."""
+    files = client(follow).files
     if files is None:
-        names = ", ".join(each.name for each in known)
-        raise BadInputError(f"'{follow[:60]}' is not a client that can be followed. Known: {names}.")
+        names = ", ".join(each.name for each in clients() if each.files)
+        raise BadInputError(f"{follow} is not a client that can be followed. Known: {names}.")
 
     def find() -> list[Path]:
         """Those that lie below the client's folder once links are resolved."""
         folder = files.folder()
-        if folder is None:
-            return []
         found = files.current(folder, project or project_folder(follow))
         return [path for path in found if is_below(path, folder)]
 
@@ -263,7 +244,6 @@ class Follower:
     """Records what is new in one client's transcripts, each time `catch_up` is called."""
 
     def __init__(self, stash: Stash, find: Find) -> None:
-        """`find` is called each time."""
         self._stash = stash
         self._find = find
         self._readers: dict[Path, Reader] = {}
@@ -286,16 +266,13 @@ class Follower:
 
     async def _catch_up(self, path: Path) -> None:
         try:
-            reader = self._readers.get(path)
-            if reader is None:
+            if (reader := self._readers.get(path)) is None:
                 reader = self._readers[path] = await asyncio.to_thread(recognize, path)
             seen = await asyncio.to_thread(reader.stamp, path)
             if self._seen.get(path) == seen:
                 return
             report = await ingest(self._stash, path, reader=reader)
-        except OSError as error:
-            _log.warning("A transcript cannot be read: %s", error.strerror or error)
-        except BadInputError as error:
+        except (OSError, BadInputError) as error:
             _log.warning("A transcript is not recorded: %s", error)
         else:
             if report.deleted and self._sessions.get(path, "") is not None:

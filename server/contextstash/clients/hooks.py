@@ -37,23 +37,27 @@ import json
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from functools import partial
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.files import is_below, read_regular, resolved
 from contextstash.clients.client import client as client_of
-from contextstash.clients.client import hooks_of, project_folder, project_of
+from contextstash.clients.client import project_folder
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
     from contextstash.clients.follow import IngestReport
+    from contextstash.outputs.limits import OutputLimits
     from contextstash.record.output_archive import OutputArchive
     from contextstash.request.handoff import ClientMessage, ClientWindow
     from contextstash.stash import Stash
+    from contextstash.stash_opener import StashOpener
     from contextstash_storage.store import SessionStore
 
 MIN_LIMIT = 4_000
@@ -86,7 +90,11 @@ COMPARED_CHARACTERS = 1_000
 LOG_NAME = "hooks.log"
 
 MAX_LOG_BYTES = 1_000_000
-"""A larger log is renamed to `hooks.log.1`, which replaces the previous one."""
+"""A larger log is begun again."""
+
+PART_SECONDS = 0.4
+"""How much later each further part of a hand-off comes: Claude Code shows what its hooks add in the order in which they
+end, and starts all of them at once. Without it 3 of 11 came in another order."""
 
 MAX_LOG_LINE = 1_000
 """Characters of a line. The longest lines are remarks on a project's files, which name what was ignored and the command
@@ -154,14 +162,13 @@ def _write(text: str) -> None:
 def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any] | str | None:
     """The hook's response to an event, as JSON or as the plain text that the client wants; None if there is nothing to
     say. Does not catch any error."""
-    name, hooks = event.get("hook_event_name"), hooks_of(client)
-    if name == STARTS:
-        return _run(_hand_off(client, event, part)) if event.get("source") == "compact" else None
-    if part[0] > 1:
-        return None  # the hook with the first part handles every other event
-    if name == hooks.after_tool:
+    name, hooks = event.get("hook_event_name"), client.hooks
+    assert hooks is not None, f"{client.name} has no hooks"
+    # The hook with the first part handles every other event than the start of a compacted session.
+    if name == hooks.after_tool and part[0] == 1:
         return _after_tool(client, hooks, event)
-    return _run(_read_to_the_end(client, hooks, event)) if name in hooks.events else None
+    handled = event.get("source") == "compact" if name == STARTS else name in hooks.events and part[0] == 1
+    return _run(_read_to_the_end(client, hooks, event, part)) if handled else None
 
 
 def _run(work: Coroutine[Any, Any, Result]) -> Result:
@@ -191,28 +198,20 @@ def _after_tool(client: Client, hooks: Hooks, event: Event) -> dict[str, Any] | 
     shown = _run(_cut(client, hooks, event, whole))
     if shown is None:
         return None
+    changed: Any = {"response": response}  # the event's own, which nothing else needs
     for path, text in zip(texts, shown, strict=True):
-        response = _with_text(response, path, text)
-    return hooks.replacement(response, shown)
+        *above, last = ("response", *path)
+        reduce(getitem, above, changed)[last] = text
+    return hooks.replacement(changed["response"], shown)
 
 
-def _text_at(response: Any, path: Sequence[str | int]) -> str | None:
+def _text_at(response: Any, path: Sequence[Any]) -> str | None:
     """The text at a path in a response; None if there is none."""
-    for step in path:
-        if isinstance(step, int):
-            response = response[step] if isinstance(response, list) else None
-        else:
-            response = response.get(step) if isinstance(response, dict) else None
-    return response if isinstance(response, str) else None
-
-
-def _with_text(response: Any, path: Sequence[str | int], text: str) -> Any:
-    """A copy of the response with another text at this path, and everything else unchanged."""
-    if not path:
-        return text
-    changed: Any = list(response) if isinstance(response, list) else dict(response)
-    changed[path[0]] = _with_text(changed[path[0]], path[1:], text)
-    return changed
+    try:
+        found = reduce(getitem, path, response)
+    except (LookupError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
 
 
 def _whole_texts(client: Client, hooks: Hooks, response: Any, texts: Sequence[str]) -> list[tuple[str, bool]] | None:
@@ -251,23 +250,24 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
     from contextstash.messages.main_argument import main_argument
     from contextstash.outputs.limits import OutputLimits, sets_output_limits
 
-    layer: dict[str, Any] = {}
+    layer: Mapping[str, Any] = {}
     if _has_settings():  # most users have none
         from contextstash.configuration.setting_layers import configuration
 
         project, remark = project_folder(), partial(note, client.name)
         found = configuration(project=project, environment=os.environ, on_remark=remark)
         layer = found.settings_layer(client.name)
-    own = _limits_in_characters(layer) if sets_output_limits(layer) else {}
     tool, argument = event["tool_name"], main_argument(event.get("tool_input")) or ""
     async with await open_briefly() as store:
         archive = await _archive(store, layer, event.get("session_id"))
         if archive is None:
             return None
         limits = OutputLimits.of(archive.settings, archive.settings.window)
+        if not sets_output_limits(layer):
+            limits = limits.merged({"tokens": None, "chars": hooks.limit(tool), "spill_chars": MAX_ANALYSED_CHARACTERS})
         limited = []
         for text, is_preview in texts:
-            given = _limits(hooks, tool, text, own, is_preview=is_preview)
+            given = _limits(hooks, tool, text, limits, is_preview=is_preview)
             limited.append(await archive.limited(text, limits.merged(given), tool=tool, argument=argument))
     return [each.text for each in limited] if any(each.cut for each in limited) else None
 
@@ -289,83 +289,57 @@ async def _archive(store: SessionStore, layer: Mapping[str, Any], named: object)
     return OutputArchive(store, resolve_settings(layer, own), tokens_of_bytes, session_id)
 
 
-def _limits_in_characters(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits of one output in a layer of settings, with tokens converted to characters."""
-    from contextstash.outputs.limits import OutputLimits
-    from contextstash.window.settings import resolve_settings
-
-    settings = resolve_settings(layer)
-    limits = OutputLimits.of(settings, settings.window)
-    if limits.tokens is None:
-        return {"tokens": None}
-    characters = limits.tokens * CHARACTERS_PER_TOKEN
-    return {"tokens": None, "chars": characters if limits.chars is None else min(characters, limits.chars)}
-
-
-def _limits(hooks: Hooks, tool: str, text: str, own: Mapping[str, Any], *, is_preview: bool) -> dict[str, Any]:
-    """The limits of one text: the user's, `own`, or else the client's. A text cut at its end ends with a whole line,
-    because the model may edit what it sees."""
-    limits: dict[str, Any] = {**own} or {"tokens": None, "chars": hooks.limit(tool)}
-    limits.setdefault("spill_chars", MAX_ANALYSED_CHARACTERS)
+def _limits(hooks: Hooks, tool: str, text: str, limits: OutputLimits, *, is_preview: bool) -> dict[str, Any]:
+    """What differs from the `limits` for one text: characters in place of tokens, fewer if the client itself shows only
+    a preview. A text cut at its end ends with a whole line, because the model may edit what it sees."""
+    most = [limits.chars, limits.tokens and limits.tokens * CHARACTERS_PER_TOKEN]
+    given: dict[str, Any] = {"tokens": None, "chars": min(filter(None, most), default=None)}
     if is_preview and hooks.preview_limit is not None:
-        limits |= {"chars": hooks.preview_limit, "bytes": hooks.preview_limit}
+        given |= {"chars": hooks.preview_limit, "bytes": hooks.preview_limit}
     if tool in hooks.cut_at_end:
-        limits["cut"] = "head"
-        characters = limits.get("chars")
-        if characters is not None and len(text) > characters:
-            whole_lines = text.count("\n", 0, max(0, characters - NOTICE_CHARACTERS))
-            limits["lines"] = min(limits.get("lines") or whole_lines, whole_lines) or None
-    return limits
+        given["cut"] = "head"
+        if given["chars"] is not None and len(text) > given["chars"]:
+            whole_lines = text.count("\n", 0, max(0, given["chars"] - NOTICE_CHARACTERS))
+            given["lines"] = min(limits.lines or whole_lines, whole_lines) or None
+    return given
 
 
 # Transcripts and hand-offs.
 
 
-async def _read_to_the_end(client: Client, hooks: Hooks, event: Event) -> str | None:
+async def _read_to_the_end(client: Client, hooks: Hooks, event: Event, given: HookPart) -> dict[str, Any] | str | None:
     """Read the transcript. Returns what the model that writes the client's summary is told, if the client is about to
-    ask for one, and passes it on."""
-    async with hook_stash(client) as stash:
-        reports = await read_transcripts(client, stash, event.get("transcript_path"))
-        session_id = session_of(reports, event.get("agent_id"))
-        if session_id is not None and event.get("hook_event_name") == hooks.instructs_summary:
-            return await stash.summary_instructions(session_id)
-    return None
+    ask for one, and passes it on; or the `given` part of the hand-off for the session's new window, once."""
+    import asyncio
 
-
-async def _hand_off(client: Client, event: Event, given: HookPart) -> dict[str, Any] | None:
-    """The `given` part of the hand-off for the session's new window, once."""
     from contextstash.request.handoff import Part
 
-    part = Part(*given, hooks_of(client).context_limit)
-    async with hook_stash(client) as stash:
+    name = event["hook_event_name"]
+    async with await _opener(client)() as stash:
         reports = await read_transcripts(client, stash, event.get("transcript_path"))
         session_id = session_of(reports, event.get("agent_id"))
-        text = None if session_id is None else await stash.hand_off(session_id, part=part)
+        if session_id is not None and name == hooks.instructs_summary:
+            return await stash.summary_instructions(session_id)
+        if session_id is None or name != STARTS:
+            return None
+        text = await stash.hand_off(session_id, part=Part(*given, hooks.context_limit))
     if text is None:
         return None
-    return {"hookSpecificOutput": {"hookEventName": event["hook_event_name"], "additionalContext": text}}
+    await asyncio.sleep(PART_SECONDS * (given[0] - 1))
+    return {"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}}
 
 
-@asynccontextmanager
-async def hook_stash(client: Client) -> AsyncIterator[Stash]:
-    """The stash with the settings for this client. Remarks on a project's files go to the log."""
-    from contextstash.configuration.database import HOOK_BUSY_SECONDS, open_database
-    from contextstash.configuration.setting_layers import api_key_from, configuration
-    from contextstash.stash import Stash
+def _opener(client: Client) -> StashOpener:
+    """Opens the stash with the settings for this client. Remarks on a project's files go to the log."""
+    from contextstash.configuration.database import HOOK_BUSY_SECONDS
+    from contextstash.configuration.setting_layers import configuration
+    from contextstash.stash_opener import StashOpener
     from contextstash.window.settings import resolve_settings
 
     remark = partial(note, client.name)
     found = configuration(project=project_folder(), environment=os.environ, on_remark=remark)
     resolve_settings(found.settings_layer(client.name))
-    async with Stash(
-        await open_database(busy_seconds=HOOK_BUSY_SECONDS),
-        settings=found.settings_layer,
-        api_key=api_key_from(os.environ),
-        consent=found.may_call_model,
-        host_windows={client.name: client.used_window} if client.used_window else {},
-        project_of=project_of,
-    ) as stash:
-        yield stash
+    return StashOpener(settings=found, client=client, busy_seconds=HOOK_BUSY_SECONDS)
 
 
 async def read_transcripts(
@@ -438,14 +412,16 @@ def run_window(name: str, options: Sequence[str] = ()) -> int:
 async def _answer(client: Client, asked: Mapping[str, Any]) -> None:
     """Write the answer. Only what the plugin has taken counts as given: if it is late, the plugin has ended this
     process, and the client compacts itself."""
-    work = asked.get("do")
+    work, given = asked.get("do"), asked.get("messages") or []
     if work not in ("compact", "view", "record"):
         raise BadInputError("'do' is one of compact, view, record.")
-    messages = [_message(each) for each in _objects(asked, "messages")]
-    async with hook_stash(client) as stash:
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise BadInputError("'messages' is a list of objects.")
+    messages = [_message(each) for each in given]
+    async with await _opener(client)() as stash:
         reports = await read_transcripts(client, stash, asked.get("transcript"), reduce=None)
-        session_id = session_of(reports, asked.get("agent")) or _text(asked, "session")
-        if not session_id:
+        session_id = session_of(reports, asked.get("agent")) or asked.get("session")
+        if not isinstance(session_id, str) or not session_id:
             raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")
         if work == "record":
             recorded = sum(each.recorded for each in reports.values())
@@ -470,44 +446,23 @@ def _write_window(window: ClientWindow) -> None:
 def _message(given: Mapping[str, Any]) -> ClientMessage:
     from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
 
-    calls = [ClientCall(_text(each, "id"), _text(each, "tool"), each.get("input")) for each in _objects(given, "calls")]
-    results = [
-        ClientResult(_text(each, "id"), _text(each, "text"), bool(each.get("error")))
-        for each in _objects(given, "results")
-    ]
-    return ClientMessage(_text(given, "id"), _text(given, "role"), _text(given, "text"), tuple(calls), tuple(results))
-
-
-def _objects(given: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    listed = given.get(name) or []
-    if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):
-        raise BadInputError(f"'{name}' is a list of objects.")
-    return listed
-
-
-def _text(given: Mapping[str, Any], name: str) -> str:
-    found = given.get(name)
-    return found if isinstance(found, str) else ""
+    calls = tuple(ClientCall(**each) for each in given.get("calls") or ())
+    results = tuple(ClientResult(**each) for each in given.get("results") or ())
+    return ClientMessage(**{**given, "calls": calls, "results": results})
 
 
 def note(client: str, line: str) -> None:
     """Write a line into the log, which only the owner can read, since it names files and errors. A failure is ignored,
     as it could be reported nowhere else."""
     with suppress(Exception):
-        from datetime import UTC, datetime
-
         from contextstash.base.files import open_log
+        from contextstash.base.process import printable
         from contextstash.configuration.database import data_folder
-        from contextstash.safety.secret_masks import shown as masked
 
         path = data_folder() / LOG_NAME
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shown = "".join(character if character.isprintable() else " " for character in line)
-        shown = masked(" ".join(shown.split()))[:MAX_LOG_LINE]
-        descriptor = open_log(path)
-        if os.fstat(descriptor).st_size > MAX_LOG_BYTES:
-            os.close(descriptor)
-            path.replace(path.with_suffix(".log.1"))
-            descriptor = open_log(path)
-        with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
-            file.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {client}: {shown}\n")
+        with os.fdopen(open_log(path), "a", encoding="utf-8", errors="replace") as file:
+            if file.tell() > MAX_LOG_BYTES:
+                file.truncate(0)
+            at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())
+            file.write(f"{at} {client}: {printable(line)[:MAX_LOG_LINE]}\n")

@@ -8,12 +8,14 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import read_regular, replace_file
-from contextstash.clients.client import Client, Kind, hooks_of
+from contextstash.clients.client import Client, Kind
 from contextstash_storage.databases import name_of
 from contextstash_storage.errors import BadInputError
 
@@ -130,6 +132,10 @@ def apply_uninstall(change: Change) -> None:
     elif change.needed:
         change.path.unlink()
     _backup(change.path).unlink(missing_ok=True)
+    with suppress(OSError):  # the folders that are empty then, which the installation may have made
+        for folder in change.path.parents if change.after is None else ():
+            if folder != Path.home():
+                folder.rmdir()
 
 
 def _pieces(client: Client, command: Sequence[str], named: Sequence[str]) -> Iterator[Piece]:
@@ -139,8 +145,8 @@ def _pieces(client: Client, command: Sequence[str], named: Sequence[str]) -> Ite
         values = {**bundle.values, **({bundle.database: named[1]} if named else {})}
         for number, (keys, value) in enumerate(values.items()):
             yield _value(path, "json", keys, value, bundle.does if number == 0 else "")
-        for path, keys in bundle.traces():
-            yield Piece(path, "json", lambda _: None, _leaf_taken(keys))
+        for place, keys in bundle.traces:
+            yield Piece(place(), "json", lambda _: None, partial(remove, keys=keys, keep_empty=True))
         return
     if (entry := client.entry) is not None:
         follows = ("--follow", client.name) if client.files is not None else ()
@@ -160,18 +166,6 @@ def _pieces(client: Client, command: Sequence[str], named: Sequence[str]) -> Ite
 
 def _value(path: Path, kind: Kind, keys: Keys, value: object, what: str) -> Piece:
     return Piece(path, kind, lambda data: put(data, keys, value), lambda data: remove(data, keys), what)
-
-
-def _leaf_taken(keys: Keys) -> Edit:
-    """Removes what the client itself noted. The mapping around it stays, though it is empty: Claude Code takes a list
-    of plugins without it for damaged."""
-
-    def take(data: MutableMapping[str, Any]) -> None:
-        around = value_at(data, keys[:-1])
-        if isinstance(around, MutableMapping):
-            around.pop(keys[-1], None)
-
-    return take
 
 
 def _group(path: Path, keys: Keys, group: object, marked: str, what: str) -> Piece:
@@ -202,20 +196,14 @@ def _groups(data: object, keys: Keys) -> list[dict[str, Any]]:
 
 def _others(groups: Iterable[dict[str, Any]], marked: str) -> list[dict[str, Any]]:
     """The groups of hooks without ours, nor a group that is empty then."""
-    pairs = [(each, [hook for hook in each.get("hooks", ()) if not _is_ours(hook, marked)]) for each in groups]
+    pairs = [(each, [hook for hook in each.get("hooks", ()) if marked not in str(hook)]) for each in groups]
     return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]
 
 
-def _is_ours(hook: Any, marked: str) -> bool:
-    command = str(hook.get("command")) if isinstance(hook, dict) else ""
-    return "contextstash" in command and marked in command
-
-
-def missing_hooks(client: Client, settings: object) -> list[str]:
+def missing_hooks(client: str, events: Iterable[str], settings: object) -> list[str]:
     """The events without contextstash's hook in these settings. Raises BadInputError if something else is there."""
-    marked = f"hook {client.name}"
-    listed = {event: _groups(settings, ("hooks", event)) for event in hooks_of(client).events}
-    return [event for event, groups in listed.items() if _others(groups, marked) == groups]
+    listed = {event: _groups(settings, ("hooks", event)) for event in events}
+    return [event for event, groups in listed.items() if _others(groups, f"hook {client}") == groups]
 
 
 def _by_file(pieces: Iterable[Piece]) -> dict[Path, list[Piece]]:
@@ -288,12 +276,8 @@ def edited(kind: Kind, text: str, edit: Edit, place: str) -> str:
     edit(data)
     indent = re.search(r"\n([ \t]+)\S", text)
     ending = text[len(text.rstrip("\r\n")) :] if text.strip() else "\n"
-    written = json.dumps(data, indent=indent[1] if indent else 2, ensure_ascii=False)
-    try:
-        written.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can write
-        written = json.dumps(data, indent=indent[1] if indent else 2)
-    return written + ending
+    escapes = "\\ud" in text.lower()  # perhaps half of a surrogate pair, which only an escape can write
+    return json.dumps(data, indent=indent[1] if indent else 2, ensure_ascii=escapes) + ending
 
 
 def value_at(data: object, keys: Sequence[str]) -> Any:
@@ -313,10 +297,11 @@ def put(data: MutableMapping[str, Any], keys: Sequence[str], value: object) -> N
         data[keys[-1]] = value
 
 
-def remove(data: MutableMapping[str, Any], keys: Sequence[str]) -> None:
-    """Remove the value at a place, if there is one, and the mappings around it that are empty then."""
+def remove(data: MutableMapping[str, Any], keys: Sequence[str], *, keep_empty: bool = False) -> None:
+    """Remove the value at a place, if there is one, and the mappings around it that are empty then; of what the client
+    noted these stay: Claude Code takes a list of plugins without them for damaged."""
     inner = data.get(keys[0])
     if len(keys) > 1 and isinstance(inner, MutableMapping):
-        remove(inner, keys[1:])
-    if keys[0] in data and (len(keys) == 1 or not inner):
+        remove(inner, keys[1:], keep_empty=keep_empty)
+    if keys[0] in data and (len(keys) == 1 or not (inner or keep_empty)):
         del data[keys[0]]

@@ -30,25 +30,23 @@ from contextstash.session.ids import is_archive_id
 
 # Started.
 
-SDK_VARIABLES = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
-"""The variables of the providers' SDKs, and what follows the address in them."""
-
-OF_PROVIDERS = {ANTHROPIC: ("ANTHROPIC_BASE_URL",), "https://api.openai.com": ("OPENAI_BASE_URL",)}
-"""The variables that a program gets whose requests go to one of these. The program may use both providers: with both
-variables set, the key and the messages for the one would go to the other."""
-
 
 def launched_client(program: str, upstream: str | None = None) -> Client:
     """The client of a program, by its name or path; any other program has no name. `upstream` is the model API, if the
-    user named one: a program whose requests go to neither provider gets both variables."""
+    user named one. Another program may use both providers: with the variables of both SDKs set, its key and messages
+    for the one would go to the other, so it gets both only if its requests go to neither."""
     name = Path(program).name.removesuffix(".exe")
-    known = next((each for each in clients() if name in each.programs and each.proxied is not None), None)
-    variables = OF_PROVIDERS.get(without_version(upstream or ANTHROPIC), tuple(SDK_VARIABLES))
+    for known in clients():
+        if name in known.programs and known.proxied is not None:
+            return known
+    api = without_version(upstream or ANTHROPIC)
+    variables = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
+    variables.pop({ANTHROPIC: "OPENAI_BASE_URL", "https://api.openai.com": "ANTHROPIC_BASE_URL"}.get(api, ""), None)
 
-    def launch(url: str, command: Sequence[str]) -> Launch:
-        return Launch(tuple(command), {name: url + SDK_VARIABLES[name] for name in variables})
+    def launch(url: str, command: Sequence[str], _: int | None) -> Launch:
+        return tuple(command), {name: url + path for name, path in variables.items()}
 
-    return known or Client("", proxied=Proxied(anthropic_api, launch))
+    return Client("", proxied=Proxied(anthropic_api, launch))
 
 
 def is_configured(client: Client) -> bool:

@@ -14,6 +14,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -161,7 +162,6 @@ def split_lines(data: bytes, *, at_end: bool) -> tuple[list[Line], int]:
 
 _BEGINNING = re.compile(r'\{"(?:timestamp|parentUuid|type)":')
 """How the records of all clients that write JSON lines begin. It finds the next record after a damaged one."""
-
 
 _DECODER = json.JSONDecoder()
 
@@ -371,17 +371,12 @@ def reminder(text: str) -> str:
 def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
     """The files in this folder, the one written last first. Links to files outside the folder and files that were
     deleted meanwhile are left out."""
-    known = [(written, file) for file in files if (written := _written(file, folder)) is not None]
-    return [file for _, file in sorted(known, key=lambda found: found[0], reverse=True)]
-
-
-def _written(file: Path, folder: Path) -> int | None:
-    try:
-        if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
-            return None
-        return file.stat().st_mtime_ns
-    except (OSError, RuntimeError):
-        return None
+    written: dict[Path, int] = {}
+    for file in files:
+        with suppress(OSError, RuntimeError):
+            if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
+                written[file] = file.stat().st_mtime_ns
+    return sorted(written, key=lambda file: written[file], reverse=True)
 
 
 def paths_of(project: Path) -> list[str]:

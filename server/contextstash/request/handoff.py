@@ -298,7 +298,7 @@ class ClientCall:
 
     id: str
     tool: str
-    input: object
+    input: object = None
 
 
 @dataclass(frozen=True)
@@ -306,17 +306,17 @@ class ClientResult:
     """The result of the call `id` as the model sees it."""
 
     id: str
-    text: str
-    is_error: bool = False
+    text: str = ""
+    error: bool = False
 
 
 @dataclass(frozen=True)
 class ClientMessage:
     """A message of a client's list. `id` is the client's own, which its transcript has too; empty if it has none."""
 
-    id: str
-    role: str
-    text: str
+    id: str = ""
+    role: str = ""
+    text: str = ""
     calls: tuple[ClientCall, ...] = ()
     results: tuple[ClientResult, ...] = ()
 
