@@ -6,15 +6,15 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextstash.cli.console import echo, echo_json, print_table
-from contextstash.cli.options import DATABASE, SESSION, DatabaseType, database_options, find_session, opener_options
+from contextstash.cli.options import DATABASE, JSON, SESSION, database, find_session, opener_options
 from contextstash.cli.setup_commands import write_settings
 from contextstash.configuration.database import KEY_SETTING
 from contextstash.configuration.setting_layers import Layer
@@ -23,6 +23,8 @@ from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
+    from contextstash.clients.follow import IngestReport
+    from contextstash.results import CopyResult
     from contextstash.stash import Stash
     from contextstash.transfer import Migrated
     from contextstash_storage.databases import Location
@@ -48,13 +50,9 @@ def export(opener: StashOpener, session: str | None, with_secrets: bool) -> None
     opener.run(write)
 
 
-MAX_NAMED = 10
-"""Of the sessions that could not be copied, this many are named."""
-
-
 @click.command("migrate-store", epilog="Example: contextstash migrate-store ~/sessions.db postgresql://me@host/stash")
-@click.argument("source", type=DatabaseType())
-@click.argument("target", type=DatabaseType())
+@click.argument("source", type=database)
+@click.argument("target", type=database)
 def migrate_store(source: Location, target: Location) -> int:
     """Copy all sessions of the database SOURCE into TARGET, and compare them by checksum.
 
@@ -65,25 +63,20 @@ def migrate_store(source: Location, target: Location) -> int:
         raise BadInputError(f"There is no database {source}.")
     if source == target:
         raise BadInputError("SOURCE and TARGET are the same database.")
-    done = asyncio.run(_migrate(source, target))
-    click.echo(f"Copied {counted(done.copied, 'session')}, verified by checksum; {done.already:,} were there already.")
-    for name, reason in list(done.failed.items())[:MAX_NAMED]:
-        click.echo(f"Not copied: {name}: {reason}", err=True)
-    if done.failed:
-        click.echo(
-            f"{len(done.failed):,} sessions were not copied, and nothing of them was changed in {target}. To copy one"
-            " again, delete it there and run this again.",
-            err=True,
-        )
-    return 1 if done.failed else 0
-
-
-async def _migrate(source: Location, target: Location) -> Migrated:
     from contextstash.configuration.database import open_database
     from contextstash.transfer import migrate_store
 
-    async with await open_database(source) as opened, await open_database(target) as stored:
-        return await migrate_store(opened, stored)
+    async def migrate() -> Migrated:
+        async with await open_database(source) as opened, await open_database(target) as stored:
+            return await migrate_store(opened, stored)
+
+    done = asyncio.run(migrate())
+    click.echo(f"Copied {counted(done.copied, 'session')}, verified by checksum; {done.already:,} were there already.")
+    for name, reason in done.failed.items():
+        click.echo(f"Not copied, and not changed there: {name}: {reason}", err=True)
+    if done.failed:
+        click.echo("To copy one again, delete it in TARGET and run this again.", err=True)
+    return 1 if done.failed else 0
 
 
 @click.command(epilog="Example: contextstash encrypt --key file:~/contextstash.key")
@@ -103,9 +96,8 @@ def encrypt(db: Location | None, key: str | None) -> None:
     if place is None:
         raise BadInputError("Where shall the key be? Pass --key file:PATH.")
     if known not in (None, place):
-        raise BadInputError(
-            f"{KEY_SETTING} is {shown(known or '')} already. To change the key: contextstash decrypt, then encrypt."
-        )
+        already = f"{KEY_SETTING} is {shown(known or '')} already."
+        raise BadInputError(f"{already} To change the key: contextstash decrypt, then encrypt.")
     # A key that is lost is not replaced: the database would stay closed, and nobody would see why.
     made = read_key(place) if begins_encrypted(path) else read_or_make_key(place)
     if known is None:  # first: whoever is killed now still knows where the key of an encrypted database is
@@ -141,13 +133,11 @@ def decrypt(db: Location | None) -> None:
     echo(f"Decrypted {path}." if done else f"{path} is not encrypted.")
     write_settings({KEY_SETTING: None})
     if (still := key_source(os.environ)) is not None:
-        echo(
-            f"{KEY_SETTING} is still set, to {shown(still)}: new databases are encrypted until you remove it.", err=True
-        )
+        echo(f"{KEY_SETTING} is still set, to {shown(still)}: new databases are encrypted until it is gone.", err=True)
 
 
-def _file(database: Location | None) -> Path:
-    path = StashOpener(database).file
+def _file(location: Location | None) -> Path:
+    path = StashOpener(location).file
     if path is None:
         raise BadInputError("Only a file can be encrypted here; for PostgreSQL, encrypt the disk of its server.")
     if not path.exists():
@@ -155,30 +145,11 @@ def _file(database: Location | None) -> Path:
     return path.resolve()
 
 
-EXPORT_PREFIX = b'{"contextstash_session":'
-
-
-@dataclass(frozen=True)
-class Imported:
-    """The result for one transcript.
-
-    `duplicates` are messages that were known already; a file that has not changed is not read. A file in a folder is
-    `skipped` if it holds no transcript, an exported session, or one that was deleted here; one that the user named is
-    imported, or has an `error`.
-    """
-
-    file: str
-    session_id: str | None = None
-    recorded: int = 0
-    duplicates: int = 0
-    error: str | None = None
-    skipped: bool = False
-
-
 @click.command("import")
 @click.argument("paths", metavar="[PATH...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--session", metavar="NEW_ID", help="The id under which an exported session is stored here.")
-@database_options
+@opener_options
+@JSON
 def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], session: str | None) -> int:
     """Record the sessions in PATH: transcripts, folders of them, a client's own storage. Safe to repeat.
 
@@ -195,31 +166,29 @@ def import_files(opener: StashOpener, as_json: bool, paths: tuple[Path, ...], se
     if not found:
         raise BadInputError(f"There is no transcript in {' '.join(map(str, paths))}.")
 
-    async def work(stash: Stash) -> list[Imported]:
+    async def work(stash: Stash) -> list[dict[str, Any] | None]:
         bar = click.progressbar(found.items(), label="Importing", file=sys.stderr, hidden=not sys.stderr.isatty())
         with bar as files:
             return [await _imported(stash, path, itself, session) for path, itself in files]
 
     imported = opener.run(work)
-    results = [each for each in imported if not each.skipped]
-    skipped = [each.file for each in imported if each.skipped]
+    results = [each for each in imported if each is not None]
+    skipped = [path for path, each in zip(found, imported, strict=True) if each is None]
     if as_json:
-        listed = [{**asdict(each), "skipped": None} for each in results]
-        echo_json([{name: value for name, value in each.items() if value is not None} for each in listed])
+        echo_json(results)
     else:
         _print(results)
     if skipped and named:  # beside its sessions a client keeps other files, which were not asked for
         what = "without a transcript, deleted here, or exported"
         echo(f"Skipped {counted(len(skipped), 'file')} {what}; to import one, name it: {skipped[0]}", err=True)
-    return 1 if any(result.error for result in results) else 0
+    return 1 if any("error" in each for each in results) else 0
 
 
 def _own_folders() -> tuple[Path, ...]:
     """The folders in which the clients on this machine keep their transcripts. Raises BadInputError for none."""
     from contextstash.clients.client import clients
 
-    places = [each.files.folder() for each in clients() if each.files is not None]
-    there = tuple(place for place in places if place.exists())
+    there = tuple(folder for each in clients() if each.files and (folder := each.files.folder()).exists())
     if not there:
         raise BadInputError("No client has kept a session here: name a transcript, or a folder of them.")
     for place in there:
@@ -239,42 +208,48 @@ def _transcripts(given: Sequence[Path]) -> Iterator[tuple[Path, bool]]:
             yield path, True
 
 
-async def _imported(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
-    """The result of an import; an error of it is part of the result."""
+async def _imported(stash: Stash, path: Path, named: bool, session: str | None) -> dict[str, Any] | None:
+    """The result for one transcript: how many messages are new, and how many were known already (none if the file has
+    not changed), or its error. None if a file in a folder holds no transcript, an exported session, or one that was
+    deleted here; one that the user named is imported."""
     try:
-        return await _import(stash, path, named, session)
-    except ContextstashError as error:
-        return Imported(str(path), error=str(error))
-    except OSError as error:
-        return Imported(str(path), error=f"cannot be read: {error.strerror or error}")
+        report = await _import(stash, path, named, session)
+        error = None
+    except ContextstashError as raised:
+        error = str(raised)
+    except OSError as raised:
+        error = f"cannot be read: {raised.strerror or raised}"
     except UnicodeDecodeError:
-        return Imported(str(path), error="The file is not UTF-8 text.")
+        error = "The file is not UTF-8 text."
+    if error is not None:
+        return {"file": str(path), "recorded": 0, "duplicates": 0, "error": error}
+    if report is None:
+        return None
+    counts = {"recorded": report.recorded, "duplicates": report.duplicates}
+    return {"file": str(path), **({"session_id": report.session_id} if report.session_id else {}), **counts}
 
 
-async def _import(stash: Stash, path: Path, named: bool, session: str | None) -> Imported:
+async def _import(stash: Stash, path: Path, named: bool, session: str | None) -> IngestReport | CopyResult | None:
     from contextstash.clients.follow import ingest, recognize
 
     if _is_export(path):
         if not named:
-            return Imported(str(path), skipped=True)
+            return None
         with path.open(encoding="utf-8") as lines:
-            result = await stash.import_session(lines, session_id=session)
-        return Imported(str(path), result.session_id, result.recorded, result.duplicates)
+            return await stash.import_session(lines, session_id=session)
     if session is not None:
         raise BadInputError("--session is for an exported session: the id of a transcript is its client's.")
     try:
         reader = recognize(path)
     except BadInputError:
         if not named:
-            return Imported(str(path), skipped=True)
+            return None
         raise
     report = await ingest(stash, path, reader=reader, reduce=False, wanted=named)
-    if report.deleted:
-        return Imported(str(path), skipped=True)
     found = report.session_id
     if found is not None and not report.recorded and not (await stash.read_session(found)).counters.messages:
         raise BadInputError("no message in it can be recorded; the lines above say why.")
-    return Imported(str(path), found, report.recorded, report.duplicates)
+    return None if report.deleted else report
 
 
 def _is_export(path: Path) -> bool:
@@ -282,19 +257,18 @@ def _is_export(path: Path) -> bool:
     if not path.is_file():
         return False
     with path.open("rb") as file:
-        return file.read(len(EXPORT_PREFIX)) == EXPORT_PREFIX
+        return file.read(100).startswith(b'{"contextstash_session":')
 
 
-def _print(results: Sequence[Imported]) -> None:
+def _print(results: Sequence[Mapping[str, Any]]) -> None:
     """A table of what is new, a line for each error, and the sum."""
-    new = [result for result in results if result.recorded]
+    new = [each for each in results if each["recorded"]]
     if new:
-        print_table(
-            ["session", "new", "file"], [(each.session_id, each.recorded, Path(each.file).name) for each in new]
-        )
-    for result in results:
-        if result.error:
-            echo(f"Not imported: {result.file}: {' '.join(result.error.split())}", err=True)
-    recorded = counted(sum(result.recorded for result in new), "message")
-    others = len({each.session_id for each in results if each.error is None} - {each.session_id for each in new})
-    click.echo(f"Recorded {recorded} in {counted(len(new), 'session')}; nothing new in {others:,} others.")
+        rows = [(each["session_id"], each["recorded"], Path(each["file"]).name) for each in new]
+        print_table(["session", "new", "file"], rows)
+    for each in results:
+        if "error" in each:
+            echo(f"Not imported: {each['file']}: {' '.join(each['error'].split())}", err=True)
+    recorded = counted(sum(each["recorded"] for each in new), "message")
+    others = {each.get("session_id") for each in results if "error" not in each} - {each["session_id"] for each in new}
+    click.echo(f"Recorded {recorded} in {counted(len(new), 'session')}; nothing new in {len(others):,} others.")

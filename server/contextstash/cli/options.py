@@ -33,16 +33,12 @@ RECORDING = frozenset({"create", "demo", "gateway", "hook", "import", "install",
 create` comes before the first server."""
 
 
-class DatabaseType(click.ParamType[Any]):
+def database(value: str) -> Location:
     """A file, or the address of a PostgreSQL database."""
-
-    name = "database"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Location:
-        location = location_of(value) if isinstance(value, str) else value
-        if isinstance(location, Path) and location.is_dir():
-            self.fail(f"File '{location}' is a directory.", param, ctx)
-        return location
+    location = location_of(value)
+    if isinstance(location, Path) and location.is_dir():
+        raise click.BadParameter(f"File '{location}' is a directory.")
+    return location
 
 
 class Number(click.IntRange):
@@ -78,20 +74,18 @@ def moment(value: str) -> str:
         raise click.BadParameter(text) from None
 
 
-def _named_database(context: click.Context, _: click.Parameter, database: Location | None) -> Location | None:
+def _named_database(context: click.Context, _: click.Parameter, named: Location | None) -> Location | None:
     """The --db of the command. Raises BadInputError if it is misspelt: it would make an empty database and show that
     nothing is recorded."""
-    named = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
-    if named and isinstance(database, Path) and context.command.name not in RECORDING and not database.exists():
-        raise BadInputError(
-            f"There is no database {database}. contextstash import --db {database} PATH makes one if it can."
-        )
-    return database
+    is_typed = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
+    if is_typed and isinstance(named, Path) and context.command.name not in RECORDING and not named.exists():
+        raise BadInputError(f"There is no database {named}. contextstash import --db {named} PATH makes one if it can.")
+    return named
 
 
 DATABASE = click.option(
     "--db",
-    type=DatabaseType(),
+    type=database,
     metavar="DATABASE",
     callback=_named_database,
     envvar="CONTEXTSTASH_DB",
@@ -130,11 +124,6 @@ def opener_options(command: Command) -> Command:
     return DATABASE(PRESET(SET(opened)))  # type: ignore[return-value]
 
 
-def database_options(command: Command) -> Command:
-    """Add the same and --json to a command, which gets `opener` and `as_json`."""
-    return opener_options(JSON(command))
-
-
 Work = Callable[..., Awaitable[Any]]
 """What a command does: with the open stash and its arguments. It returns a result, or a result and the function that
 prints it for a person."""
@@ -153,7 +142,7 @@ def stash_command(name: str, *, epilog: str | None = None) -> Callable[[Work], c
             else:
                 show()
 
-        return click.command(name, epilog=epilog)(database_options(run))
+        return click.command(name, epilog=epilog)(opener_options(JSON(run)))
 
     return declare
 
@@ -204,10 +193,9 @@ async def find_session(stash: Stash, prefix: str | None) -> str:
     from contextstash.queries.sessions import named_by
 
     found = await stash.complete_session_id(prefix)
-    if prefix in found:
-        return prefix
-    if (named := named_by(found)) is not None:
-        return named
     if not found:
         raise SessionNotFoundError(f"There is no session '{prefix}'. contextstash sessions lists them.")
-    raise BadInputError(f"Several sessions begin with '{prefix}': {', '.join(found[:5])}. Pass more of the id.")
+    named = prefix if prefix in found else named_by(found)
+    if named is None:
+        raise BadInputError(f"Several sessions begin with '{prefix}': {', '.join(found[:5])}. Pass more of the id.")
+    return named

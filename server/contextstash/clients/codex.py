@@ -224,7 +224,6 @@ def replacement(_: Any, texts: Sequence[str]) -> dict[str, Any]:
     return {"decision": "block", "reason": "\n".join(texts)}
 
 
-BUILT_IN = "openai"
 API_BASE = "https://api.openai.com/v1"
 CHATGPT_BASE = "https://chatgpt.com/backend-api/codex"
 """The built-in provider's addresses: with an API key, and for users who signed in with ChatGPT."""
@@ -233,22 +232,16 @@ CHATGPT_BASE = "https://chatgpt.com/backend-api/codex"
 def provider() -> tuple[str, str]:
     """The address of the provider that Codex would use in this environment, and the setting that replaces it. What a
     profile or an option of its own sets is not seen."""
-    settings = _document("config.toml", tomllib.loads)
-    name = settings.get("model_provider")
-    own = (
-        part(settings, "model_providers", name).get("base_url") if isinstance(name, str) and name != BUILT_IN else None
-    )
-    if isinstance(own, str):
+    settings, login = _document("config.toml", tomllib.loads), _document("auth.json", json.loads)
+    name = str(settings.get("model_provider") or "openai")
+    own = part(settings, "model_providers", name).get("base_url")
+    if name != "openai" and isinstance(own, str):
         return own, f"model_providers.{name}.base_url"
     given = settings.get("openai_base_url") or os.environ.get("OPENAI_BASE_URL")
-    has_key = os.environ.get("CODEX_API_KEY") or _has_key(_document("auth.json", json.loads))
+    # The file of a login with ChatGPT can hold a key in addition to its tokens.
+    mode = login.get("auth_mode") or ("chatgpt" if login.get("tokens") else "apikey")
+    has_key = os.environ.get("CODEX_API_KEY") or (login.get("OPENAI_API_KEY") and mode == "apikey")
     return text_of(given) or (API_BASE if has_key else CHATGPT_BASE), "openai_base_url"
-
-
-def _has_key(login: Mapping[str, Any]) -> bool:
-    """Whether the login is an API key. The file of a ChatGPT login can hold one in addition to its tokens."""
-    mode = login.get("auth_mode")
-    return bool(login.get("OPENAI_API_KEY")) and (mode == "apikey" if mode else not login.get("tokens"))
 
 
 def _document(name: str, parse: Any) -> Mapping[str, Any]:

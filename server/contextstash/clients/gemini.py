@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contextstash.base.files import open_regular, read_regular
 from contextstash.clients.client import Client, Entry, Files, Hooks, TextPath, below
@@ -38,15 +38,8 @@ from contextstash.clients.transcripts import (
 )
 from contextstash.record.transcript_records import TranscriptMessage
 
-if TYPE_CHECKING:
-    from contextstash_storage.records import Usage
-
 UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
 """The states of calls that have no result yet (packages/core/src/scheduler/types.ts)."""
-
-
-def _load(path: Path) -> list[Json]:
-    return [line.record for line in split_lines(read_regular(path), at_end=True)[0]]
 
 
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
@@ -61,10 +54,9 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
     summaries: dict[str, str | None] = {}
     for line in lines:
         _take(line.record, head, records, summaries)
-    path = Path(source)
-    state.update(session=text_of(head.get("sessionId")) or path.stem, title=title_of(head.get("summary")))
+    state.update(session=text_of(head.get("sessionId")), title=title_of(head.get("summary")))
     if head.get("kind") == "subagent":
-        state["parent"] = path.parent.name
+        state["parent"] = Path(source).parent.name
     last = next(reversed(records), None)
     first_keys: dict[str, str | None] = {}
     for key, record in records.items():
@@ -83,7 +75,7 @@ READER = Reader(
     "gemini",
     lambda head: any({"sessionId", "projectHash"} <= record.keys() for record in head.records[:3]),
     _said,
-    _load,
+    lambda path: [line.record for line in split_lines(read_regular(path), at_end=True)[0]],
 )
 
 
@@ -129,7 +121,11 @@ def _messages(record: Json) -> Iterator[TranscriptMessage]:
         return
     calls = [call for call in objects(record.get("toolCalls")) if text_of(call.get("id")) and text_of(call.get("name"))]
     thoughts = [{"text": text, "thought": True} for each in objects(record.get("thoughts")) if (text := _thought(each))]
-    about: dict[str, Any] = {"usage": _usage(part(record, "tokens")), "model": text_of(record.get("model"))}
+    # `input` is the whole prompt; `thoughts` are not included in `output`.
+    prompt, output, cached, thought = (
+        count_of(part(record, "tokens"), name) for name in ("input", "output", "cached", "thoughts")
+    )
+    about: dict[str, Any] = {"usage": usage_of(prompt, output + thought, cached), "model": text_of(record.get("model"))}
     if parts or (thoughts and not calls):
         yield TranscriptMessage({"role": "model", "parts": [*thoughts, *parts]}, key=key, created_at=time, **about)
         about["usage"], thoughts = None, []
@@ -155,42 +151,19 @@ def _thought(thought: Json) -> str:
     return "\n".join(filter(None, (f"**{subject}**" if subject else None, description)))
 
 
-def _usage(tokens: Json) -> Usage | None:
-    """Gemini's `input` is the whole prompt; `thoughts` are not included in `output`."""
-    completion = count_of(tokens, "output") + count_of(tokens, "thoughts")
-    return usage_of(count_of(tokens, "input"), completion, count_of(tokens, "cached"))
-
-
-def home_folder() -> Path:
-    """The folder in which Gemini CLI keeps all its files."""
-    return Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
-
-
-def _chats_folder(root: Path, project: Path) -> Path:
-    """The folder of a project's recordings, named after the project's short name
-    (packages/core/src/config/projectRegistry.ts)."""
-    file = root / "projects.json"
-    registry = parse_document(read_regular(file)) if file.is_file() else None
-    names = [part(registry, "projects").get(path) for path in paths_of(project)]
-    named = next((each for each in names if isinstance(each, str) and re.fullmatch(r"[a-z0-9-]+", each)), "none")
-    return root / "tmp" / named / "chats"
-
-
 def current_recordings(folder: Path, project: Path) -> list[Path]:
-    """The recording of this project that was written last, then those of its sub-agents."""
-    chats = _chats_folder(folder, project)
-    found = newest_first(chats.glob("session-*.jsonl"), chats)
-    if not found:
-        return []
-    session = _session_in(found[0])
-    return [found[0], *newest_first((chats / session).glob("*.jsonl"), chats)] if session else found[:1]
-
-
-def _session_in(file: Path) -> str | None:
-    """The id of the session in a recording, searched for in the first 4,096 bytes, because the head comes first."""
-    with open_regular(file) as recording:
-        found = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', recording.read(4096))
-    return found[1].decode() if found else None
+    """The recording of this project that was written last, then those of its sub-agents. They are in a folder with the
+    project's short name (packages/core/src/config/projectRegistry.ts)."""
+    file = folder / "projects.json"
+    registry = parse_document(read_regular(file)) if file.is_file() else None
+    names = [str(part(registry, "projects").get(path)) for path in paths_of(project)]
+    chats = folder / "tmp" / next((each for each in names if re.fullmatch(r"[a-z0-9-]+", each)), "none") / "chats"
+    found = newest_first(chats.glob("session-*.jsonl"), chats)[:1]
+    for recording in found:
+        with open_regular(recording) as opened:  # its head comes first
+            session = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', opened.read(4096))
+        return [recording, *newest_first((chats / session[1].decode()).glob("*.jsonl"), chats)] if session else found
+    return []
 
 
 NOT_AN_ERROR = "This is no error: the tool did its work, and its output is too long to be shown whole. In part:\n"
@@ -221,7 +194,7 @@ CLIENTS = (
         "gemini",
         programs=("gemini", "gemini-cli"),
         entry=Entry("json", "mcpServers", _SETTINGS),
-        files=Files(home_folder, current_recordings),
+        files=Files(lambda: Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini", current_recordings),
         reader=lambda: READER,
         # It fires PreCompress before every turn, also if it then compresses nothing, and starts no new session after a
         # compression: at none of its events could a compressed session be given a hand-off.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from contextstash.base.files import open_regular
 from contextstash.clients.client import Client, Entry, Files, Plugin, settings_folder
@@ -53,16 +53,13 @@ def data_folder() -> Path:
 
 def current_sessions(folder: Path, project: Path) -> list[Path]:
     """The session of this project that was changed last, then those of its sub-agents. Raises OSError."""
-    databases = [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)
-    if not databases:
-        return []
-    file = databases[0]
-    with _open(file) as database:
-        rows = database.execute("SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC").fetchall()
-    own = [row[0] for row in rows if row[1] is None and is_at(row[2], project)]
-    if not own:
-        return []
-    return [file / str(own[0]), *(file / str(row[0]) for row in rows if row[1] == own[0])]
+    for file in [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)[:1]:
+        query = "SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC"
+        with _open(file) as database:
+            rows = database.execute(query).fetchall()
+        own = [name for name, parent, directory in rows if parent is None and is_at(directory, project)][:1]
+        return [file / str(name) for name in own + [name for name, parent, _ in rows if own == [parent]]]
+    return []
 
 
 @contextmanager
@@ -90,12 +87,9 @@ def stamp_in_database(path: Path) -> Stamp:
 def load_from_database(path: Path) -> Iterator[Json]:
     """The session's own record, then each message with its parts. Raises OSError."""
     with _open(path.parent) as database:
-        found = database.execute("SELECT id, parent_id, title, directory FROM session WHERE id = ?", (path.name,))
-        session = found.fetchone()
-        if session is None:
-            return
-        head = dict(zip(("id", "parentID", "title", "directory"), session, strict=True))
-        yield {name: value for name, value in head.items() if value is not None}
+        rows = "SELECT id, parent_id AS parentID, title FROM session WHERE id = ?"
+        for session in database.execute(rows, (path.name,)):
+            yield dict(zip(("id", "parentID", "title"), session, strict=True))
         parts: dict[str, list[Json]] = {}
         rows = "SELECT message_id, id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
         for message_id, part_id, data in database.execute(rows, (path.name,)):
@@ -129,9 +123,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
     compaction if the summary follows it.
     """
     head, *records = [line.record for line in lines] or [{}]
-    state.update(
-        session=text_of(head.get("id")), title=title_of(head.get("title")), parent=text_of(head.get("parentID"))
-    )
+    state |= {"session": head.get("id"), "title": title_of(head.get("title")), "parent": head.get("parentID")}
     first_keys: dict[str, str] = {}
     kept: dict[str, str | None] = {}
     for record in records:
@@ -183,10 +175,7 @@ def _user_block(item: Json) -> Native | None:
 def _reply(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
     """The messages of a reply, step by step. The key of the first step is the id of OpenCode's message; later steps add
     their number."""
-    about: dict[str, Any] = {
-        "model": text_of(info.get("modelID")),
-        "created_at": moment(part(info, "time").get("created")),
-    }
+    created = moment(part(info, "time").get("created"))
     steps = list(_steps(parts))
     for number, (step, tokens) in enumerate(steps):
         key = str(info["id"]) if number == 0 else f"{info['id']}#{number}"
@@ -194,12 +183,12 @@ def _reply(info: Json, parts: list[Json]) -> Iterator[TranscriptMessage]:
         blocks = [block for item in step if (block := _block(item)) is not None]
         if blocks:
             body = {"role": "assistant", "content": blocks}
-            yield TranscriptMessage(body=body, key=key, usage=_usage(tokens), **about)
-        if results := [_result(item) for item in step if _is_call(item)]:
-            done = max((part(item, "state", "time").get("end") or 0 for item in step if _is_call(item)), default=0)
-            body = {"role": "user", "content": results}
-            created = moment(done) or about["created_at"]
-            yield TranscriptMessage(body=body, key=f"{key}=", created_at=created)
+            model = text_of(info.get("modelID"))
+            yield TranscriptMessage(body, key=key, usage=_usage(tokens), model=model, created_at=created)
+        if calls := [item for item in step if _is_call(item)]:
+            done = max(part(item, "state", "time").get("end") or 0 for item in calls)
+            body = {"role": "user", "content": [_result(item) for item in calls]}
+            yield TranscriptMessage(body, key=f"{key}=", created_at=moment(done) or created)
 
 
 def _steps(parts: list[Json]) -> Iterator[tuple[list[Json], Json]]:
@@ -235,12 +224,9 @@ def _block(item: Json) -> Native | None:
 
 def _result(item: Json) -> Native:
     state = part(item, "state")
-    result = {"type": "tool_result", "tool_use_id": item["callID"]}
-    if state.get("status") == "completed":
-        return {**result, "content": str(state.get("output") or "")}
-    if state.get("status") == "error":
-        return {**result, "content": str(state.get("error") or ""), "is_error": True}
-    return {**result, "content": INTERRUPTED, "is_error": True}
+    said = {"completed": state.get("output"), "error": state.get("error")}.get(str(state.get("status")), INTERRUPTED)
+    result = {"type": "tool_result", "tool_use_id": item["callID"], "content": str(said or "")}
+    return result if state.get("status") == "completed" else {**result, "is_error": True}
 
 
 def _usage(tokens: Json) -> Usage | None:
@@ -250,15 +236,16 @@ def _usage(tokens: Json) -> Usage | None:
     return usage_of(count_of(tokens, "input") + cached + written, completion, cached, written)
 
 
-def _entry(command: Sequence[str]) -> dict[str, Any]:
-    return {"type": "local", "command": list(command), "enabled": True}
-
-
 CLIENTS = (
     Client(
         "opencode",
         programs=("opencode",),
-        entry=Entry("json", "mcp", lambda: settings_folder() / "opencode" / "opencode.json", _entry),
+        entry=Entry(
+            "json",
+            "mcp",
+            lambda: settings_folder() / "opencode" / "opencode.json",
+            lambda command: {"type": "local", "command": list(command), "enabled": True},
+        ),
         files=Files(data_folder, current_sessions, databases=DATABASES, in_database=sessions_in_database),
         reader=lambda: READER,
         plugin=Plugin(

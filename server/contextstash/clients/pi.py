@@ -23,6 +23,7 @@ from contextstash.clients.transcripts import (
     moment,
     newest_first,
     objects,
+    part,
     paths_of,
     text_of,
     title_of,
@@ -75,8 +76,7 @@ READER = Reader(
 
 def _message(line: Line, branch: Branch) -> TranscriptMessage | None:
     entry = line.record
-    body = _body(entry)
-    if body is None:
+    if (body := _body(entry)) is None:
         return None
     message = entry["message"] if entry.get("type") == "message" else {}
     reply = message.get("role") == "assistant"
@@ -86,7 +86,7 @@ def _message(line: Line, branch: Branch) -> TranscriptMessage | None:
     return TranscriptMessage(
         body=body,
         key=ours or text_of(entry.get("id")) or line.digest,
-        usage=_usage(message.get("usage")) if reply else None,
+        usage=_usage(part(message, "usage")) if reply else None,
         model=text_of(message.get("model")) if reply else None,
         created_at=moment(entry.get("timestamp")),
         covers_before=compacts,
@@ -142,16 +142,14 @@ def _block(block: dict[str, Any]) -> dict[str, Any]:
     return block
 
 
-def _usage(usage: object) -> Usage | None:
-    if not isinstance(usage, dict):
-        return None
+def _usage(usage: Json) -> Usage | None:
     cached, written = count_of(usage, "cacheRead"), count_of(usage, "cacheWrite")
     return usage_of(count_of(usage, "input") + cached + written, count_of(usage, "output"), cached, written)
 
 
-def agent_folder() -> Path:
-    """pi's own folder."""
-    return Path(os.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent").expanduser()
+def agent_folder(*names: str) -> Path:
+    """A place in pi's own folder."""
+    return Path(os.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent", *names).expanduser()
 
 
 def current_sessions(folder: Path, project: Path) -> list[Path]:
@@ -167,11 +165,11 @@ CLIENTS = (
     Client(
         "pi",
         programs=("pi", "pi-coding-agent"),
-        files=Files(lambda: agent_folder() / "sessions", current_sessions),
+        files=Files(lambda: agent_folder("sessions"), current_sessions),
         reader=lambda: READER,
         plugin=Plugin(
             "pi.js",
-            lambda: agent_folder() / "extensions" / "contextstash.js",
+            lambda: agent_folder("extensions", "contextstash.js"),
             "an extension: pi's compactions are answered by a hand-off",
         ),
     ),
