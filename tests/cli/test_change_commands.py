@@ -44,6 +44,7 @@ def test_words_are_a_rule_of_the_newest_session_and_a_secret_in_it_is_not_echoed
     assert orchard.run("pin", "never push to main").stdout == pinned
     assert orchard.run("pin").stdout == pinned
     assert orchard.run("pin", "never", "push", "to", "main").stdout == pinned
+    assert failure_of(orchard.run("pin", "never push", "--remove")).endswith("Pinned: rule: never push to main.")
     assert orchard.run("pin", "rule: never push to main", "--remove").stdout.endswith(": nothing.\n")
     secret = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL3nR6"
     assert secret not in orchard.run("pin", f"push with {secret}").stdout

@@ -105,6 +105,10 @@ def test_a_search_is_limited_to_a_time(orchard: Orchard) -> None:
     assert "7d, 2026-05-31" in orchard.run("search", "tree 733", "--since", "yesterday").stderr
 
 
+def test_a_search_in_an_empty_database_names_the_import(contextstash: CommandLine) -> None:
+    assert "contextstash import" in contextstash.run("search", "quince").stderr
+
+
 def test_each_hit_ends_with_the_command_that_shows_it_whole(orchard: Orchard) -> None:
     for words, shown_whole in (("tree 733", "tree 733:"), ("oldest tree", "The quince in row 7 is the oldest tree.")):
         lines = orchard.run("search", words, "--limit", "1").stdout.splitlines()

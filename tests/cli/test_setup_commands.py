@@ -56,6 +56,7 @@ def test_an_installed_client_whose_command_is_gone_is_found(contextstash: Comman
         ("contextstash/contextstash.toml", b"prune_att = 1", "Did you mean 'prune_at'"),
         ("contextstash/contextstash.toml", b"agents = 1", "'agents' must hold tables"),
         (".claude.json", b"{", "not plain JSON"),
+        (".claude/settings.json", b"{", "not plain JSON"),
     ],
 )
 def test_a_damaged_file_is_named(contextstash: CommandLine, name: str, content: bytes, says: str) -> None:
@@ -77,15 +78,22 @@ def test_a_database_that_others_may_read_is_found(contextstash: CommandLine) -> 
 
 
 @pytest.mark.processes
-def test_an_installed_client_without_a_hook_is_told_so(contextstash: CommandLine) -> None:
+def test_an_installed_client_without_a_hook_or_one_that_it_does_not_trust_is_told_so(contextstash: CommandLine) -> None:
     contextstash.run("install", "gemini", "--yes")
-    assert "gemini hooks" not in findings(contextstash)[1]
+    contextstash.run("install", "codex", "--yes")
+    found = findings(contextstash)[1]
+    assert "gemini hooks" not in found
+    assert "/hooks shows them" in found["codex hooks"]["advice"]
+    with (contextstash.folder / ".codex" / "config.toml").open("a") as config:
+        config.write(f"""[hooks.state."{contextstash.folder}/.codex/hooks.json:stop:0:0"]\ntrusted_hash = "sha256:1"\n""")
     path = contextstash.folder / ".gemini" / "settings.json"
     settings = json.loads(path.read_text())
     del settings["hooks"]["SessionEnd"]
     path.write_text(json.dumps(settings))
-    found = findings(contextstash)[1]["gemini hooks"]
-    assert (found["says"], found["advice"]) == ("missing for SessionEnd", "contextstash install gemini")
+    found = findings(contextstash)[1]
+    assert "codex hooks" not in found
+    missing = found["gemini hooks"]
+    assert (missing["says"], missing["advice"]) == ("missing for SessionEnd", "contextstash install gemini")
 
 
 @pytest.mark.processes

@@ -98,6 +98,10 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
         session_id = (await stash.find_output(handle))[0].removesuffix(OUTPUTS_SUFFIX)
     else:
         session_id = await find_session(stash, session)
+    before = stash.settings(await stash.read_session(session_id)).pin
+    if remove and (wrong := [each for each in named if each not in before]):
+        pinned = masked("; ".join(before) or "nothing")
+        raise BadInputError(f"Not pinned in session {session_id}: {masked(wrong[0])}. Pinned: {pinned}.")
     result = await stash.configure_session(session_id, pin=[] if remove else named, unpin=named if remove else [])
     now = stash.settings(await stash.read_session(session_id)).pin
 

@@ -17,13 +17,13 @@ import click
 from contextstash.base.process import configure_logs
 from contextstash.cli.console import print_table
 from contextstash.cli.options import Number, address, opener_options, stash_command
+from contextstash.clients.client import ANTHROPIC
 from contextstash.operations import DEFAULT_SCOPES, SCOPES
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
     from contextstash.stash_opener import StashOpener
-    from contextstash_storage.notes import Token
 
 
 @click.command()
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.Choice(["agent", "all"]),
     default="agent",
     show_default=True,
-    help="List the tools for models, or also the tools for programs.",
+    help="List the tools for models, or with all also those for programs, such as record_messages and get_context.",
 )
 @click.option(
     "--follow",
@@ -91,9 +91,6 @@ def ui(opener: StashOpener, port: int, browser: bool) -> None:
     serve_ui(opener, port, webbrowser.open if browser and shown else str)
 
 
-DEFAULT_UPSTREAM = "https://api.anthropic.com"
-
-
 @click.command("proxy")
 @click.option(
     "--listen",
@@ -103,7 +100,7 @@ DEFAULT_UPSTREAM = "https://api.anthropic.com"
     show_default=True,
     help="This machine only.",
 )
-@click.option("--upstream", metavar="URL", default=DEFAULT_UPSTREAM, show_default=True, help="The model API.")
+@click.option("--upstream", metavar="URL", default=ANTHROPIC, show_default=True, help="The model API.")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @opener_options
 def proxy(opener: StashOpener, listen: tuple[str, int], no_prune: bool, upstream: str) -> None:
@@ -189,7 +186,11 @@ async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, 
 @stash_command("list")
 async def list_(stash: Stash) -> Any:
     """List the tokens, without their secrets."""
-    tokens = [_fields(each) for each in await stash.store.read_tokens()]
+    tokens = []
+    for each in await stash.store.read_tokens():
+        times = {"created_at": each.created_at, "expires_at": each.expires_at}
+        given = {name: at.isoformat(timespec="minutes") for name, at in times.items() if at is not None}
+        tokens.append({"name": each.name, "owner": each.owner, "scopes": list(each.scopes), **given})
 
     def show() -> None:
         if not tokens:
@@ -212,9 +213,3 @@ async def revoke(stash: Stash, name: str) -> Any:
 
 for each in (create, list_, revoke):
     token.add_command(each)
-
-
-def _fields(found: Token) -> dict[str, Any]:
-    times = {"created_at": found.created_at, "expires_at": found.expires_at}
-    given = {name: at.isoformat(timespec="minutes") for name, at in times.items() if at is not None}
-    return {"name": found.name, "owner": found.owner, "scopes": list(found.scopes), **given}

@@ -266,6 +266,7 @@ async def search(stash: Stash, words: tuple[str, ...], session: str | None, **fi
         **filters,
     )
     origins = [await _origin(stash, hit.session_id.removesuffix(OUTPUTS_SUFFIX)) for hit in found.hits]
+    is_filled = bool((await stash.list_sessions(limit=1)).sessions)
 
     def show() -> None:
         """Each hit: where it is, the piece that matches, and the command that shows it whole."""
@@ -277,7 +278,7 @@ async def search(stash: Stash, words: tuple[str, ...], session: str | None, **fi
                 click.secho("  (none of the words is here: the call, or the messages next to it, have them)", dim=True)
             echo(f"  in full: contextstash show {hit.handle or f'{short} --message {hit.seq}'}", dim=True)
         if found.note:
-            echo(in_commands(found.note), err=True)
+            echo(in_commands(found.note) if is_filled else NO_SESSIONS, err=True)
 
     return found, show
 

@@ -10,7 +10,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ from contextstash.cli.session_commands import read_output
 from contextstash.clients.client import project_folder
 from contextstash.configuration.database import SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import (
-    Layer,
     TrustedFiles,
     check_names,
     read_pairs,
@@ -159,21 +158,22 @@ def _clients() -> Findings:
 
 def _of_client(client: Client) -> Findings:
     """What is installed in a client: a bundle, a server with hooks, a plugin."""
-    from contextstash.clients.install import SERVER, missing_hooks
+    from contextstash.clients.install import SERVER, missing_hooks, value_at
 
     install = f"contextstash install {client.name}"
-    if client.bundle is not None and client.bundle.is_enabled():
-        yield Finding(f"{client.name} (plugin)", "ok", "its server, hooks and mod are there")
     try:
-        if (entry := client.entry) is not None:
-            servers = _content(entry.kind, entry.file()).get(entry.key)
-            if isinstance(servers, dict) and SERVER in servers:
-                named = servers[SERVER].get("command") if isinstance(servers[SERVER], dict) else None
-                yield _starts(client.name, named[0] if isinstance(named, list) and named else named, install)
-                if (hooks := client.hooks) is not None and hooks.file is not None:
-                    missing = missing_hooks(client.name, hooks.events, _content("json", hooks.file()))
-                    if missing:
-                        yield Finding(f"{client.name} hooks", "note", f"missing for {', '.join(missing)}", install)
+        if (bundle := client.bundle) and value_at(_content("json", bundle.file()), bundle.enabled) is True:
+            yield Finding(f"{client.name} (plugin)", "ok", "its server, hooks and mod are there")
+        found = _content(client.entry.kind, client.entry.file()) if client.entry else {}
+        if server := value_at(found, (client.entry.key, SERVER) if client.entry else ()):
+            named = value_at(server, ["command"])
+            yield _starts(client.name, named[0] if isinstance(named, list) and named else named, install)
+            if (hooks := client.hooks) and hooks.file:
+                missing = missing_hooks(client.name, hooks.events, _content("json", hooks.file()))
+                if missing:
+                    yield Finding(f"{client.name} hooks", "note", f"missing for {', '.join(missing)}", install)
+                elif hooks.remark and str(hooks.file()) not in str(value_at(found, ("hooks", "state"))):
+                    yield Finding(f"{client.name} hooks", "note", "not trusted yet", hooks.remark)
     except BadInputError as error:
         yield Finding(client.name, "wrong", str(error), "Correct the file.")
         return
@@ -221,32 +221,25 @@ def config() -> None:
 @JSON
 def show(as_json: bool) -> None:
     """Show each effective value, the layer that set it, and whether data may leave this machine."""
-    from contextstash.configuration.setting_layers import network_use
+    from contextstash.configuration.setting_layers import network_use, without_credentials
+    from contextstash.window.settings import PRESETS, UserSettings, resolve_settings
 
     remarks: list[str] = []
     configuration = settings_from(None, (), remarks.append)
-    network = network_use(configuration, os.environ)
-    values = _effective(configuration.layers())
+    network, layers = network_use(configuration, os.environ), configuration.layers()
+    resolved = resolve_settings(*(layer.values for layer in layers))
+    of_preset = dict.fromkeys(PRESETS[resolved.preset], f"preset {resolved.preset}")
+    setters = {**of_preset, **{name: layer.name for layer in layers for name in layer.values}}
+    values = [
+        {"name": name, "value": without_credentials(value), "layer": setters.get(name, "default")}
+        for name, value in resolved.model_dump(include=set(UserSettings.model_fields)).items()
+    ]
     if as_json:
         echo_json({"settings": values, "network": network.sentence, "ignored": remarks})
         return
     print_table(["setting", "value", "set by"], [(each["name"], str(each["value"]), each["layer"]) for each in values])
     for line in (" ".join(filter(None, (network.sentence, network.detail))), *remarks):
         echo(line)
-
-
-def _effective(layers: Sequence[Layer]) -> list[dict[str, Any]]:
-    """The name of every setting in order, its value and its layer. Raises BadInputError if a value is invalid."""
-    from contextstash.configuration.setting_layers import without_credentials
-    from contextstash.window.settings import PRESETS, UserSettings, resolve_settings
-
-    resolved = resolve_settings(*(layer.values for layer in layers))
-    of_preset = dict.fromkeys(PRESETS[resolved.preset], f"preset {resolved.preset}")
-    setters = {**of_preset, **{name: layer.name for layer in layers for name in layer.values}}
-    return [
-        {"name": name, "value": without_credentials(value), "layer": setters.get(name, "default")}
-        for name, value in resolved.model_dump(include=set(UserSettings.model_fields)).items()
-    ]
 
 
 @config.command("set")

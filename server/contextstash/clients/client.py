@@ -193,16 +193,6 @@ class Bundle:
     traces: Sequence[tuple[Callable[[], Path], tuple[str, ...]]]
     does: str
 
-    def is_enabled(self) -> bool:
-        """Whether the client loads it, by a file that can be read."""
-        try:
-            found = json.loads(read_regular(self.file()))
-        except (OSError, ValueError):
-            return False
-        for key in self.enabled:
-            found = found.get(key) if isinstance(found, dict) else None
-        return found is True
-
 
 Launch = tuple[tuple[str, ...], Mapping[str, str]]
 """A client's process: its command, and the variables that are added to its environment."""

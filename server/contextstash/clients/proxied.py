@@ -51,12 +51,11 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
 
 def is_configured(client: Client) -> bool:
     """Whether our server is configured in the client, by its files. True for unknown clients."""
-    if client.entry is None or (client.bundle is not None and client.bundle.is_enabled()):
-        return True
-    try:
-        return b"contextstash" in read_regular(client.entry.file())
-    except OSError:
-        return False
+    for each in (client.bundle, client.entry):
+        with suppress(OSError):
+            if each is not None and b"contextstash" in read_regular(each.file()):
+                return True
+    return client.entry is None
 
 
 CONTINUED = ("claude-code", "codex", "gemini")

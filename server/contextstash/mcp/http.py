@@ -94,7 +94,10 @@ def serve_http(
             yield _endpoint(stashes, tools, public_url, oauth_issuer, followed=opener.follow is not None)
 
     def announce(address: str) -> str:
-        return f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME"
+        named = "" if opener.database is None else f" --db {opener.database}"
+        return (
+            f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME{named}"
+        )
 
     serve(app, host, port, announce, settings=SETTINGS, public=name, unchecked=(HEALTH,))
 
