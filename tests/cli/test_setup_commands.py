@@ -84,8 +84,9 @@ def test_an_installed_client_without_a_hook_or_one_that_it_does_not_trust_is_tol
     found = findings(contextstash)[1]
     assert "gemini hooks" not in found
     assert "/hooks shows them" in found["codex hooks"]["advice"]
+    trusted = f'[hooks.state."{contextstash.folder}/.codex/hooks.json:stop:0:0"]\ntrusted_hash = "sha256:1"\n'
     with (contextstash.folder / ".codex" / "config.toml").open("a") as config:
-        config.write(f"""[hooks.state."{contextstash.folder}/.codex/hooks.json:stop:0:0"]\ntrusted_hash = "sha256:1"\n""")
+        config.write(trusted)
     path = contextstash.folder / ".gemini" / "settings.json"
     settings = json.loads(path.read_text())
     del settings["hooks"]["SessionEnd"]

@@ -101,6 +101,7 @@ def started(command: list[str], **how: Any) -> Iterator[tuple[subprocess.Popen[s
             line = process.stderr.readline()
             found = re.search(r"http://\S+", line)
             assert found, line + process.stderr.read()
+            assert "token create NAME --db" in line or "token create" not in line
             yield process, found[0]
         finally:
             process.kill()
