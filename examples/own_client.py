@@ -32,7 +32,7 @@ def newest(folder: Path, project: Path) -> list[Path]:
     return newest_first(folder.glob("*.notes"), folder)[:1]
 
 
-READER = Reader("notebook", "openai-chat", lambda head: any("notebook" in each for each in head.records), said)
+READER = Reader("notebook", "openai-chat", lambda _, records: any("notebook" in each for each in records), said)
 
 NOTEBOOK = Client(
     "notebook", ("notebook",), files=Files(lambda: Path.home() / ".notebook", newest), reader=lambda: READER

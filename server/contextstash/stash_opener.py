@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 from contextstash.configuration.setting_layers import Configuration
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Client
     from contextstash.clients.follow import Follower
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
@@ -28,15 +27,12 @@ T = TypeVar("T")
 class StashOpener:
     """A database, None for the user's default one, and the settings of what opens it.
 
-    `follow` names the client whose transcripts are read (`claude-code`). A hook is of one `client`, and waits only
-    `busy_seconds` for another process that writes.
+    `follow` names the client whose transcripts are read (`claude-code`).
     """
 
     database: Location | None = None
     settings: Configuration = field(default_factory=Configuration)
     follow: str | None = None
-    client: Client | None = None
-    busy_seconds: float | None = None
 
     @property
     def file(self) -> Path | None:
@@ -55,13 +51,11 @@ class StashOpener:
         from contextstash.stash import Stash
 
         follower: Follower | None = None
-        known = clients() if self.client is None else [self.client]
 
         async def current_session() -> str | None:
             return await follower.catch_up() if follower else None
 
-        busy = {} if self.busy_seconds is None else {"busy_seconds": self.busy_seconds}
-        store = await open_database(self.database, **busy)
+        store = await open_database(self.database)
         try:
             stash = Stash(
                 store,
@@ -69,7 +63,7 @@ class StashOpener:
                 api_key=api_key_from(os.environ),
                 consent=self.settings.may_call_model,
                 current_session=current_session,
-                host_windows={each.name: each.used_window for each in known if each.used_window},
+                host_windows={each.name: each.used_window for each in clients() if each.used_window},
                 project_of=project_of,
             )
             if self.follow is not None:

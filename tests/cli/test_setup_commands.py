@@ -210,37 +210,16 @@ def test_no_file_is_trusted_without_a_confirmation(untrusted: UntrustedProject) 
     assert not (untrusted.user_folder / "trusted.json").exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "says"), [("prune_att = 1", "Did you mean"), ('secrets = "hide"', "secrets"), ("x", "not valid TOML")]
-)
-def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject, text: str, says: str) -> None:
-    untrusted.write(text)
-    done = untrusted.run("config", "trust", "--yes")
-    assert (done.returncode, says in done.stderr) == (1, True)
-
-
-def test_a_damaged_list_trusts_nothing_and_is_named(untrusted: UntrustedProject) -> None:
-    untrusted.user_folder.mkdir(parents=True)
-    (untrusted.user_folder / "trusted.json").write_text("{")
-    assert shown_there(untrusted)["settings"]["summary_prompt"] == "handoff"
-    done = untrusted.run("config", "trust", "--yes")
-    assert (done.returncode, "trusted.json" in done.stderr) == (1, True)
-
-
-def test_a_trusted_file_does_not_give_consent(untrusted: UntrustedProject) -> None:
-    untrusted.write('summarizer = "anthropic"\nsummarizer_base_url = "http://127.0.0.1:9"\n')
-    untrusted.run("config", "trust", "--yes")
-    found = shown_there(untrusted, ANTHROPIC_API_KEY=KEY)
-    assert found["settings"]["summarizer"] == "anthropic"
-    assert found["network"] == "Nothing leaves this machine."
+def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject) -> None:
+    untrusted.write("prune_att = 1")
+    assert "Did you mean" in untrusted.run("config", "trust", "--yes").stderr
+    assert not (untrusted.user_folder / "trusted.json").exists()
 
 
 @pytest.mark.parametrize(
     ("environment", "says"),
     [
-        ({}, "Nothing leaves this machine."),
         ({"ANTHROPIC_API_KEY": KEY}, "Nothing leaves this machine."),
-        ({"CONTEXTSTASH_SUMMARIZER_MODEL": "m"}, "Nothing leaves this machine."),
         ({"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY}, "Sessions may be sent to api.anthropic.com (model claude-haiku-4-5)"),
         (
             {
@@ -249,10 +228,6 @@ def test_a_trusted_file_does_not_give_consent(untrusted: UntrustedProject) -> No
                 "CONTEXTSTASH_SUMMARIZER_BASE_URL": "http://user:secret@llm.example:81/v1",
             },
             "Sessions may be sent to llm.example:81 (model m): allowed by summarizer_model in environment.",
-        ),
-        (
-            {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "http://proxy.example"},
-            "Sessions may be sent to proxy.example",
         ),
     ],
 )
@@ -338,12 +313,8 @@ def test_a_token_is_printed_once_listed_without_its_secret_and_revoked(contextst
     assert contextstash.json("token", "list") == {"tokens": []}
 
 
-def test_a_token_can_expire_and_belongs_to_its_name_by_default(contextstash: CommandLine) -> None:
+def test_a_token_can_expire_belongs_to_its_name_by_default_and_mistakes_are_named(contextstash: CommandLine) -> None:
     made = contextstash.json("token", "create", "bob", "--days", "30")
     assert (made["owner"], made["scopes"], "expires_at" in made) == ("bob", ["read", "write"], True)
-
-
-def test_mistakes_are_named(contextstash: CommandLine) -> None:
-    assert contextstash.run("token", "create", "bob").returncode == 0
     assert "There is a token bob already" in failure_of(contextstash.run("token", "create", "bob"))
     assert "There is no token eve" in failure_of(contextstash.run("token", "revoke", "eve"))

@@ -19,7 +19,7 @@ import httpx2
 import pytest
 
 from contextstash.clients.follow import readers, recognize
-from contextstash.clients.transcripts import Batch, Head, Line, Reader, split_lines
+from contextstash.clients.transcripts import Batch, Line, Reader, split_lines
 from contextstash.messages.detection import get_format
 from contextstash.proxy.replies import Reply
 from contextstash_storage.errors import ContextstashError
@@ -48,7 +48,7 @@ def transcript_reader(number: int) -> Target:
         if not lines and isinstance(document, list):
             lines = [Line(each, str(place)) for place, each in enumerate(document) if isinstance(each, dict)]
         if not reader.load:
-            reader.claims(Head(Path("session.jsonl"), document, [line.record for line in lines]))
+            reader.claims(Path("session.jsonl"), [line.record for line in lines])
         state: dict[str, Any] = {}
         half = len(lines) // 2
         for part in (lines[:half], lines[0 if reader.load else half :]):

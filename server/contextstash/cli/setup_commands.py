@@ -339,18 +339,14 @@ def demo() -> None:
 
     Works in a temporary database; nothing is written elsewhere or sent.
     """
-    asyncio.run(_demonstrate())
-
-
-async def _demonstrate() -> None:
+    from contextstash.configuration.setting_layers import Configuration, Layer
     from contextstash.demo import SETTINGS
-    from contextstash.stash import Stash
-    from contextstash_storage.sqlite import open_sqlite
+    from contextstash.stash_opener import StashOpener
 
     _heading("contextstash: what leaves the model's window never leaves the session")
     with tempfile.TemporaryDirectory(prefix="contextstash-demo-") as folder:
-        async with Stash(await open_sqlite(Path(folder) / "demo.db"), settings=SETTINGS) as stash:
-            await _show_steps(stash)
+        settings = Configuration().over(Layer("demo", SETTINGS))
+        StashOpener(Path(folder) / "demo.db", settings).run(_show_steps)
     echo("\nThis was a temporary database. To use your own sessions: contextstash import")
 
 

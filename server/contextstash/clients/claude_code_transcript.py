@@ -70,7 +70,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
 
 
 READER = Reader(
-    "claude-code", "anthropic", lambda head: any({"type", "sessionId"} <= each.keys() for each in head.records), _said
+    "claude-code", "anthropic", lambda _, records: any({"type", "sessionId"} <= each.keys() for each in records), _said
 )
 
 

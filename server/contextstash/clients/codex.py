@@ -90,7 +90,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
 
 
 READER = Reader(
-    "codex", "openai-responses", lambda head: any(each.get("type") == "session_meta" for each in head.records), _said
+    "codex", "openai-responses", lambda _, records: any(each.get("type") == "session_meta" for each in records), _said
 )
 
 

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,7 +21,6 @@ from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular, rea
 from contextstash.clients.client import client, clients, own_clients, project_folder
 from contextstash.clients.transcripts import (
     Batch,
-    Head,
     Json,
     Line,
     Reader,
@@ -61,9 +60,9 @@ MAX_HEAD_RECORDS = 60
 
 def recognize(path: Path) -> Reader:
     """The reader for a transcript. Raises BadInputError if none recognizes it, OSError if it cannot be read."""
-    head = _head_of(path)
+    records = _first_records(path)
     for reader in readers():
-        if reader.claims(head):
+        if reader.claims(path, records):
             return reader
     raise BadInputError(
         "Unrecognized transcript format. Supported: sessions of Claude Code, Codex CLI, Gemini CLI, OpenCode and pi,"
@@ -77,12 +76,12 @@ def readers() -> Iterator[Reader]:
     yield MESSAGES
 
 
-def _head_of(path: Path) -> Head:
-    """The beginning of a transcript: of a file of lines its first records, of another one the whole document."""
+def _first_records(path: Path) -> list[Json]:
+    """The first records of a file of lines, or of another one the objects of the whole document."""
     if not path.is_file():
         if not path.exists() and not path.parent.is_file():  # neither a file nor a part of a database
             path.stat()
-        return Head(path)
+        return []
     with open_regular(path) as file:
         data = file.read(MAX_HEAD_BYTES)
         first, newline, _ = data.lstrip().partition(b"\n")
@@ -90,12 +89,11 @@ def _head_of(path: Path) -> Head:
         if not has_lines:
             data += file.read(MAX_WHOLE_BYTES)
     if not (has_lines and len(data) == MAX_HEAD_BYTES) and (document := parse_document(data)) is not None:
-        return Head(path, document, [document] if isinstance(document, dict) else ())
+        return [document] if isinstance(document, dict) else _messages_of(document)
     cut = data[: data.rfind(b"\n") + 1] if len(data) >= MAX_HEAD_BYTES else data
     # Lines that do not begin with a record are skipped.
     raw = [line for line in (cut or data).split(b"\n") if b"{" in line[:8]]
-    records = [line.record for line in split_lines(b"\n".join(raw[:MAX_HEAD_RECORDS]), at_end=True)[0]]
-    return Head(path, records, records)
+    return [line.record for line in split_lines(b"\n".join(raw[:MAX_HEAD_RECORDS]), at_end=True)[0]]
 
 
 def transcripts_in(path: Path) -> Iterator[Path]:
@@ -288,8 +286,8 @@ LISTS = ("messages", "input", "contents", "history", "clientHistory")
 `/chat save` and of tool calls."""
 
 
-def _claims(head: Head) -> bool:
-    messages = _messages_of(head.document)
+def _claims(_: Path, records: Sequence[Json]) -> bool:
+    messages = _messages_of(records[0] if len(records) == 1 else records)
     # An item of Responses is any object with a type: a list of nothing else may be something different.
     if not any("role" in each and {"content", "parts"} & each.keys() for each in messages):
         return False

@@ -73,7 +73,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
 READER = Reader(
     "gemini",
     "gemini",
-    lambda head: any({"sessionId", "projectHash"} <= record.keys() for record in head.records[:3]),
+    lambda _, records: any({"sessionId", "projectHash"} <= each.keys() for each in records[:3]),
     _said,
     lambda path: [line.record for line in split_lines(read_regular(path), at_end=True)[0]],
 )

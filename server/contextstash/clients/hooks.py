@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.base.files import is_below, read_regular, resolved
 from contextstash.clients.client import client as client_of
-from contextstash.clients.client import project_folder
+from contextstash.clients.client import project_folder, project_of
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from contextstash.record.output_archive import OutputArchive
     from contextstash.request.handoff import ClientMessage, ClientWindow
     from contextstash.stash import Stash
-    from contextstash.stash_opener import StashOpener
     from contextstash_storage.store import SessionStore
 
 MIN_LIMIT = 4_000
@@ -315,7 +314,7 @@ async def _read_to_the_end(client: Client, hooks: Hooks, event: Event, given: Ho
     from contextstash.request.handoff import Part
 
     name = event["hook_event_name"]
-    async with await _opener(client)() as stash:
+    async with await _opened(client) as stash:
         reports = await read_transcripts(client, stash, event.get("transcript_path"))
         session_id = session_of(reports, event.get("agent_id"))
         if session_id is not None and name == hooks.instructs_summary:
@@ -329,17 +328,24 @@ async def _read_to_the_end(client: Client, hooks: Hooks, event: Event, given: Ho
     return {"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}}
 
 
-def _opener(client: Client) -> StashOpener:
-    """Opens the stash with the settings for this client. Remarks on a project's files go to the log."""
-    from contextstash.configuration.database import HOOK_BUSY_SECONDS
-    from contextstash.configuration.setting_layers import configuration
-    from contextstash.stash_opener import StashOpener
+async def _opened(client: Client) -> Stash:
+    """The stash with the settings for this client. Remarks on a project's files go to the log."""
+    from contextstash.configuration.database import HOOK_BUSY_SECONDS, open_database
+    from contextstash.configuration.setting_layers import api_key_from, configuration
+    from contextstash.stash import Stash
     from contextstash.window.settings import resolve_settings
 
     remark = partial(note, client.name)
     found = configuration(project=project_folder(), environment=os.environ, on_remark=remark)
     resolve_settings(found.settings_layer(client.name))
-    return StashOpener(settings=found, client=client, busy_seconds=HOOK_BUSY_SECONDS)
+    return Stash(
+        await open_database(busy_seconds=HOOK_BUSY_SECONDS),
+        settings=found.settings_layer,
+        api_key=api_key_from(os.environ),
+        consent=found.may_call_model,
+        host_windows={client.name: client.used_window} if client.used_window else {},
+        project_of=project_of,
+    )
 
 
 async def read_transcripts(
@@ -418,7 +424,7 @@ async def _answer(client: Client, asked: Mapping[str, Any]) -> None:
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise BadInputError("'messages' is a list of objects.")
     messages = [_message(each) for each in given]
-    async with await _opener(client)() as stash:
+    async with await _opened(client) as stash:
         reports = await read_transcripts(client, stash, asked.get("transcript"), reduce=None)
         session_id = session_of(reports, asked.get("agent")) or asked.get("session")
         if not isinstance(session_id, str) or not session_id:

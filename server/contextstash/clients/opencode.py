@@ -154,7 +154,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
 READER = Reader(
     "opencode",
     "anthropic",
-    lambda head: head.path.parent.suffix == ".db" and head.path.parent.is_file(),
+    lambda path, _: path.parent.suffix == ".db" and path.parent.is_file(),
     _said,
     load_from_database,
     stamp_in_database,

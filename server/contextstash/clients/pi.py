@@ -69,7 +69,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
 READER = Reader(
     "pi",
     "anthropic",
-    lambda head: any(record.get("type") == "session" and "cwd" in record for record in head.records),
+    lambda _, records: any(each.get("type") == "session" and "cwd" in each for each in records),
     _said,
 )
 

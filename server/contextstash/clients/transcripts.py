@@ -50,16 +50,6 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """The beginning of a transcript. `document` is its JSON value, the list of `records` if it is a file of lines, None
-    if it is not JSON; `records` are the first ones of a file of lines, or the document if that is one object."""
-
-    path: Path
-    document: object = None
-    records: Sequence[Json] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Reported:
     """The usage of the reply with this key, written after it."""
 
@@ -82,8 +72,9 @@ def file_stamp(path: Path) -> Stamp:
 
 @dataclass(frozen=True)
 class Reader:
-    """One kind of transcript. `name` is its client's; `claims` returns whether a transcript that begins so is of this
-    kind. `said` returns what records say, in order, given the state and the path; unknown records are skipped.
+    """One kind of transcript. `name` is its client's; `claims` returns whether the transcript at a path, by its first
+    records, is of this kind: if it is no file of lines, these are the objects in the list that it is, or the object.
+    `said` returns what records say, in order, given the state and the path; unknown records are skipped.
 
     `load`, for a transcript that is read whole each time it changed, returns all its records, and `stamp` changes
     whenever it does; both raise OSError. `format` is that of the messages; None if it stands in the state, and if the
@@ -92,7 +83,7 @@ class Reader:
 
     name: str
     format: str | None
-    claims: Callable[[Head], bool]
+    claims: Callable[[Path, Sequence[Json]], bool]
     said: Callable[[Iterable[Line], State, str], Iterable[TranscriptMessage | Reported]]
     load: Callable[[Path], Iterable[Json]] | None = None
     stamp: Callable[[Path], Stamp] = file_stamp

@@ -121,11 +121,6 @@ def test_a_result_written_before_its_call_comes_after_it() -> None:
     assert keys(read(records)) == ["a", "b", "c", "d"]
 
 
-def test_a_result_whose_call_is_nowhere_keeps_its_place() -> None:
-    records = [prompt("a", None, "Go"), result("b", "a", "toolu_9", "1"), result("c", "b", "toolu_9", "2")]
-    assert keys(read([*records, prompt("d", "c", "On")])) == ["a", "b", "c", "d"]
-
-
 def test_attachments_are_recorded_if_the_transcript_holds_their_text() -> None:
     attached = [
         {"type": "queued_command", "prompt": "Also this"},
@@ -161,15 +156,6 @@ def test_what_claude_code_said_itself_is_not_recorded_as_its_models() -> None:
     assert keys(read([prompt("a", None, "Go"), own, prompt("c", "b", "Again")])) == ["a", "c"]
 
 
-@pytest.mark.parametrize("value", [[], 0, "x", None, {"a": 1}, [1, None]], ids=str)
-async def test_a_field_of_another_kind_keeps_nothing_else_out(tmp_path: Path, value: Any) -> None:
-    good = [prompt("a", None, "Go"), call("b", "a", "toolu_1"), result("c", "b", "toolu_1")]
-    odd: list[Record] = [{**item, "uuid": f"{item['uuid']}-{field}", field: value} for item in good for field in item]
-    odd += [{**good[1], "message": {**good[1]["message"], field: value}} for field in good[1]["message"]]
-    shown = await view_of(tmp_path, [*good, *odd, prompt("end", "c", "The end")])
-    assert "The end" in shown
-
-
 @settings(max_examples=examples(60))
 @given(cuts=st.lists(st.integers(0, 6_000), max_size=12))
 def test_a_file_read_in_pieces_gives_what_it_gives_read_at_once(cuts: list[int]) -> None:
@@ -195,12 +181,6 @@ def test_a_file_read_in_pieces_gives_what_it_gives_read_at_once(cuts: list[int])
 def test_what_stands_before_a_record_does_not_hide_it(before: bytes) -> None:
     lines, _ = split_lines(before + as_lines([prompt("a", None, "Go")]), at_end=True)
     assert [line.record["uuid"] for line in lines] == ["a"]
-
-
-def test_nesting_too_deep_to_read_is_skipped() -> None:
-    deep = b'{"a":' + b"[" * 200_000
-    lines, _ = split_lines(deep + b"\n" + as_lines([prompt("a", None, "Go")]) + deep, at_end=True)
-    assert len(lines) == 1
 
 
 def test_only_files_that_lie_in_the_folder_are_followed(tmp_path: Path) -> None:
@@ -302,15 +282,3 @@ def test_a_prompt_after_the_window_can_be_taken_back() -> None:
     again = [at(40, prompt("p4", "w5", "rather this")), at(41, reply("a4", "p4", "done"))]
     found = read([*BEFORE, *window(), *AFTER, *again])
     assert {message.key: message.rewind_to_key for message in found}["p4"] == window_key(OURS)
-
-
-def test_a_compaction_by_the_client_itself_is_read_as_before() -> None:
-    summary = at(20, prompt("s1", "boundary-20", "This session is being continued.", isCompactSummary=True))
-    found = read([*BEFORE, boundary(20), summary, *AFTER])
-    assert keys(found) == ["p1", "c1", "r1", "p2", "a2", "s1", "p3", "a3"]
-    assert [message.key for message in found if message.covers_before] == ["s1"]
-
-
-def test_records_of_requests_are_no_messages() -> None:
-    blob = {"type": "api-request-blob", "hash": "h", "message": BEFORE[1]["message"]}
-    assert keys(read([*BEFORE, blob, *AFTER])) == ["p1", "c1", "r1", "p2", "a2", "p3", "a3"]
