@@ -85,13 +85,17 @@ class Format(ABC):
     def is_own(self, native: Native) -> bool:
         """Whether a message that this format can read has something that no other format has."""
 
-    def fits(self, native: Native) -> bool:
-        """Whether this format can read the message."""
+    def misfit(self, native: Native) -> BadMessageError | None:
+        """Why this format cannot read the message; None if it can."""
         try:
             self.read(native)
-        except BadMessageError:
-            return False
-        return True
+        except BadMessageError as error:
+            return error
+        return None
+
+    def fits(self, native: Native) -> bool:
+        """Whether this format can read the message."""
+        return self.misfit(native) is None
 
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """A copy with the content of the tool results at these block indexes, including the media nested in them,

@@ -47,28 +47,18 @@ def detect_format(natives: Sequence[Native]) -> str:
         raise BadMessageError("The format of an empty list cannot be detected. Pass `format`.")
     fitting = dict.fromkeys(FORMATS, 0)
     for place, native in enumerate(natives[:MAX_EXAMINED]):
-        left = [name for name in fitting if get_format(name).fits(native)]
+        reasons = {name: get_format(name).misfit(native) for name in fitting}
+        left = [name for name in fitting if reasons[name] is None]
         if not left:
-            raise BadMessageError(_misfit(natives, place, list(fitting)))
+            details = "; ".join(f"as {name}: {str(reason).rstrip('.')}" for name, reason in reasons.items())
+            kind = (
+                "not in the format of those before it, which a session of its own takes"
+                if place
+                else "in no known format"
+            )
+            raise BadMessageError(f"Message {place} is {kind} ({details}).")
         fitting = {name: fitting[name] + get_format(name).is_own(native) for name in left}
     return max(fitting, key=lambda name: fitting[name])
-
-
-def _misfit(natives: Sequence[Native], place: int, before: list[str]) -> str:
-    """Why the message at `place` matches none of the formats that the messages before it match."""
-    reasons = {}
-    for name in FORMATS:
-        try:
-            get_format(name).read(natives[place])
-        except BadMessageError as error:
-            reasons[name] = str(error).rstrip(".")
-    if fitting := [name for name in FORMATS if name not in reasons]:
-        return (
-            f"Message {place} is in the format {' or '.join(fitting)}, but those before it are in"
-            f" {' or '.join(before)}. Record each format in a session of its own, or pass `format`."
-        )
-    details = "; ".join(f"as {name}: {reasons[name]}" for name in before)
-    return f"Message {place} is in no known format ({details})."
 
 
 _MODELS = {"claude": "anthropic", "gemini": "gemini"}

@@ -23,6 +23,7 @@ from contextstash.messages.base import (
     as_json,
     call_piece,
     kind_of,
+    name_of,
     need_object,
     need_role,
     need_text,
@@ -188,13 +189,8 @@ class GeminiFormat(Format):
 
 
 def _named(call: Mapping[str, Any]) -> dict[str, str]:
-    return {**({"id": call_id} if (call_id := _id(call)) else {}), "name": call["name"]}
-
-
-def _id(value: Mapping[str, Any]) -> str | None:
-    """The id of a call or response. Optional: without ids, the API pairs them by name and order."""
-    found = value.get("id")
-    return found if isinstance(found, str) and found else None
+    """The name, and the id if there is one: without ids, the API pairs calls and responses by name and order."""
+    return {**({"id": call_id} if (call_id := name_of(call.get("id"))) else {}), "name": call["name"]}
 
 
 def _joined(parts: Sequence[Part], *, alone: bool) -> Native:
@@ -226,7 +222,7 @@ def _sent(part: Native, native: Native, by_model: bool) -> Part | None:
     if kind not in ("functionCall", "functionResponse"):
         return Part(part, by_model, native)
     data = get(part, kind)
-    name, given = data["name"], _id(data)
+    name, given = data["name"], name_of(data.get("id"))
     if by_model:
         keys = (f"id:{given}", f"id:{given}:{name}", f"name:{name}") if given else (f"unnamed:{name}", f"name:{name}")
         return Part(part, True, native, None, (Call(keys, part, given is None),))
@@ -298,7 +294,7 @@ def _read_media(part: Mapping[str, Any], data: Mapping[str, Any]) -> Piece:
 
 def _call_id(value: Mapping[str, Any], name: str, side: str, numbers: Counter[tuple[str, str]]) -> str:
     """The id, or one of the name and, from the second of that name in the content on, its number."""
-    if given := _id(value):
+    if given := name_of(value.get("id")):
         return given
     numbers[side, name] += 1
     number = numbers[side, name]

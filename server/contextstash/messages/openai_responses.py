@@ -180,22 +180,17 @@ def _request_shaped(native: Native) -> Native:
 def _call_id(item: Item, kind: str) -> str | None:
     """The id of a call that the client answers; None for any other item, and for calls of the provider's own tools."""
     if kind == APPROVAL_REQUEST:
-        return _text(item, "id")
-    return _text(item, "call_id") if kind.endswith("_call") else None
+        return name_of(item.get("id"))
+    return name_of(item.get("call_id")) if kind.endswith("_call") else None
 
 
 def _answered_id(item: Item, kind: str) -> str | None:
     """The id of the call that this item answers; None if it does not answer one."""
     if kind == APPROVAL_RESPONSE:
-        return _text(item, "approval_request_id")
+        return name_of(item.get("approval_request_id"))
     if not kind.endswith("_output"):
         return None
-    return _text(item, "call_id") or (_text(item, "id") if kind == "local_shell_call_output" else None)
-
-
-def _text(item: Item, key: str) -> str | None:
-    value = item.get(key)
-    return value if isinstance(value, str) and value else None
+    return name_of(item.get("call_id")) or (name_of(item.get("id")) if kind == "local_shell_call_output" else None)
 
 
 def _is_input(item: Item, kind: str) -> bool:

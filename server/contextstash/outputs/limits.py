@@ -44,11 +44,6 @@ class UnitLimit:
     maximum: int
     measure: Count
 
-    @classmethod
-    def of(cls, unit: Unit, maximum: int, count: Count) -> UnitLimit:
-        """A limit in this unit; `count` counts tokens."""
-        return cls(unit, maximum, _MEASURES.get(unit, count))
-
     def holds(self, text: str, maximum: int | None = None) -> bool:
         """Whether a text is within the limit, or within another maximum. Of tokens, nothing is counted if the text is
         far below the limit, and only a beginning if it is far above."""
@@ -216,7 +211,7 @@ class OutputLimits:
             ("bytes", self.bytes),
             ("tokens", self.tokens),
         )
-        return tuple(UnitLimit.of(unit, most, count) for unit, most in maxima if most is not None)
+        return tuple(UnitLimit(unit, most, _MEASURES.get(unit, count)) for unit, most in maxima if most is not None)
 
 
 def shared_limit(sizes: Iterable[int], room: int) -> int:
@@ -251,7 +246,7 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> st
     cut = limits.cut
     spilled = _over(len(text), limits.spill_chars)
     if spilled:
-        units, cut = (*units, UnitLimit.of("characters", MAX_PREVIEW_CHARACTERS, count)), "head_tail"
+        units, cut = (*units, UnitLimit("characters", MAX_PREVIEW_CHARACTERS, len)), "head_tail"
     exceeded = [each.unit for each in units if not each.holds(text)]
     if not exceeded:
         return text

@@ -301,10 +301,7 @@ def replayed(calls: Sequence[Usage], compaction_point: int | None, price: Price)
 
 
 def _resized(call: Usage, size: int, cached: int, written: int) -> Usage:
-    """A request of another size, of whose writes the cache keeps the same share for an hour."""
-    share = call.cache_write_1h_tokens / call.cache_write_tokens if call.cache_write_tokens else 0.0
-    sizes = {"prompt_tokens": size, "cached_tokens": cached, "cache_write_tokens": written}
-    return call.model_copy(update={**sizes, "cache_write_1h_tokens": round(written * share)})
+    return with_cache(call.model_copy(update={"prompt_tokens": size}), cached, written)
 
 
 def hidden_prefix(calls: Sequence[Usage]) -> int:

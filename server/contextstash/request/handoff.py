@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from typing import Any
 from contextstash.events.requests import words_handed_over
 from contextstash.handoff.sections import HandedOff, handoff_sections
 from contextstash.handoff.user_block import pinned_rules
-from contextstash.outputs.limits import OutputLimits, limit, shared_limit
+from contextstash.outputs.limits import Count, OutputLimits, limit, shared_limit
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.outputs.placeholders import is_placeholder, output_line
 from contextstash.record.batches import limit_outputs
@@ -32,6 +32,7 @@ from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access, tokens_by_part
 from contextstash.session.edit import log_event
 from contextstash.session.open_session import WITH_ALL_OUTPUTS
+from contextstash.view.ladder import PLACEHOLDER_TOKENS
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.writers import EXTRACTIVE
 from contextstash_storage.errors import BadInputError, ContextstashError
@@ -281,15 +282,7 @@ FREED_PART = 2
 """A compaction frees at least the window divided by this: of a small session less stays."""
 
 WHOLE_SHARE = 0.5
-"""The share of the room in which results stay whole; of what is older they become placeholders. As a compaction of our
-own view keeps it (compaction_plan.py)."""
-
-PLACEHOLDER_TOKENS = 60
-"""About what a placeholder takes; a smaller result stays."""
-
-
-Count = Callable[[str], int]
-"""Tokens of a text."""
+"""The share of the room in which results stay whole; of what is older they become placeholders."""
 
 
 @dataclass(frozen=True)

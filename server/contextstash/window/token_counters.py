@@ -70,17 +70,18 @@ class Counter:
 
     name: str
     raw: Callable[[str], int]
-    factor: float = 1.0
-    result_overhead: int = 0
+    family: Family = Family("", result_overhead=0)
     in_tokens: Callable[[int], int] | None = None
     rounds_up: bool = False
-    image_tokens: int | None = None
-    quotes_results: bool = False
 
     @property
-    def is_approximate(self) -> bool:
-        """Whether another family's vocabulary is scaled by a factor: the model's own is not public."""
-        return self.factor != 1.0
+    def factor(self) -> float:
+        """By which the count of another family's vocabulary is scaled: the model's own is not public."""
+        return self.family.factor
+
+    @property
+    def result_overhead(self) -> int:
+        return self.family.result_overhead
 
     def count(self, text: str) -> int:
         """Tokens of a text."""
@@ -89,7 +90,7 @@ class Counter:
     def count_result(self, text: str) -> int:
         """Tokens of a text that stands for a tool result, without `result_overhead`. Quoted ones count half of what
         JSON adds: it adds 6 % to a log, and Google's local tokenizer counts none of it."""
-        if not self.quotes_results:
+        if not self.family.quotes_results:
             return self.count(text)
         return (self.count(text) + self.count(json.dumps(text, ensure_ascii=False))) // 2
 
@@ -122,14 +123,7 @@ def counter_for(model: str | None, settings: ContextSettings, encoder: Encoder) 
         vocabulary = family.vocabulary if family.name.startswith("gpt") else "cl100k_base"
         return Counter(vocabulary, encoder(vocabulary))
     name = family.vocabulary if family.factor == 1.0 else f"{family.vocabulary} × {family.factor:g} ({family.name})"
-    return Counter(
-        name,
-        encoder(family.vocabulary),
-        family.factor,
-        family.result_overhead,
-        image_tokens=family.image_tokens,
-        quotes_results=family.quotes_results,
-    )
+    return Counter(name, encoder(family.vocabulary), family)
 
 
 def measure(reading: Reading, counter: Counter, settings: ContextSettings) -> tuple[Block, ...]:
@@ -161,7 +155,7 @@ def _rounded_once(
 
 def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings) -> int:
     if block.type in ("image", "document"):
-        return counter.image_tokens if counter.image_tokens and block.type == "image" else settings.image_tokens
+        return (block.type == "image" and counter.family.image_tokens) or settings.image_tokens
     if block.type == "tool_call":
         return counter.tokens(counter.raw(block.tool or "") + counter.raw(text))
     if block.type == "tool_result":
