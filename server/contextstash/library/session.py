@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from contextstash.library.replies import as_json, as_natives, read_reply
-from contextstash.messages.base import ToolSchema
 from contextstash.messages.detection import format_of_model, get_format, shown_format
 from contextstash.messages.request import SERVER_STATE_KEYS
 from contextstash.operations import OPERATIONS
@@ -322,14 +321,14 @@ def _text_of(value: object) -> str:
 
 def tool_definitions(format_name: str) -> list[dict[str, Any]]:
     """The definitions to put among the tools of a request."""
-    schemas = []
+    fmt, tools = get_format(format_name), list[dict[str, Any]]()
     for name, offered in OFFERED.items():
         operation = OPERATIONS[name]
         given = {each: operation.arguments[each] for each in offered}
         properties = {each: {"type": _TYPES[of.type], "description": of.text} for each, of in given.items()}
         arguments = {"type": "object", "properties": properties, "required": [offered[0]]}
-        schemas.append(ToolSchema(name, operation.description, arguments))
-    return get_format(format_name).tool_definitions(schemas)
+        tools.append({"name": name, "description": operation.description, fmt.schema_key: arguments})
+    return fmt.tool_definitions(tools)
 
 
 async def carried_out(stash: Stash, session_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> str:

@@ -102,23 +102,20 @@ class AnthropicFormat(Format):
         if role not in ("user", "assistant"):
             return []
         by_model = role == "assistant"
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        shown = [sent for block in blocks if (sent := _sent(block, by_model)) is not None]
-        if not by_model:
-            named = [(sent["tool_use_id"],) if sent["type"] == "tool_result" else () for sent in shown]
-            return [Part(sent, False, native, None, (), names) for sent, names in zip(shown, named, strict=True)]
-        reply = name_of(native.get("id"))
+        reply = name_of(native.get("id")) if by_model else None
         parts: list[Part] = []
         called: set[str] = set()
-        for sent in shown:
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            if (sent := _sent(block, by_model)) is None:
+                continue
             kind = sent["type"]
-            if kind != "tool_use":
-                parts.append(Part(sent, True, native, reply, (), (), kind in THINKING, kind == "compaction"))
-            elif sent["id"] not in called:
-                called.add(sent["id"])
-                parts.append(Part(sent, True, native, reply, (Call((sent["id"],), sent),)))
-            else:  # the API could not distinguish the results of two calls of one id
-                parts.append(Part(_as_text(sent), True, native, reply))
+            answers = (sent["tool_use_id"],) if kind == "tool_result" else ()
+            is_call = kind == "tool_use"
+            if is_call and sent["id"] in called:  # the API could not distinguish the results of two calls of one id
+                sent, is_call = _as_text(sent), False
+            calls = (Call((sent["id"],), sent),) if is_call else ()
+            called.update(calls[0].keys if calls else ())
+            parts.append(Part(sent, by_model, native, reply, calls, answers, kind in THINKING, kind == "compaction"))
         return parts
 
     def missing(self, call: Call) -> Native:

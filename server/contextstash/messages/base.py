@@ -33,15 +33,6 @@ class Reading:
     group: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSchema:
-    """A tool in no provider's form: its name, description, and the JSON schema of its arguments."""
-
-    name: str
-    description: str
-    arguments: Mapping[str, Any]
-
-
 @dataclass(slots=True, eq=False)
 class Call:
     """A tool call in a part. `keys` are what a result may name it by, the best first; `native` is its JSON; `by_order`
@@ -156,9 +147,9 @@ class Format(ABC):
         """The messages as they are sent, each of its parts."""
         return [part.native for parts in messages for part in parts]
 
-    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-        """The tools as they are put among the tools of a request."""
-        return [{"name": each.name, "description": each.description, self.schema_key: each.arguments} for each in tools]
+    def tool_definitions(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Tools, each with its name, description and schema, as they are put among the tools of a request."""
+        return tools
 
 
 def _replaced(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:

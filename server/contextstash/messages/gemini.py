@@ -19,7 +19,6 @@ from contextstash.messages.base import (
     Path,
     Piece,
     Reading,
-    ToolSchema,
     as_json,
     call_piece,
     kind_of,
@@ -148,8 +147,8 @@ class GeminiFormat(Format):
     def user_message(self, text: str) -> Native:
         return {"role": "user", "parts": [{"text": text}]}
 
-    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-        return [{"function_declarations": super().tool_definitions(tools)}]
+    def tool_definitions(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"function_declarations": tools}]
 
     def sent_parts(self, native: Native) -> list[Part]:
         """Without system instructions: the API takes them in a field of its own. A content of the model with nothing

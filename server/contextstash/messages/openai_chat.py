@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contextstash.messages.base import (
@@ -12,7 +12,6 @@ from contextstash.messages.base import (
     PartKinds,
     Piece,
     Reading,
-    ToolSchema,
     call_piece,
     kind_of,
     name_of,
@@ -107,8 +106,8 @@ class OpenAIChatFormat(Format):
     def system_message(self, text: str) -> Native | None:
         return {"role": "system", "content": text}
 
-    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-        return [{"type": "function", "function": each} for each in super().tool_definitions(tools)]
+    def tool_definitions(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"type": "function", "function": each} for each in tools]
 
     def sent_parts(self, native: Native) -> tuple[Part, ...]:
         message = _request_shaped(native)

@@ -11,7 +11,7 @@ is read as a call of `exec_command` with these arguments, so that what it ran, r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from contextstash.messages.base import (
@@ -21,7 +21,6 @@ from contextstash.messages.base import (
     PartKinds,
     Piece,
     Reading,
-    ToolSchema,
     call_piece,
     kind_of,
     name_of,
@@ -136,8 +135,8 @@ class OpenAIResponsesFormat(Format):
     def system_message(self, text: str) -> Native | None:
         return {**self.user_message(text), "role": "developer"}
 
-    def tool_definitions(self, tools: Sequence[ToolSchema]) -> list[dict[str, Any]]:
-        return [{"type": "function", **each} for each in super().tool_definitions(tools)]
+    def tool_definitions(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"type": "function", **each} for each in tools]
 
     def sent_parts(self, native: Native) -> tuple[Part, ...]:
         item = _request_shaped(native)

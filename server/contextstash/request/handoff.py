@@ -313,11 +313,6 @@ class ClientMessage:
     calls: tuple[ClientCall, ...] = ()
     results: tuple[ClientResult, ...] = ()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing of it can be shown: a message of reasoning alone."""
-        return not (self.text or self.calls or self.results)
-
     def tokens(self, count: Count, shown: Mapping[str, int] | None = None) -> int:
         """Its tokens without what a provider adds; `shown` are those of results that are shown as something else."""
         calls = sum(count(f"{call.tool} {call.input}") for call in self.calls)
@@ -543,7 +538,8 @@ def window_of(
     called: set[str] = set()
     for place in sorted(stays):
         message = messages[place]
-        if message.is_empty or any(result.id not in called for result in message.results):
+        shows = message.text or message.calls or message.results  # one of reasoning alone shows nothing
+        if not shows or any(result.id not in called for result in message.results):
             continue
         called |= {call.id for call in message.calls}
         results = {

@@ -313,8 +313,7 @@ async def estimate_session(access: Access, session: Session, model: str | None =
     """The estimate from the session's running counters alone, so that it takes the same time for a session of any
     length."""
     followed = await access.sends_own_history(session)
-    since = thresholds.since_summary(session.counters)
-    found = _estimate(access, session.counters, session, model or session.model, since=since, followed=followed)
+    found = _estimate(access, session.counters, session, model or session.model, followed=followed)
     view_tokens = session.counters.view_tokens if followed else None
     return found.model_copy(update={"session_id": session.session_id, "view_tokens": view_tokens})
 
@@ -338,24 +337,17 @@ def estimate_messages(access: Access, natives: Sequence[Native], model: str | No
         blocks = measure(reading, counter, settings)
         message = NewMessage(body={}, role=reading.role, blocks=blocks, usage=reading.usage, group=reading.group)
         counters = counting.count_message(counters, message, seq)
-    return _estimate(access, counters, None, model, since=len(natives))
+    return _estimate(access, counters, None, model)
 
 
 def _estimate(
-    access: Access,
-    counters: Counters,
-    session: Session | None,
-    model: str | None,
-    *,
-    since: int,
-    followed: bool = False,
+    access: Access, counters: Counters, session: Session | None, model: str | None, *, followed: bool = False
 ) -> Estimate:
-    """The estimate of these counters; `since` is the number of messages since a summary."""
     settings = access.settings(session)
     budget = access.budget(settings, model, session)
     name = access.counter(settings, model).name
     tokens, method = counting.estimate(counters, settings, name, followed=followed)
-    level = thresholds.level_of(tokens, budget)
+    level, since = thresholds.level_of(tokens, budget), thresholds.since_summary(counters)
     return Estimate(
         tokens=tokens,
         window=budget.window,

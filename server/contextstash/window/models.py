@@ -30,9 +30,8 @@ model with any other prefix has no price."""
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A model's window, and whether it is known. `window` is in tokens; `known` is False if it is DEFAULT_WINDOW."""
+    """A model's window in tokens, and whether it is known, or DEFAULT_WINDOW."""
 
-    model: str | None
     window: int
     known: bool
 
@@ -41,9 +40,9 @@ class ModelFacts:
 def model_facts(model: str | None) -> ModelFacts:
     """A model's facts by its name, in any of the forms that providers and gateways give it. Never fails."""
     if model is None:
-        return ModelFacts(None, DEFAULT_WINDOW, False)
+        return ModelFacts(DEFAULT_WINDOW, False)
     if "[1m]" in model:
-        return ModelFacts(model, 1_000_000, True)
+        return ModelFacts(1_000_000, True)
     from genai_prices.data_snapshot import get_snapshot
 
     window = None
@@ -51,7 +50,7 @@ def model_facts(model: str | None) -> ModelFacts:
         with suppress(LookupError):
             window = get_snapshot().find_provider_model(name, None, None, None)[1].context_window
             break
-    return ModelFacts(model, window or DEFAULT_WINDOW, bool(window))
+    return ModelFacts(window or DEFAULT_WINDOW, bool(window))
 
 
 def price_of(model: str | None, usage: Usage) -> float | None:

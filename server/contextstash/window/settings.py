@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pkgutil import get_data
 from typing import Any, Literal
 
@@ -221,23 +221,17 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     try:
         return ContextSettings(**{**PRESETS[preset], **merged, "preset": preset})
     except ValidationError as error:
-        rules: dict[tuple[str, str], list[str]] = {}
-        for each in error.errors():
-            name, rule, value = _problem(each["loc"], each["msg"], each["input"])
-            rules.setdefault((name, value), []).append(rule)
-        problems = "; ".join(f"{name}{' or '.join(either)}{value}" for (name, value), either in rules.items())
-        raise BadInputError(f"These settings cannot be used: {problems}.") from error
+        problems = dict.fromkeys(_problem(each["loc"][0], each["msg"], each["input"]) for each in error.errors())
+        raise BadInputError(f"These settings cannot be used: {'; '.join(problems)}.") from error
 
 
-def _problem(place: Sequence[int | str], message: str, value: object) -> tuple[str, str, str]:
-    """The error of a setting, in words that name no library: its name, the rule, the value. A value that may be of
-    several kinds has an error for each."""
-    # Behind the name stand the place in a list, or the alternative of a union that the value did not match.
-    name = ".".join(str(part) for number, part in enumerate(place) if not number or isinstance(part, int))
+def _problem(name: int | str, message: str, value: object) -> str:
+    """The error of a setting, in words that name no library. What a rule of ours refuses is not shown: it may be a
+    key."""
     rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
     if not rule.startswith("Input should be "):
-        return f"{name}: ", message.removeprefix("Value error, "), ""
-    return f"{name} must be ", rule.removeprefix("Input should be "), f", not {value!r}"
+        return f"{name}: {message.removeprefix('Value error, ')}"
+    return f"{name} must be {rule.removeprefix('Input should be ')}, not {value!r}"
 
 
 def consenting(values: Mapping[str, Any]) -> str | None:
