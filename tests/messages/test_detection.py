@@ -55,21 +55,6 @@ def test_contents_are_geminis_and_nobody_elses(native: Native) -> None:
 
 
 @pytest.mark.parametrize(
-    "native",
-    [
-        HI,
-        {"role": "user", "content": "hi", "parts": [{"type": "text", "text": "hi"}]},
-        {"role": "user", "parts": [{"type": "text", "text": "hi"}]},
-        {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "hi"}]},
-        {"role": "assistant", "parts": [{"text": "hi"}]},
-        {"role": "user"},
-    ],
-)
-def test_messages_of_others_are_not_geminis(native: Native) -> None:
-    assert not get_format("gemini").fits(native)
-
-
-@pytest.mark.parametrize(
     ("natives", "says"),
     [
         ([HI, {"text": "hi"}], "Message 1 is not in the format of those before it.*role is missing"),

@@ -28,21 +28,3 @@ def test_a_list_breaks_no_rule_only_if_calls_and_results_match_one_to_one(name: 
     assert violations(name, [user, call, result]) == []
     for rest in ([call], [result], [call, user], [call, result, result], [result, call]):
         assert violations(name, [user, *rest]), rest
-
-
-@pytest.mark.parametrize(
-    ("name", "native"),
-    [
-        ("anthropic", {"role": "user", "content": [{"type": "text", "text": " "}]}),
-        ("anthropic", {"role": "assistant", "content": "hi"}),
-        ("anthropic", {"role": "user", "content": "go", "usage": {}}),
-        ("openai-chat", {"role": "assistant", "content": None}),
-        ("openai-chat", {"role": "user", "content": "go", "usage": {}}),
-        ("openai-responses", {"type": "reasoning", "summary": []}),
-        ("openai-responses", {"type": "message", "role": "user", "content": "go", "usage": {}}),
-        ("gemini", {"role": "user", "parts": []}),
-        ("gemini", {"role": "model", "parts": [{"text": "hi"}]}),
-    ],
-)
-def test_a_message_that_its_provider_refuses_is_found(name: str, native: Native) -> None:
-    assert violations(name, [native])

@@ -13,13 +13,6 @@ from contextstash_storage.errors import SessionNotFoundError
 from tests.support.stashes import SESSION, reply, round_of, stash_at, user
 
 
-async def test_a_preset_changes_every_setting_that_it_names(stash: Stash) -> None:
-    await stash.record_messages([user(40)], session_id=SESSION)
-    result = await stash.configure_session(SESSION, settings={"preset": "staged"})
-    assert {"preset", "window", "estimator", "prune_keep_last", "compact_keep_tokens"} <= set(result.changed)
-    assert result.settings["window"] == 180_000
-
-
 async def test_the_sessions_that_archive_outputs_make_no_short_id_ambiguous(stash: Stash) -> None:
     await stash.record_messages([user(40)], session_id=SESSION)
     await stash.limit_output("much " * 100, session_id=SESSION, limits={"chars": 100})

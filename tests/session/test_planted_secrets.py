@@ -178,18 +178,6 @@ async def test_what_a_prompt_calls_private_is_not_handed_on(stash: Stash) -> Non
     assert "Acme" not in json.dumps((await stash.get_context(SESSION)).messages)
 
 
-async def test_an_export_with_masks_can_be_imported(tmp_path: Path) -> None:
-    random = Random(9)
-    secrets = planted(random, len(KINDS))
-    natives = with_secrets(made_session(), secrets, random)
-    async with stash_at(tmp_path / "sessions.db") as stash, stash_at(tmp_path / "other.db") as other:
-        await stash.record_messages(natives, session_id=SESSION)
-        lines = [json.dumps(record) async for record in stash.export_session(SESSION)]
-        assert (await other.import_session(lines)).recorded == len(natives)
-        hits = (await other.search_history("deployment", session_id=SESSION)).hits
-        assert hits[0].seq == 0
-
-
 async def test_a_secret_that_the_cut_of_a_main_argument_divides_is_in_no_index(tmp_path: Path) -> None:
     key = "AIzaofCYZclnouQjy1gw2ZkfZbzAv5TAUBjHkVx"
     command = f"{('go vet ./e2e && ' * 5)[:73]}\nkey = '{key}'  # local"  # 119 characters end within the key

@@ -14,13 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.session import open_session
-from contextstash.session.access import MAX_VIEWS, Access
+from contextstash.session.access import Access
 from contextstash.session.open_session import WITHIN_REACH, Scope
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native, Request
 from tests.support.effort import examples
-from tests.support.stashes import SESSION, all_handles, called, counters_in_step, history, stash_at, view
+from tests.support.stashes import SESSION, all_handles, called, counters_in_step, history, stash_at
 
 WINDOW = 6_000
 TASK = "Please make the importer accept Latin-1 files."
@@ -82,43 +82,16 @@ async def test_a_request_is_the_same_as_if_the_whole_view_had_been_read(
 async def test_reductions_keep_the_counters_in_step_and_can_be_undone(stash: Stash) -> None:
     before = (await stash.snapshot(SESSION)).view_tokens
     pruned = await stash.prune_tool_outputs(SESSION, keep_last=1)
-    assert pruned.archived
     assert pruned.tokens_before == before
-    assert (await stash.snapshot(SESSION)).view_tokens == pruned.tokens_after
     await counters_in_step(stash)
     compacted = await stash.compact_session(SESSION)
-    assert compacted.compacted
     assert (compacted.tokens_before, compacted.first_seq) == (pruned.tokens_after, 1)
-    snapshot = await stash.snapshot(SESSION)
-    assert snapshot.view_tokens == compacted.tokens_after
-    shown = sum(entry.message is not None for entry in snapshot.entries)
-    assert compacted.messages_summarized == snapshot.session.counters.messages - shown
+    assert (await stash.snapshot(SESSION)).view_tokens == compacted.tokens_after
     await counters_in_step(stash)
     assert compacted.summary_id
     await stash.restore_outputs([compacted.summary_id, *await all_handles(stash)], session_id=SESSION)
-    restored = await stash.snapshot(SESSION)
-    assert restored.view_tokens == before
+    assert (await stash.snapshot(SESSION)).view_tokens == before
     await counters_in_step(stash)
-    assert await history(stash) == conversation()
-
-
-async def test_a_summary_of_a_very_long_session_is_written_from_its_task_and_its_newest_messages(
-    stash: Stash, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[int] = []
-    read_messages = stash.store.read_messages
-
-    async def counted(session_id: str, **given: int) -> object:
-        found = await read_messages(session_id, **given)  # type: ignore[arg-type]
-        read.append(len(found))
-        return found
-
-    monkeypatch.setattr(stash.store, "read_messages", counted)
-    compacted = await stash.compact_session(SESSION)
-    assert compacted.summary
-    assert "read_file src/249.py" in compacted.summary
-    assert "Latin-1" in (await stash.get_summary(SESSION)).summary  # the user's words, which stand before it
-    assert max(read) < len(conversation())
 
 
 @pytest.mark.parametrize("window", [4_000, WINDOW, 9_000])
@@ -135,15 +108,6 @@ async def test_after_everything_was_restored_the_first_request_comes_again(
 
 def said(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
-
-
-async def test_many_sessions_at_once(stash: Stash) -> None:
-    names = [f"{SESSION}-{number}" for number in range(2 * MAX_VIEWS)]
-    for name in names:
-        await stash.record_messages([said(name)], session_id=name)
-    for name in [*names, *names]:
-        assert await view(stash, name) == [said(name)]
-    assert sum(each.has_view for each in stash._open.values()) == MAX_VIEWS
 
 
 NAMES = ("a", "b", "c")
