@@ -58,7 +58,7 @@ def test_contents_are_geminis_and_nobody_elses(native: Native) -> None:
     ("natives", "says"),
     [
         ([HI, {"text": "hi"}], "Message 1 is not in the format of those before it.*role is missing"),
-        (["hi"], "Message 0 is in no known .*a string; expected an object"),
+        (["hi"], "Message 0 is in no known .*of type str; expected an object"),
         ([], "format of an empty list cannot be detected"),
     ],
 )

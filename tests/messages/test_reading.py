@@ -227,14 +227,14 @@ def test_calls_of_gemini_without_ids_are_paired_by_name_and_number() -> None:
 WRONG: dict[str, list[tuple[Native, str]]] = {
     ANTHROPIC: [
         ({"content": "hi"}, "role is missing or null; expected 'user' or 'assistant'."),
-        (user(text("a"), {"type": "text", "text": 3}), r"content\[1\].text is a number"),
+        (user(text("a"), {"type": "text", "text": 3}), r"content\[1\].text is of type int"),
         (user({"type": "tool_result", "content": "x"}), "tool_use_id is missing"),
-        (user(tool_result("a", 3)), "content is a number"),
+        (user(tool_result("a", 3)), "content is of type int"),
         (user({"type": "function_call"}), "a 'function_call' of another format"),
     ],
     CHAT: [
         ({"choices": []}, r"record its choices\[0\].message"),
-        ({"role": "user", "content": 5}, "content is a number"),
+        ({"role": "user", "content": 5}, "content is of type int"),
         ({"role": "assistant", "tool_calls": [{"id": "a"}]}, r"tool_calls\[0\].function is missing"),
         (user({"type": "tool_result"}), "a 'tool_result' of another format"),
         ({"role": "assistant", "content": None, "audio": {"transcript": "hi"}}, "record the transcript as content"),
@@ -244,7 +244,7 @@ WRONG: dict[str, list[tuple[Native, str]]] = {
         ({"content": "hi"}, "neither 'type' nor 'role'"),
         ({"output": [{"role": "user", "content": "go"}]}, "record the items of its `output` one by one"),
         ({"type": "function_call", "name": "f"}, "call_id is missing"),
-        (output_item("a", 5), "output is a number"),
+        (output_item("a", 5), "output is of type int"),
         (user({"type": "tool_use"}), "a 'tool_use' of another format"),
     ],
     GEMINI: [
@@ -254,7 +254,7 @@ WRONG: dict[str, list[tuple[Native, str]]] = {
         (asked({"type": "text", "text": "x"}), r"parts\[0\] has a 'type'"),
         (asked({"text": "x", "fileData": {}}), r"parts\[0\] has text and fileData"),
         (replied({"functionCall": {"args": {}}}), r"parts\[0\].functionCall.name is missing"),
-        (answering("a", response="x"), r"parts\[0\].functionResponse.response is a string; expected an object"),
+        (answering("a", response="x"), r"parts\[0\].functionResponse.response is of type str; expected an object"),
     ],
 }
 

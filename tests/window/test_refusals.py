@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from contextstash.window.refusals import MAX_END_LENGTH, ContextOverflow, recognize
-from tests.support.conversations import json_values
 
 
 class Seen(NamedTuple):
@@ -110,13 +106,3 @@ def test_a_megabyte_is_read_only_at_its_ends() -> None:
     assert recognize(filling[:MAX_END_LENGTH] + refusal + filling) is None
     assert recognize("{" * 1_000_000) is None
     assert recognize({"error": {"message": filling + " " + refusal}}) == overflow
-
-
-FIELDS = st.sampled_from(["error", "message", "code", "type", "status", "body", "content", "role", "stop_reason", "x"])
-TEXTS = st.one_of(st.text(), st.sampled_from([seen.error for seen in SEEN]))
-
-
-@given(st.dictionaries(st.one_of(st.text(), FIELDS), st.one_of(json_values, TEXTS)))
-def test_any_json_object_is_read_without_failing(error: Mapping[str, Any]) -> None:
-    assert recognize(error) == recognize(error)
-    recognize(json.dumps(error))

@@ -363,7 +363,7 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
                 handle = turn.handles.get(index)
                 call = replace(call, seq=turn.seq, output=output, is_error=is_error, handle=handle, tests=tests)
                 if output.running:
-                    running[output.process] = replace(call, output=replace(output, text=output.text[-MAX_PRINTED:]))
+                    running[output.running] = replace(call, output=replace(output, text=output.text[-MAX_PRINTED:]))
                 done.append(call)
     done += [replace(call, ended=call.seq < newest) for call_id, call in calls.items() if call_id not in answered]
     return sorted(done, key=lambda call: call.seq)

@@ -184,14 +184,10 @@ def _read_block(block: BlockJson, kind: str, where: str) -> Piece:
 
 
 def _document_text(block: BlockJson) -> str:
-    """The title, the context and, if the document is plain text, its text."""
+    """The title and, if the document is plain text, its text."""
     source = block.get("source")
-    texts = [block.get("title"), block.get("context")]
-    if isinstance(source, dict) and source.get("type") == "text":
-        texts.append(source.get("data"))
-    elif isinstance(source, dict) and source.get("type") == "content":
-        inner = source.get("content")
-        texts.append(inner if isinstance(inner, str) else as_json(inner))
+    plain = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None
+    texts = (block.get("title"), plain)
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 

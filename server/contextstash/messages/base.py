@@ -365,19 +365,8 @@ def need_role(native: Mapping[str, Any], roles: Mapping[str, Role], expected: st
 
 
 def kind_of(value: object) -> str:
-    """The type of a JSON value, in words for a message."""
-    return next((words for kind, words in _WORDS.items() if isinstance(value, kind)), f"a {type(value).__name__}")
-
-
-_WORDS: dict[type, str] = {
-    type(None): "missing or null",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-}
+    """The type of a JSON value, for a message."""
+    return "missing or null" if value is None else f"of type {type(value).__name__}"
 
 
 # Usage.

@@ -209,16 +209,12 @@ def find_crash(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A command's output; `exit_code` is None if the output does not contain it. `process` is the client's number of
-    the process if the command was still running."""
+    """A command's output; `exit_code` is None if the output does not contain it. `running` is the client's number of
+    the process if the command still ran, else empty."""
 
     text: str
     exit_code: int | None = None
-    process: str = ""
-
-    @property
-    def running(self) -> bool:
-        return bool(self.process)
+    running: str = ""
 
 
 MAX_HEADER_CHARACTERS = 2_000
@@ -263,7 +259,7 @@ def unwrap(text: str) -> Printed:
         exit_code = int(code[1]) if code else 1 if text.startswith("Script failed\n") else None
         return Printed(text[header.end() :], exit_code, running[1] if running else "")
     background = _BACKGROUND.match(text)
-    return Printed(text, process=background[1] if background else "")
+    return Printed(text, running=background[1] if background else "")
 
 
 def without_reminders(text: str) -> str:

@@ -235,13 +235,9 @@ def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str,
         found = [place for some in occurring.values() for place in some]
         places += [(place, number) for place in found]
         matched += [word for word in occurring if word not in matched]
-        weights.append(_weight(term, len(found)))
+        # A name is more telling than a word, and each is less so the more often it occurs.
+        weights.append((200 if _NAME.search(term) else 100) // (1 + len(found).bit_length()))
     return _cut(text, _best_start(sorted(places), weights, max_chars), max_chars), matched
-
-
-def _weight(term: str, occurrences: int) -> int:
-    """How telling a term is: a name more than a word, and less the more often it occurs."""
-    return (200 if _NAME.search(term) else 100) // (1 + occurrences.bit_length())
 
 
 def _places(text: str, lower: str, term: str) -> dict[str, list[int]]:

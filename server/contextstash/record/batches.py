@@ -369,14 +369,11 @@ def _reading(fmt: Format, native: Native) -> Reading | None:
 # Outputs over a limit.
 
 
-async def limit_outputs(
-    access: Access, session: Session, messages: Sequence[Message], tokens: int | None = None
-) -> Session:
-    """Truncate the outputs among new messages that are over the session's limits, or take more than so many `tokens`,
-    and return the changed session."""
+async def limit_outputs(access: Access, session: Session, messages: Sequence[Message]) -> Session:
+    """Truncate the outputs among new messages that are over the session's limits, and return the changed session."""
     if not any(map(_has_outputs, messages)):
         return session
-    rules = _rules(access, session, messages, tokens)
+    rules = _rules(access, session, messages)
     places = {
         (message.seq, place)
         for message in messages
@@ -419,13 +416,12 @@ def _truncate_edits(snapshot: SessionSnapshot, batch: Sequence[tuple[Output, str
     ]
 
 
-def _rules(access: Access, session: Session, messages: Sequence[Message], tokens: int | None) -> Rules:
-    """The session's limits, or so many tokens for each; outputs of one step, such as of parallel calls, share its
-    room."""
+def _rules(access: Access, session: Session, messages: Sequence[Message]) -> Rules:
+    """The session's limits; outputs of one step, such as of parallel calls, share its room."""
     settings = access.settings(session)
-    own = limits_of(access, settings, session, {} if tokens is None else {"tokens": tokens})
+    own = limits_of(access, settings, session, {})
     rules = dict.fromkeys([message.seq for message in messages], own)
-    if settings.output_share is None or own.tokens is None or tokens is not None:
+    if settings.output_share is None or own.tokens is None:
         return rules
     room = access.budget(settings, session.model, session).free // STEP_PART
     # The messages with tool outputs that follow each other.

@@ -174,7 +174,7 @@ async def get_context(
 
 
 async def _kept_request(access: Access, session: Session, made: _Composed) -> Request:
-    """The request as it is in the ledger; the newest one again if it was the same and has no reply yet."""
+    """The request as it is in the ledger."""
     counters = session.counters
     request = Request(
         messages=counters.messages,
@@ -187,11 +187,6 @@ async def _kept_request(access: Access, session: Session, made: _Composed) -> Re
         counted=made.counted,
         tokens=made.result.tokens,
     )
-    last = made.sources.last
-    if last is not None and last.usage is None and not made.edits:
-        known = {"number": last.number, "created_at": last.created_at, "shortened": last.shortened}
-        if request.model_copy(update=known) == last:
-            return last
     return await access.store.append_request(session.session_id, request)
 
 
@@ -457,8 +452,6 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     completion = overflow.completion_tokens
     if completion is not None and completion < (overflow.limit or 0):
         changes["output_reserve"] = completion
-    elif "window" in changes and settings.output_reserve is not None and settings.output_reserve >= changes["window"]:
-        changes["output_reserve"] = changes["window"] // 8
     if not settings.anchored:
         changes["anchored"] = True
     if changes:

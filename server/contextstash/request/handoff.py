@@ -20,10 +20,9 @@ from typing import Any
 from contextstash.events.requests import words_handed_over
 from contextstash.handoff.sections import HandedOff, handoff_sections
 from contextstash.handoff.user_block import pinned_rules
-from contextstash.outputs.limits import Count, OutputLimits, limit, shared_limit
+from contextstash.outputs.limits import Count, OutputLimits, limit
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.outputs.placeholders import is_placeholder, output_line
-from contextstash.record.batches import limit_outputs
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key, window_key
 from contextstash.record.transcripts import log_compaction, mirror_before, record_transcript
 from contextstash.reduce.summaries import HISTORY_MESSAGES, SessionTurns, keep_state, state_at, turn_of
@@ -273,11 +272,6 @@ HANDOFF_SHARE = 0.8
 to the hand-off: with 0.7 the sessions above cost 0.519 and 5.0 % of the replies lacked something, with 0.8 0.517 and
 4.8, with 0.9 0.529 and 5.4; with 0.6 an eighth fewer of the next edits had all old lines in view."""
 
-NEWEST_SHARE = 0.5
-"""Share of the window that the results which the model has not replied to take together at most; larger ones are cut,
-each with its handle. Of 49 compactions of 13 recorded sessions, replayed with a window of 24,000, one left 43,000
-without it and 31,000 with it."""
-
 FREED_PART = 2
 """A compaction frees at least the window divided by this: of a small session less stays."""
 
@@ -365,8 +359,7 @@ async def compact_client_window(
     recorded = summary.key is not None and await access.store.find_key(session_id, summary.key) is not None
     if not recorded:  # the proxy records the session: the new window comes with its next request
         await mirror_before(access, session, summary)
-    unanswered = {result.id for message in messages[_unanswered(messages) :] for result in message.results}
-    compacted = await _with_newest_cut(access, session_id, unanswered - pinned, aim)
+    compacted = await access.snapshot(session_id)
     replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
     stays = [place for place in range(first, len(messages)) if not is_hand_off(messages[place])]
     window = await _told(session_id, messages, count, [text], stays, replaced)
@@ -381,25 +374,6 @@ async def note_given_window(access: Access, session_id: str, window: ClientWindo
     not, because this process was too late or was ended, it compacts itself, and the hand-off follows."""
     session = await access.store.get_session(session_id)
     await log_event(access, session, "handoff", window.tokens_before, window.tokens_after, INSIDE)
-
-
-async def _with_newest_cut(access: Access, session_id: str, calls: Collection[str], aim: int) -> SessionSnapshot:
-    """The session, with the results of the newest calls cut to their share of the window."""
-    compacted = await access.snapshot(session_id)
-    shown = [entry.message for entry in compacted.entries if entry.message]
-    newest = {
-        message.seq: [
-            block.tokens for block in message.blocks if block.type == "tool_result" and block.call_id in calls
-        ]
-        for message in shown
-    }
-    sizes = [size for each in newest.values() for size in each]
-    room = int(aim * NEWEST_SHARE)
-    if sum(sizes) <= room:
-        return compacted
-    to_cut = [message for message in shown if newest[message.seq]]
-    await limit_outputs(access, compacted.session, to_cut, shared_limit(sizes, room))
-    return await access.snapshot(session_id)
 
 
 async def read_client_window(access: Access, session_id: str, messages: Sequence[ClientMessage]) -> ClientWindow:
@@ -505,7 +479,7 @@ def plan_tail(
         if taken > room and place < unanswered:
             break
         first = place
-    first = _safe_from(messages, min(max(first, 1), unanswered))
+    first = min(safe for safe in _safe_places(messages) if safe >= min(max(first, 1), unanswered))
     return first, frozenset(shortened & {result.id for each in messages[first:] for result in each.results})
 
 
@@ -514,19 +488,18 @@ def _unanswered(messages: Sequence[ClientMessage]) -> int:
     place = len(messages)
     while place and messages[place - 1].role == "user":
         place -= 1
-    return _safe_from(messages, place, later=False)
+    return next((safe for safe in _safe_places(messages) if safe <= place), len(messages))
 
 
-def _safe_from(messages: Sequence[ClientMessage], first: int, *, later: bool = True) -> int:
-    """The next position from which on every result has its call; with `later` false the last one before."""
+def _safe_places(messages: Sequence[ClientMessage]) -> list[int]:
+    """The positions from which on every result has its call, the last one first."""
     called = {call.id: place for place, message in enumerate(messages) for call in message.calls}
     safe, needed = [len(messages)], len(messages)
     for place in range(len(messages) - 1, -1, -1):
         needed = min([needed, *(called.get(result.id, -1) for result in messages[place].results)])
         if needed >= place:
             safe.append(place)
-    found = [place for place in safe if (place >= first if later else place <= first)]
-    return (min(found) if later else max(found)) if found else len(messages)
+    return safe
 
 
 def window_of(

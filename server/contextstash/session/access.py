@@ -71,7 +71,7 @@ MAX_VIEWS = 8
 """Sessions whose messages are kept too: an agent and its sub-agents. Others are read from the database again."""
 
 MAX_REMEMBERED_NAMES = 256
-"""Layers of settings that were resolved, and models of which counters are kept; callers may name any number of them."""
+"""Layers of settings that were resolved; callers may name any number of them."""
 
 PROXIED_SECONDS = 24 * 3_600
 """How long after its last request a session counts as one that goes through the proxy. After a longer
@@ -113,7 +113,6 @@ class Access:
         self._resolved: BoundedCache[str, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
             MAX_REMEMBERED_NAMES
         )
-        self._counters: BoundedCache[tuple[str, str | None], Counter] = BoundedCache(MAX_REMEMBERED_NAMES)
         if not callable(settings):
             resolve_settings(settings)
 
@@ -219,8 +218,9 @@ class Access:
 
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
-        kind = (settings.estimator, model)
-        return self._counters.get(kind) or self._counters.set(kind, counter_for(model, settings, _encoder))
+        from contextstash.tokenizer import count_with
+
+        return counter_for(model, settings, count_with)
 
     # What is in it.
 
@@ -298,12 +298,6 @@ def is_current(proxied: ProxiedSession) -> bool:
 
 def _texts(fmt: Format, messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
     return {message.seq: fmt.read(message.body or {}).texts for message in messages}
-
-
-def _encoder(name: str) -> Callable[[str], int]:
-    from contextstash.tokenizer import count_with
-
-    return count_with(name)
 
 
 # How full a session's window is.
