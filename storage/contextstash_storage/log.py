@@ -66,7 +66,7 @@ def _put(tx: Tx, row: int, records: Sequence[Record], reply: str | None = None) 
     for record in records:
         name, field = _FORMS[EditRecord if isinstance(record, EditRecord) else type(record)]
         number, key = getattr(record, field), _key(record) or reply
-        stored = to_json(record.model_copy(update={field: 0})).encode()
+        stored = to_json(record, type(record).model_fields.keys() - {field}).encode()
         if name in ("edit", "declared") and len(stored) >= _LONG_BYTES:
             stored = compressed(stored)
         key_hash = None if key is None else name_hash(key)

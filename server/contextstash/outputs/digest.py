@@ -105,10 +105,14 @@ def _listed(names: Sequence[str], maximum: int) -> str:
     return ", ".join(names[:maximum]) + ", …" * (len(names) > maximum)
 
 
+_WORDED = re.compile(r"(?:[^\W_][\W_]*){3}")
+"""Three letters or digits: a line with fewer is a rule or a bracket."""
+
+
 def _first_text(text: str) -> str:
     for line in text.split("\n", 200):
         shown = one_line(_NUMBERED.sub("", line, count=1), 100)
-        if sum(character.isalnum() for character in shown) >= 3:
+        if _WORDED.search(shown):
             return shown
     return one_line(text, 100)
 

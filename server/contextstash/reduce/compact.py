@@ -70,7 +70,7 @@ BEFORE_ALL = -1
 """The position of an added message that is shown before the first recorded one."""
 
 
-WITH_BODIES = replace(WITHIN_REACH, bodies=True)
+WITH_BODIES = replace(WITHIN_REACH, bodies=True, usual=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
 
 RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."

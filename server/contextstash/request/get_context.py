@@ -196,28 +196,27 @@ async def read_context(access: Access, session_id: str | None, *, budget: int | 
 
 
 async def _planned(access: Access, session_id: str | None, budget: int | None) -> _Composed:
-    """The request now: of a view far larger than the budget from the part within reach, unless that turns out not to
-    be enough, or system messages beyond it belong into the request's system prompt."""
+    """The request now: of a view far larger than the budget from the part within its usual reach, or within its reach,
+    unless that turns out not to be enough, or system messages beyond it belong into the request's system prompt."""
     if budget is not None and budget <= 0:
         raise BadInputError("budget is a number of tokens above 0.")
-    sources = await _read(access, session_id, budget, True)
-    snapshot = sources.snapshot
-    seen = sum(entry.is_system for entry in snapshot.entries) if snapshot.beyond else 0
-    lacks_system = snapshot.beyond is not None and snapshot.session.counters.system_messages > seen
-    made = None
-    if not lacks_system or snapshot.format.system_message(""):
-        made = await asyncio.to_thread(_composed, sources)
-    if made is None:
-        made = await asyncio.to_thread(_composed, await _read(access, session_id, budget, False))
-    assert made is not None
-    return made
+    for within_reach, usual in ((True, True), (True, False), (False, False)):
+        sources = await _read(access, session_id, budget, within_reach=within_reach, usual=usual)
+        snapshot = sources.snapshot
+        seen = sum(entry.is_system for entry in snapshot.entries) if snapshot.beyond else 0
+        lacks_system = snapshot.beyond is not None and snapshot.session.counters.system_messages > seen
+        if not lacks_system or snapshot.format.system_message(""):
+            made = await asyncio.to_thread(_composed, sources)
+            if made is not None:
+                return made
+    raise AssertionError("a request of a whole view needs nothing beyond it")
 
 
-async def _read(access: Access, session_id: str | None, budget: int | None, within_reach: bool) -> _Sources:
+async def _read(access: Access, session_id: str | None, budget: int | None, **reach: bool) -> _Sources:
     news = await access.news(session_id)
     session = news.session
     after = await _left_out_before(access, session, news.request) if news.request else -1
-    scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
+    scope = Scope(bodies=True, budget=budget, after=after, **reach)
     snapshot = await access.snapshot_of(session, scope, news)
     limit = budget or snapshot.budget.usable
     parts = access.opened(session.session_id).parts
@@ -274,7 +273,8 @@ def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
     counters, entries = snapshot.session.counters, _shown(snapshot.entries, known)
     excess = request_excess(counters, snapshot.settings, snapshot.counter, sources.tokens) + _repair_tokens(entries)
     budget = counters.view_tokens - excess - (notice if known else 0)
-    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice)
+    is_part = snapshot.beyond is not None and known is None
+    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice, is_part=is_part)
 
 
 def _left_out(snapshot: SessionSnapshot, last: int) -> LeftOutSpan | None:

@@ -85,9 +85,10 @@ def one_line(text: str, max_chars: int) -> str:
     """
     # Eight times the length is enough to fill the line after escape sequences and blanks are removed.
     text = without_ansi(text[: 8 * max_chars + 200])
-    if not _is_plain(text):
+    is_plain = _is_plain(text)
+    if not is_plain:
         text = _UNPRINTABLE.sub(" ", text)
-    if "  " in text or not _is_plain(text):
+    if "  " in text or not is_plain:
         text = _SPACES.sub(" ", text)
     return clip(without_host_tags(unforged(text.strip())), max_chars)
 

@@ -79,13 +79,15 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
 @dataclass(frozen=True)
 class Scope:
     """How much of a session a use case needs. With `within_reach`, what can be in a request of `budget` tokens; None is
-    the usable window. `after` is a position up to which nothing is needed then but the head. With `all_outputs` the
-    outputs of hidden messages are read too; without `view` only the edits are read."""
+    the usable window; with `usual` if placeholders have their usual size. `after` is a position up to which nothing is
+    needed then but the head. With `all_outputs` the outputs of hidden messages are read too; without `view` only the
+    edits are read."""
 
     view: bool = True
     bodies: bool = False
     all_outputs: bool = False
     within_reach: bool = False
+    usual: bool = False
     budget: int | None = None
     after: int = -1
 
@@ -236,7 +238,8 @@ class OpenSession:
             excess = request_excess(counters, settings, counter, scope.budget or usable())
             limit = counters.view_tokens - excess
             if counters.view_tokens > MANY_WINDOWS * max(0, limit):
-                part = await self._within_reach(known, spans, scope, limit, smallest_placeholder(settings, counter))
+                placeholder = smallest_placeholder(settings, counter, usual=scope.usual)
+                part = await self._within_reach(known, spans, scope, limit, placeholder)
                 entries = await _entries(known, part[0]) if part else ()
                 beyond = _beyond(known, entries, part[1]) if part else None
                 if part and beyond:

@@ -227,7 +227,13 @@ class Fitted:
 
 
 def fit(
-    snapshot: SessionSnapshot, entries: Sequence[Entry], budget: int, shorten: Shorten, *, notice_tokens: int
+    snapshot: SessionSnapshot,
+    entries: Sequence[Entry],
+    budget: int,
+    shorten: Shorten,
+    *,
+    notice_tokens: int,
+    is_part: bool = False,
 ) -> Fitted:
     """Shortens a view to `budget` tokens. If the settings say so, tool outputs become placeholders first, the oldest
     first, and then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up
@@ -237,7 +243,8 @@ def fit(
 
     `entries` lack what earlier requests left out. The pairing rules are applied to the whole view: of a part they may
     allow more, and then the second request of a view would leave out more than the first. A placeholder has a smallest
-    size: so it is known of a long view that messages will be left out, and their outputs are not shortened before."""
+    size: so it is known of a long view, of which this is only a part, that messages will be left out, and their outputs
+    are not shortened before."""
     if total_tokens(entries) <= budget:
         return Fitted()
     settings, whole, unpinned = snapshot.settings, snapshot.entries, snapshot.unpinned
@@ -249,7 +256,7 @@ def fit(
         tail = max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
         size = max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)
         placeholder = smallest_placeholder(settings, snapshot.counter)
-        if sum(smallest_tokens(entry, placeholder) for entry in entries) > budget:
+        if is_part or sum(smallest_tokens(entry, placeholder) for entry in entries) > budget:
             ladder.shorten_kept(unpinned, goal, tail, size, ladder.last_start(keep_messages, starts))
         else:
             ladder.archive(unpinned, goal, first=tail)

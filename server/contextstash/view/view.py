@@ -34,7 +34,10 @@ from contextstash_storage.records import (
 )
 
 SHORTEST_PLACEHOLDER = 20
-"""No placeholder of our own wording takes fewer tokens; most take about 50."""
+"""No placeholder of our own wording takes fewer tokens."""
+
+USUAL_PLACEHOLDER = 50
+"""Most take about so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,9 +341,10 @@ def total_tokens(entries: Iterable[Entry]) -> int:
     return sum([entry.tokens for entry in entries])
 
 
-def smallest_placeholder(settings: ContextSettings, counter: Counter) -> int:
-    """The fewest tokens that a placeholder takes; one in the user's own words can be empty."""
-    return (SHORTEST_PLACEHOLDER if settings.placeholder == DESCRIBED else 0) + counter.result_overhead
+def smallest_placeholder(settings: ContextSettings, counter: Counter, *, usual: bool = False) -> int:
+    """The fewest tokens that a placeholder takes, or most of them take; one in the user's own words can be empty."""
+    own = USUAL_PLACEHOLDER if usual else SHORTEST_PLACEHOLDER
+    return (own if settings.placeholder == DESCRIBED else 0) + counter.result_overhead
 
 
 def smallest_tokens(entry: Entry, placeholder: int) -> int:
