@@ -207,13 +207,11 @@ class _Lines:
         self._begun = None
         if record is None:
             return None
-        if isinstance(version := record.get(HEADER), int) and version != VERSION:
+        if record.get(HEADER) != VERSION:
             raise BadInputError(
-                f"Line {self._number} begins a session of version {version}, and version {VERSION} is read here:"
-                " export it again where it is stored, with this version of contextstash."
+                f"Line {self._number} does not begin a session of version {VERSION}: export it again where it is"
+                " stored, with this version of contextstash."
             )
-        if version != VERSION:
-            raise BadInputError(f"Line {self._number} is not the beginning of a session of version {VERSION}.")
         try:
             session = Session.model_validate(_with_whole_request(record["session"]), extra="ignore")
             return session.model_copy(update={"settings": _settings_here(session.settings)})

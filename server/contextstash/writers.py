@@ -206,7 +206,7 @@ def compaction_prompt(session_id: str | None = None, instructions: str | None = 
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
-    from anthropic.types import Message, MessageParam
+    from anthropic.types import Message
 
 
 async def summary_by_model(settings: WriterSettings, request: SummaryRequest) -> WrittenSummary:
@@ -269,10 +269,18 @@ async def _ask(settings: WriterSettings, system: str, asked: str, max_tokens: in
     message: Message | None = None
     failure, cause = "The reply ended before it was complete.", None
     try:
-        async with asyncio.timeout(settings.timeout * (settings.retries + 1)), client:
-            # Twice the length of the text, so that a reply slightly too long is whole.
-            most = max(MIN_REPLY_TOKENS, 2 * max_tokens)
-            message = await _streamed(client, settings.model, system, asked, most)
+        async with (
+            asyncio.timeout(settings.timeout * (settings.retries + 1)),
+            client,
+            client.messages.stream(
+                model=settings.model,
+                system=system,
+                messages=[{"role": "user", "content": asked}],
+                # Twice the length of the text, so that a reply slightly too long is whole.
+                max_tokens=max(MIN_REPLY_TOKENS, 2 * max_tokens),
+            ) as stream,
+        ):
+            message = await stream.get_final_message()
     except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError, *_PARSER_ERRORS) as error:
         failure, cause = _what_failed(error), error
     complete = message is not None and message.stop_reason is not None
@@ -294,16 +302,6 @@ async def _ask(settings: WriterSettings, system: str, asked: str, max_tokens: in
     if len(text) < MIN_CHARACTERS:
         raise WriterFailedError("The model's reply was empty or too short to be a summary.", (call,))
     return text, message.stop_reason != "max_tokens", call
-
-
-async def _streamed(client: AsyncAnthropic, model: str, system: str, asked: str, max_tokens: int) -> Message:
-    from anthropic.types import Message
-
-    messages: list[MessageParam] = [{"role": "user", "content": asked}]
-    async with client.messages.stream(model=model, system=system, messages=messages, max_tokens=max_tokens) as stream:
-        if "json" in stream.response.headers.get("content-type", ""):  # an API that does not stream
-            return Message.model_validate_json(await stream.response.aread())
-        return await stream.get_final_message()
 
 
 def _what_failed(error: Exception) -> str:

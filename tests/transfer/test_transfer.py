@@ -247,11 +247,7 @@ async def test_an_export_of_a_session_in_use_is_of_the_moment_at_which_it_began(
 async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     lines = await lines_of_a_session(tmp_path)
     other = lines[0].replace('"contextstash_session": 4', '"contextstash_session": 3')
-    await hold_refused(
-        [other, *lines[1:]],
-        lines,
-        "Line 1 begins a session of version [0-9]+, and version 4 is read here: export it again",
-    )
+    await hold_refused([other, *lines[1:]], lines, "Line 1 does not begin a session of version 4: export it again")
 
 
 async def fill(store: SqliteStore) -> None:

@@ -140,10 +140,10 @@ def _network() -> Findings:
 
     found = settings_from(None, ())
     for agent in (None, *found.agents()):
-        use = network_use(found, os.environ, agent)
-        if agent is None or use.may_leave:
+        may_leave, sentence, unused = network_use(found, os.environ, agent)
+        if agent is None or may_leave:
             what = "network" if agent is None else f"network, agent {shown(agent, 40)}"
-            yield Finding(what, "note" if use.may_leave else "ok", use.sentence, use.detail)
+            yield Finding(what, "note" if may_leave else "ok", sentence, unused)
 
 
 def _clients() -> Findings:
@@ -226,7 +226,7 @@ def show(as_json: bool) -> None:
 
     remarks: list[str] = []
     configuration = settings_from(None, (), remarks.append)
-    network, layers = network_use(configuration, os.environ), configuration.layers()
+    (_, network, unused), layers = network_use(configuration, os.environ), configuration.layers()
     resolved = resolve_settings(*(layer.values for layer in layers))
     of_preset = dict.fromkeys(PRESETS[resolved.preset], f"preset {resolved.preset}")
     setters = {**of_preset, **{name: layer.name for layer in layers for name in layer.values}}
@@ -235,10 +235,10 @@ def show(as_json: bool) -> None:
         for name, value in resolved.model_dump(include=set(UserSettings.model_fields)).items()
     ]
     if as_json:
-        echo_json({"settings": values, "network": network.sentence, "ignored": remarks})
+        echo_json({"settings": values, "network": network, "ignored": remarks})
         return
     print_table(["setting", "value", "set by"], [(each["name"], str(each["value"]), each["layer"]) for each in values])
-    for line in (" ".join(filter(None, (network.sentence, network.detail))), *remarks):
+    for line in (f"{network} {unused}".strip(), *remarks):
         echo(line)
 
 

@@ -317,35 +317,26 @@ def is_key(value: str | None) -> bool:
     return bool(value and value.strip()) and not str(value).startswith("${")
 
 
-@dataclass(frozen=True)
-class NetworkUse:
-    """Whether sessions may be sent, in a sentence for the user, and further sentences."""
-
-    may_leave: bool
-    sentence: str
-    detail: str = ""
-
-
-def network_use(found: Configuration, environment: Mapping[str, str], agent: str | None = None) -> NetworkUse:
-    """Whether sessions of an agent may be sent."""
+def network_use(
+    found: Configuration, environment: Mapping[str, str], agent: str | None = None
+) -> tuple[bool, str, str]:
+    """Whether sessions of an agent may be sent, this in a sentence for the user, and what is set without effect."""
     from contextstash.window.settings import resolve_settings
 
     settings = resolve_settings(found.settings_layer(agent))
     consent, key = found.consent(agent), api_key_from(environment)
-    if consent is None:
-        unused = f"{INHERITED_KEY} is set but not used: no setting of yours allows model calls."
-        return NetworkUse(False, "Nothing leaves this machine.", unused if key else "")
-    if key is None and settings.summarizer_base_url is None:
-        unused = f"Model calls are allowed ({consent}), but no key and no address are set."
-        return NetworkUse(False, "Nothing leaves this machine.", unused)
+    if consent is None or (key is None and settings.summarizer_base_url is None):
+        unused = f"{INHERITED_KEY} is set but not used: no setting of yours allows model calls." if key else ""
+        if consent is not None:
+            unused = f"Model calls are allowed ({consent}), but no key and no address are set."
+        return False, "Nothing leaves this machine.", unused
     address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
     try:
         parts = urlsplit(address)  # never the user, password or path in it
         host = f"{parts.hostname or 'an unreadable address'}{f':{parts.port}' if parts.port else ''}"
     except ValueError:
         host = "an unreadable address"
-    sentence = f"Sessions may be sent to {host} (model {settings.summarizer_model}): allowed by {consent}."
-    return NetworkUse(True, sentence)
+    return True, f"Sessions may be sent to {host} (model {settings.summarizer_model}): allowed by {consent}.", ""
 
 
 def without_credentials(value: Any) -> Any:

@@ -137,12 +137,9 @@ def _reader(name: str, read: Callable[..., Awaitable[Any]], stash: LazyStash) ->
             if session := parameters.get("session_id"):
                 parameters["session_id"] = await opened.whole_id(session)
             found = await read(opened, **parameters)
-            if isinstance(found, str):
-                return encodable(found)
             plain = found.as_json() if isinstance(found, Result) else found
-            text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-            # With all but ASCII escaped, halves of surrogate pairs, which cannot be sent, are read back equal.
-            return text if encodable(text) == text else json.dumps(plain)
+            text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+            return encodable(text)
 
     _, *taken = inspect.signature(read).parameters.values()
     vars(reader)["__signature__"] = inspect.Signature([each.replace(annotation=str) for each in taken])
