@@ -246,24 +246,19 @@ class _Lines:
 
     def _end(self, session: Session, record: Mapping[str, Any] | None, counts: Mapping[str, int]) -> None:
         """Check that the session is complete, and read on to the next one. `record` is what stands after its parts."""
-        name = session.session_id
         try:
             end = None if record is None or END not in record else {**record[END]}
             left = 0 if end is None else int(end.pop("sessions_left"))
         except (KeyError, TypeError, ValueError) as error:
             raise self._wrong() from error
         expected = {"messages": session.counters.messages, "edits": session.counters.edits, **(end or {})}
-        found = {f"{part}s": count for part, count in counts.items()}
-        wrong = [
-            f"{found.get(part, 0)} of {count} {part}" for part, count in expected.items() if found.get(part) != count
-        ]
-        if wrong:
-            raise BadInputError(f"The file holds {', '.join(wrong)} of session {name}. {NOT_STORED}")
-        if end is None:
-            raise BadInputError(f"The file is cut off: the last record of {name} is missing. {NOT_STORED}")
+        is_whole = end is not None and all(counts.get(part[:-1]) == count for part, count in expected.items())
         self._begun = self._next()
-        if (self._begun is not None) != (left > 0) or (left and not is_session(self._begun)):
-            raise BadInputError(f"After session {name} the file should hold {left} more, of kept outputs. {NOT_STORED}")
+        if not is_whole or (self._begun is not None) != (left > 0) or (left and not is_session(self._begun)):
+            raise BadInputError(
+                f"The file does not hold all of session {session.session_id} and of the outputs kept for it."
+                f" {NOT_STORED}"
+            )
 
     def skip_to_next(self) -> None:
         """Skip the rest of this session."""

@@ -227,7 +227,6 @@ class Exchange:
         self._encoding = header(self._headers, b"content-encoding")
         has_body = header(self._headers, b"content-length") or header(self._headers, b"transfer-encoding")
         self._body = body if has_body else None
-        self._started = False
 
     async def run(self) -> None:
         """Pass the request on, and its response back."""
@@ -239,12 +238,11 @@ class Exchange:
                 if again is not None:
                     await reply.response.aclose()
                     prepared, reply = again, await self._reply(again)
-            await self._relay(reply, prepared)
         except httpx2.TransportError as error:
-            if self._started:
-                raise
             logger.warning("no response from upstream: %s", type(error).__name__)
             await send_error(self._send, 502, "api_error", "the model API could not be reached.")  # clients try again
+            return
+        await self._relay(reply, prepared)
 
     async def _prepared(self) -> Prepared | None:
         """The request as the engine has prepared it; None if it goes on as it is."""
@@ -277,7 +275,6 @@ class Exchange:
         response, headers = reply.response, passed_on(reply.response.headers.raw)
         if prepared is not None:
             headers.append((SESSION_HEADER, prepared.conversation.session_id.encode("ascii", "replace")))
-        self._started = True
         try:
             await self._send({"type": "http.response.start", "status": response.status_code, "headers": headers})
             async for chunk in reply.chunks():

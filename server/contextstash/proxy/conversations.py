@@ -245,9 +245,7 @@ class Conversations:
     async def find(self, asked: AskedRequest) -> Conversation | None:
         """The conversation that a request belongs to, perhaps a new one; None for a side call, which offers no tools
         and belongs to none, unless it asks for the summary of a known one."""
-        if not asked.tools and not asked.summarizes:
-            return None
-        found = _nearest(self.known.values(), asked)
+        found = _nearest(self.known.values(), asked) if asked.tools or asked.summarizes else None
         if found is None and not asked.tools:
             return None
         if found is None:

@@ -90,20 +90,17 @@ class Engine:
     async def prepare(self, format_name: str, headers: RawHeaders, body: bytes) -> Prepared | None:
         """The request ready to be sent; None if it belongs to no conversation, or could not be understood: then the
         body goes out as it is. Never raises."""
+        original: Prepared | None = None
         try:
             asked = self._asked(format_name, headers, body)
             conversation = await self._within(1, self._conversations.find(asked))
-        except Exception as error:
-            self._fault(None, error)
-            return None
-        if conversation is None:
-            return None
-        original = Prepared(conversation, asked, body, cold=cold_now(conversation, asked.at))
-        try:
+            if conversation is None:
+                return None
             conversation.agent = agent_of(headers)
+            original = Prepared(conversation, asked, body, cold=cold_now(conversation, asked.at))
             return await self._prepared(original)
         except Exception as error:
-            self._fault(conversation, error)
+            self._fault(original and original.conversation, error)
             return original
 
     def _asked(self, format_name: str, headers: RawHeaders, body: bytes) -> AskedRequest:
