@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -89,6 +88,7 @@ class Guard:
         self._once = once
         # Not the token: browsers send a host's cookies to all its ports, and another server there could keep it.
         self._cookie = secrets.token_urlsafe(24)
+        self._name = f"contextstash-{secrets.token_hex(4)}"  # for the same reason: two of them may be open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_guarded(message: Message) -> None:
@@ -102,16 +102,14 @@ class Guard:
     def _refusal(self, request: Request) -> Response | None:
         """The refusal of a request, or the redirection of one that brings the token, without the token, which would
         stay in the browser's history; None if the request may see the pages."""
-        port = re.search(":([0-9]+)$", request.headers["host"])  # not in `[::1]`, whose colons belong to the address
-        cookie = f"contextstash-{port[1]}" if port else "contextstash"  # browsers send it to all ports of a host
         given = request.query_params.get("token", "")
         known = [token for token in self._tokens if hmac.compare_digest(given.encode(), token.encode())]
         if known:
             self._tokens -= {self._once} & set(known)
             response = RedirectResponse(request.url.remove_query_params("token").replace(scheme="", netloc=""), 303)
-            response.set_cookie(cookie, self._cookie, httponly=True, samesite="strict", path="/")
+            response.set_cookie(self._name, self._cookie, httponly=True, samesite="strict", path="/")
             return response
-        if hmac.compare_digest(request.cookies.get(cookie, "").encode(), self._cookie.encode()):
+        if hmac.compare_digest(request.cookies.get(self._name, "").encode(), self._cookie.encode()):
             return None
         return PlainTextResponse("Open the address that contextstash printed: it contains the token.", 401)
 

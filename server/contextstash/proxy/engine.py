@@ -100,7 +100,7 @@ class Engine:
             original = Prepared(conversation, asked, body, cold=cold_now(conversation, asked.at))
             return await self._prepared(original)
         except Exception as error:
-            self._fault(original and original.conversation, error)
+            self._fault(original.conversation if original else None, error)
             return original
 
     def _asked(self, format_name: str, headers: RawHeaders, body: bytes) -> AskedRequest:
