@@ -74,12 +74,6 @@ def test_text_is_read_as_the_setting_s_own_kind_of_value(project: Project) -> No
     assert (found.automatic, found.window, found.messages_at, found.tokens_at) == (False, None, 30, 50_000)
 
 
-def test_a_preset_may_come_from_any_layer(project: Project) -> None:
-    environment = {"CONTEXTSTASH_PRESET": "token-budget"}
-    assert project.resolved(**environment).prune_protect_turns == 2
-    assert project.resolved(**environment, preset="default").prune_protect_turns == 0
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [

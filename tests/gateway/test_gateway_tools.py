@@ -19,8 +19,7 @@ from mcp.types import ImageContent
 
 from contextstash.events.calls import ASKING_TOOLS
 from contextstash.outputs.own_tools import own_tool
-from tests.support.command_line import CommandLine, failure_of
-from tests.support.gateways import SCRIPT, appears, gateway, original, server, text_of, tool_names, written
+from tests.support.gateways import SCRIPT, appears, gateway, original, server, text_of, tool_names
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import PIXEL, lines
 
@@ -195,8 +194,3 @@ async def test_a_server_over_http_works_like_one_over_stdio(tmp_path: Path) -> N
         async with gateway(tmp_path, {"web": {"url": url}, "one": server("one")}) as client:
             assert text_of(await client.call_tool("web__only_web")) == "from web"
             assert len(text_of(await client.call_tool("web__long_text", {"count": 2_000}))) <= 20_000
-
-
-def test_a_file_without_servers_is_refused_in_one_line(contextstash: CommandLine) -> None:
-    path = written(contextstash.folder, {})
-    assert "names no servers" in failure_of(contextstash.run("gateway", "--config", path))

@@ -126,14 +126,6 @@ async def test_a_refused_request_is_sent_again_smaller(tmp_path: Path) -> None:
         assert provider.invalid == []
 
 
-async def test_an_error_about_something_else_is_raised_again(tmp_path: Path) -> None:
-    async with open_stash(tmp_path / "s.db") as stash:
-        session = stash.session("job", model="gpt-5.4")
-        await session.request([{"role": "user", "content": "hi"}])
-        with pytest.raises(ConnectionError, match="reset"):
-            await session.recover(ConnectionError("reset by peer"))
-
-
 async def test_a_request_that_cannot_fit_says_what_takes_the_room(tmp_path: Path) -> None:
     async with open_stash(tmp_path / "s.db") as stash:
         session = stash.session("job", model="claude-opus-4-5", window=2_000)

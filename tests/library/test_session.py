@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -198,13 +196,9 @@ NOT_JSON: dict[str, Any] = {
     "NaN": float("nan"),
     "Infinity": float("inf"),
     "a key that is a number": {1: "a"},
-    "a key that is None": {None: 1},
     "a tuple": (1,),
-    "a set": {1},
     "bytes": b"x",
     "an object": object(),
-    "an exact number": Decimal(1),
-    "a time": datetime(2026, 1, 1, tzinfo=UTC),
     "itself": _itself(),
     "nested too deep": _deep(),
     "a number of 5,000 digits": 10**5_000,
@@ -229,10 +223,7 @@ async def test_what_json_does_not_have_is_refused_by_our_own_errors(tmp_path: Pa
         ):
             with pytest.raises(BadInputError, match=r"^Message 1 "):
                 await session.request([ASKED, message])
-        wrong: list[dict[str, Any]] = [
-            {"system": [{"type": "text", "text": value}]},
-            {"tools": [{"name": "read", "more": value}]},
-        ]
+        wrong: Any = ({"system": [{"type": "text", "text": value}]}, {"tools": [{"name": "read", "more": value}]})
         for arguments in wrong:
             with pytest.raises(BadInputError):
                 await session.request([ASKED], **arguments)

@@ -113,15 +113,6 @@ async def test_clients_of_both_generations_share_one_http_server(tmp_path: Path,
     assert "nobody" in text
 
 
-async def test_a_batch_of_many_megabytes_is_recorded_over_http(tmp_path: Path) -> None:
-    large = {"role": "user", "content": "word " * 1_600_000}
-    database = tmp_path / "s.db"
-    with http_server(database) as address:
-        async with http_client(address, local_token(database)) as client:
-            recorded = await answer(client, "record_messages", session_id=SESSION, messages=[large])
-    assert recorded["recorded"] == 1
-
-
 def test_only_this_machine_is_served(tmp_path: Path) -> None:
     command = http_command(tmp_path / "s.db", "0.0.0.0")
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
