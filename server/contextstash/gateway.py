@@ -34,7 +34,7 @@ from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.own_tools import own_tool
 from contextstash.safety.sanitize import one_line
 from contextstash.stash_opener import StashOpener
-from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.errors import BadInputError
 
 logger = logging.getLogger(__name__)
 
@@ -117,10 +117,6 @@ CONNECT_SECONDS = 60.0
 Request = ServerRequestContext[Any, Any]
 
 
-class UpstreamError(ContextstashError):
-    """A server behind the gateway is unavailable, or its answer cannot be used; the message says why."""
-
-
 class Upstream:
     """A server whose faults do not affect the others. When its connection is lost, its `tools` are kept, so that
     offered names do not change. `problem` is why it is unavailable; None while it is connected. `settled` is set when
@@ -159,13 +155,13 @@ class Upstream:
 
     async def send(self, request: types.CallToolRequest, ctx: Request) -> types.CallToolResult:
         """The result of a client's call, on a new connection if the last one was lost; progress is passed on. Raises
-        UpstreamError if the server is unavailable, or the MCPError of the server."""
+        ToolError if the server is unavailable, or the MCPError of the server."""
         if self._client is None and self.settled.is_set():
             self.settled = anyio.Event()
             self._wanted.set()
         await self.settled.wait()
         if (client := self._client) is None:
-            raise UpstreamError(
+            raise ToolError(
                 f"The server '{self.name}' is unavailable: {self.problem}. The other servers' tools still work."
             )
         try:
@@ -173,7 +169,7 @@ class Upstream:
                 request, types.CallToolResult, progress_callback=ctx.session.report_progress
             )
         except ValidationError as error:
-            raise UpstreamError(f"The answer of the server '{self.name}' does not follow the protocol.") from error
+            raise ToolError(f"The answer of the server '{self.name}' does not follow the protocol.") from error
         except MCPError as error:
             # The SDK uses this code for a lost connection, and many servers for errors of their own.
             if error.code != types.CONNECTION_CLOSED or "connection closed" not in error.message.lower():
@@ -181,7 +177,7 @@ class Upstream:
             if self._client is client:
                 self._client = None
                 self._lost.set()
-            raise UpstreamError(
+            raise ToolError(
                 f"The server '{self.name}' ended while '{request.params.name}' ran: it is unknown whether the call took"
                 " effect. The next call starts the server again."
             ) from error
@@ -286,13 +282,15 @@ class Gateway:
         return types.ListToolsResult(tools=[*theirs, *await self._own.list_tools()])
 
     async def _call_tool(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            return await self._called(ctx, params)
+        except ToolError as error:
+            return types.CallToolResult(content=[types.TextContent(type="text", text=str(error))], is_error=True)
+
+    async def _called(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """The result of a call. Raises ToolError, or the MCPError of the server."""
         if params.name == RETRIEVAL:
-            try:
-                read = await self._own.call_tool(RETRIEVAL, params.arguments or {})
-            except ToolError as error:
-                return _failed(str(error))
-            assert isinstance(read, types.CallToolResult)
-            return read
+            return await self._own.call_tool(RETRIEVAL, params.arguments or {})
         found = (await self._offered()).get(params.name)
         if found is None:
             missing = [f"'{each.name}' ({each.problem})" for each in self._upstreams if each.problem]
@@ -300,10 +298,7 @@ class Gateway:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool '{params.name}'.{unavailable}")
         upstream, tool = found
         request = types.CallToolRequest(params=params.model_copy(update={"name": tool.name, "meta": None}))
-        try:
-            result = await upstream.send(request, ctx)
-        except UpstreamError as error:
-            return _failed(str(error))
+        result = await upstream.send(request, ctx)
         return result if result.is_error else await self._shortened(result, params)
 
     async def _shortened(self, result: types.CallToolResult, call: types.CallToolRequestParams) -> types.CallToolResult:
@@ -330,7 +325,3 @@ def offered_name(name: str, taken: Collection[str]) -> str:
         number += 1
         found = f"{fit[: MAX_TOOL_NAME - 4]}_{number}"
     return found
-
-
-def _failed(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)

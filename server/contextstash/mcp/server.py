@@ -60,7 +60,7 @@ def build_server(
     followed: bool = False,
     middleware: Sequence[Any] = (),
     **authentication: Any,
-) -> MCPServer[None]:
+) -> ToolServer:
     """A server with the tools for models (`agent`), also with those for programs (`all`), or only with the one that
     reads an archived output (`retrieval`).
 
