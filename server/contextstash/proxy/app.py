@@ -70,13 +70,9 @@ just being closed would fail."""
 ZSTD_LEVEL = 1
 """How hard an edited body is compressed: 2 MB take about 5 ms at level 1, and the client waits for it."""
 
-RECORD_SECONDS = 0.6
-"""How long the last requests may take to be recorded, after a signal and the second that replies have then. Most take
-milliseconds."""
-
 LAST_SECONDS = 10.0
-"""The same of a proxy whose client has ended, under `contextstash run`: nothing waits for it then but the prompt. With
-eight busy processes on two cores the first request of a session took 3 s."""
+"""How long the last requests may take to be recorded, after a signal and the second that replies have then, or when the
+client has ended. Most take milliseconds; with eight busy processes on two cores the first one of a session took 3 s."""
 
 END_SECONDS = 2.0
 """How much longer than these seconds the end may take, with what is written then."""
@@ -170,9 +166,9 @@ async def proxy_app(served: ServedProxy) -> AsyncIterator[ProxyApp]:
     finally:
         if engine is not None:
             # Only under `run` it is known that no further request comes.
-            last, seconds = (engine.idle(), RECORD_SECONDS) if served.secret is None else (engine.end(), LAST_SECONDS)
+            last = engine.idle() if served.secret is None else engine.end()
             with suppress(TimeoutError):
-                await asyncio.wait_for(last, seconds)
+                await asyncio.wait_for(last, LAST_SECONDS)
             await stash.close()
         await upstream.close()
 
