@@ -164,17 +164,6 @@ MAX_SESSIONS = 100
 """Sessions that the lines at the end of a run sum up, and among which that of a folder is looked for."""
 
 
-def _nearest(launched: Client, wanted: int) -> int:
-    """The size nearest to the wanted one at which a client can be told to compact. Raises BadInputError if none can."""
-    sizes = launched.proxied.windows if launched.proxied is not None else range(0)
-    if not sizes:
-        raise BadInputError("run --window is for claude and codex. Set the size in the client's own settings.")
-    size = min(max(wanted, sizes[0]), sizes[-1])
-    if size != wanted:
-        click.echo(f"contextstash: {launched.name} takes {size:,} tokens, which is set: the nearest size.", err=True)
-    return size
-
-
 @click.command("run", context_settings={"allow_interspersed_args": False})
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
@@ -200,7 +189,7 @@ def run(
     claude. What stands behind CLIENT is for it."""
     if sys.platform == "win32":
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
-    from contextstash.clients.proxied import ignore_signals, launched_client
+    from contextstash.clients.proxied import launched_client
     from contextstash.configuration.database import data_folder
     from contextstash.proxy.app import ServedProxy, check_upstream, proxy_beside
     from contextstash.proxy.edits import ProxyOptions
@@ -209,7 +198,6 @@ def run(
     program = _program(client)
     arguments = arguments[arguments[:1] == ("--",) :]
     launched = launched_client(client, upstream)
-    size = None if window is None else _nearest(launched, window)
     proxied = launched.proxied
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream())
@@ -222,9 +210,8 @@ def run(
     started, log_path = time.time(), data_folder(db) / "proxy.log"
     with log_file(log_path) as log:
         with proxy_beside(served, log) as url:
-            command, added = proxied.launch(url, (program, *arguments), size)
+            command, added = proxied.launch(url, (program, *arguments), window)
             code = run_client(command, {**os.environ, **added, **used})
-            ignore_signals()
         _report(opener, started)
     if served.unrecorded:
         click.echo(

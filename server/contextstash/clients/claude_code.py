@@ -21,7 +21,6 @@ from contextstash.clients.client import (
     Hooks,
     Launch,
     Proxied,
-    Requests,
     TextPath,
     anthropic_api,
     below,
@@ -102,12 +101,6 @@ def replacement(changed: Any, _: Sequence[str]) -> dict[str, Any]:
     return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "updatedToolOutput": changed}}
 
 
-def persisted_output(response: Any) -> str | None:
-    """The path of the file with the whole of a large output; None if there is none."""
-    path = response.get(PERSISTED_PATH) if isinstance(response, dict) else None
-    return path if isinstance(path, str) else None
-
-
 # Its window and its start.
 
 DEFAULT_WINDOW = 200_000
@@ -139,7 +132,8 @@ def used_window(model: str | None, reported_tokens: int) -> int | None:
 
 
 def _launch(url: str, command: Sequence[str], window: int | None) -> Launch:
-    """From 2.1.326 on at the latest, its windows and its tool search are the same behind any host."""
+    """From 2.1.326 on at the latest, its windows and its tool search are the same behind any host. It takes windows of
+    100,000 to 1,000,000 tokens; others act like the nearest one."""
     sized = {} if window is None else {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(window + RESERVE)}
     return tuple(command), {"ANTHROPIC_BASE_URL": url, **sized}
 
@@ -193,17 +187,17 @@ CLIENTS = (
             preview_limit=2_000,
             # Of more than 10,000 characters that one hook adds, 2.1.197 keeps all in a file and shows the first 2,000.
             context_limit=9_800,
-            persisted_output=persisted_output,
+            persisted_path=PERSISTED_PATH,
         ),
         used_window=used_window,
-        requests=Requests(
+        proxied=Proxied(
+            anthropic_api,
+            _launch,
             user_agents=(b"claude-cli", b"claude-code"),
             session_headers=(b"x-claude-code-session-id",),  # seen in 2.1.197
             asks_for_summary=("your task is to create a detailed summary of the conversation",),
             continues=("this session is being continued from a previous conversation",),
         ),
-        # It takes windows of 100,000 to 1,000,000 tokens (2.1); others act like the nearest one.
-        proxied=Proxied(anthropic_api, _launch, range(100_000 - RESERVE, 1_000_001 - RESERVE)),
         # Claude Code (2.1.197) has no setting that makes an interactive session wait for its servers:
         # MCP_CONNECTION_NONBLOCKING and `alwaysLoad` had no effect there.
         continued=lambda program, message: (program, message),

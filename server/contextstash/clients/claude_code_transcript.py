@@ -150,26 +150,19 @@ def _attached(record: Json, state: State) -> TranscriptMessage | None:
     """What Claude Code added between two steps: a prompt typed while its model worked, or a file that changed
     meanwhile. The text that the model gets for other attachments is not in the transcript, so they are skipped."""
     attachment = part(record, "attachment") if record.get("type") == "attachment" else {}
-    time, window, blocks = moment(record.get("timestamp")), state.get("boundary") or {}, _blocks_of(attachment)
-    until = moment(window.get("until"))
+    kind, prompt, snippet = (attachment.get(name) for name in ("type", "prompt", "snippet"))
+    blocks = objects(prompt) if kind == "queued_command" else []
+    if kind == "queued_command" and text_of(prompt):
+        blocks = [{"type": "text", "text": prompt}]
+    elif kind == "edited_text_file" and text_of(snippet):
+        blocks = [{"type": "text", "text": reminder(f"{attachment.get('filename')} was changed meanwhile:\n{snippet}")}]
+    window = state.get("boundary") or {}
+    time, until = moment(record.get("timestamp")), moment(window.get("until"))
     if not blocks or (window.get("after") and time and until and time <= until):  # a window repeats what is recorded
         return None
     body = {"role": "user", "content": blocks}
-    by_host = attachment.get("type") != "queued_command" or _text(body).startswith(NOTIFICATION)
+    by_host = kind != "queued_command" or _text(body).startswith(NOTIFICATION)
     return TranscriptMessage(body, key=text_of(record.get("uuid")), created_at=time, by_host=by_host)
-
-
-def _blocks_of(attachment: Json) -> list[Json]:
-    """The content of an attachment that was sent to the model, if the transcript holds it."""
-    if attachment.get("type") == "queued_command":
-        prompt = attachment.get("prompt")
-        if isinstance(prompt, list):
-            return objects(prompt)
-        return [{"type": "text", "text": prompt}] if text_of(prompt) else []
-    if attachment.get("type") == "edited_text_file" and text_of(attachment.get("snippet")):
-        note = f"{attachment.get('filename')} was changed meanwhile:\n{attachment['snippet']}"
-        return [{"type": "text", "text": reminder(note)}]
-    return []
 
 
 def _parent(record: Json) -> str | None:

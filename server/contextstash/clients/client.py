@@ -114,12 +114,11 @@ class Hooks:
 
     Outputs: `text_paths` returns the places of the texts in a tool's response that the model would see, or none if the
     response has an unknown shape; `replacement` returns the hook's response, given the response with other texts, and
-    these. `persisted_output` returns the path of the file in which the client keeps the whole of a response's first
-    text. `limits` are the characters of an output by tool, if the user's settings limit no outputs. `preview_limit` are
-    the characters, and bytes, that the client itself shows of an output that it keeps in a file. `cut_at_end` are the
-    tools whose lines the client numbers after the hook: a cut in the middle would shift the numbers of all lines behind
-    it. `script_ids` is how the ids of calls begin that a script of the model makes: their outputs go to the script,
-    which another text would break.
+    these. `persisted_path` is the field with the path of the file in which the client keeps the whole of a response's
+    first text, and `preview_limit` are the characters, and bytes, that it then shows of it. `limits` are the characters
+    of an output by tool, if the user's settings limit no outputs. `cut_at_end` are the tools whose lines the client
+    numbers after the hook: a cut in the middle would shift the numbers of all lines behind it. `script_ids` is how the
+    ids of calls begin that a script of the model makes: their outputs go to the script, which another text would break.
 
     Hand-offs: `context_limit` are the characters that one hook may add to the window, None if there is no limit.
     """
@@ -138,7 +137,7 @@ class Hooks:
     limits: Mapping[str, int] = field(default_factory=dict)
     preview_limit: int | None = None
     cut_at_end: frozenset[str] = frozenset()
-    persisted_output: Callable[[Any], str | None] = lambda _: None
+    persisted_path: str | None = None
     context_limit: int | None = None
 
     def limit(self, tool: str) -> int:
@@ -198,17 +197,6 @@ Launch = tuple[tuple[str, ...], Mapping[str, str]]
 """A client's process: its command, and the variables that are added to its environment."""
 
 
-@dataclass(frozen=True)
-class Proxied:
-    """How a client is started behind the proxy. `upstream` returns the model API that it would use in this process's
-    environment; `launch` its process for the proxy's address, its command, and the tokens, of `windows`, at which it
-    shall compact its window; None leaves that to the client."""
-
-    upstream: Callable[[], str]
-    launch: Callable[[str, Sequence[str], int | None], Launch]
-    windows: range = range(0)
-
-
 ANTHROPIC = "https://api.anthropic.com"
 
 
@@ -223,17 +211,25 @@ def anthropic_api() -> str:
 
 
 @dataclass(frozen=True)
-class Requests:
-    """By what a client's requests to a model API are known: beginnings of its `user_agents`; the `session_headers` that
-    name a conversation, the best first, and the `parent_header` that names the one which started it. `asks_for_summary`
-    are words in the last message of a request for the client's own summary, `continues` words of the message that
-    begins the conversation after it, in small letters. (No regular expression: one that ignores case takes a second for
-    each million characters.)"""
+class Proxied:
+    """A client at the model API.
 
-    user_agents: tuple[bytes, ...]
-    session_headers: tuple[bytes, ...]
-    asks_for_summary: tuple[str, ...]
-    continues: tuple[str, ...]
+    Started behind the proxy: `upstream` returns the API that it would use in this process's environment; `launch` its
+    process for the proxy's address, its command, and the tokens at which it shall compact its window, None for its own
+    choice.
+
+    Known by its requests: beginnings of its `user_agents`; the `session_headers` that name a conversation, the best
+    first, and the `parent_header` that names the one which started it. `asks_for_summary` are words in the last message
+    of a request for the client's own summary, `continues` words of the message that begins the conversation after it,
+    in small letters. (No regular expression: one that ignores case takes a second for each million characters.)
+    """
+
+    upstream: Callable[[], str]
+    launch: Callable[[str, Sequence[str], int | None], Launch]
+    user_agents: tuple[bytes, ...] = ()
+    session_headers: tuple[bytes, ...] = ()
+    asks_for_summary: tuple[str, ...] = ()
+    continues: tuple[str, ...] = ()
     parent_header: bytes = b""
 
 
@@ -256,20 +252,16 @@ class Client:
     plugin: Plugin | None = None
     bundle: Bundle | None = None
     used_window: Callable[[str | None, int], int | None] | None = None
-    requests: Requests | None = None
     proxied: Proxied | None = None
     continued: Callable[[str, str], tuple[str, ...]] | None = None
 
     def is_on(self) -> bool:
         """Whether its program is on the path, or its configuration is there."""
-        files = [each.file() for each in (self.entry, self.hooks) if each is not None and each.file is not None]
-        folders = [file.parent for file in files if file.parent not in (Path.home(), settings_folder())]
-        if self.bundle is not None:
-            folders.append(self.bundle.file().parent)
+        files = [each.file() for each in (self.entry, self.hooks, self.bundle) if each is not None and each.file]
+        folders = {file.parent for file in files} - {Path.home(), settings_folder()}
         if self.plugin is not None and self.entry is None:  # its folder of plugins may not be there yet
-            folders.append(self.plugin.file().parents[1])
-        there = any(file.is_file() for file in files) or any(folder.is_dir() for folder in folders)
-        return there or any(map(shutil.which, self.programs))
+            folders.add(self.plugin.file().parents[1])
+        return any(map(Path.exists, (*files, *folders))) or any(map(shutil.which, self.programs))
 
 
 CLIENTS = (

@@ -25,7 +25,6 @@ from contextstash.clients.client import (
     Hooks,
     Launch,
     Proxied,
-    Requests,
     TextPath,
     text_blocks,
 )
@@ -294,7 +293,9 @@ CLIENTS = (
             # More than 10,000 characters of one hook are cut to their head and tail (its `additionalContextLimit`).
             context_limit=9_800,
         ),
-        requests=Requests(
+        proxied=Proxied(
+            _upstream,
+            _launch,
             user_agents=(b"codex",),
             # Its sub-agents share `session-id` and have a `thread-id` each (seen in 0.169).
             session_headers=(b"thread-id", b"session-id"),
@@ -306,7 +307,6 @@ CLIENTS = (
             ),  # 0.5 and later
             continues=("another language model started to solve this problem",),
         ),
-        proxied=Proxied(_upstream, _launch, range(1, 10_000_001)),
         continued=lambda program, message: (program, "-c", WAITS_FOR_SERVERS, message),
     ),
 )

@@ -217,8 +217,8 @@ def _whole_texts(client: Client, hooks: Hooks, response: Any, texts: Sequence[st
     """The texts of a response, and whether the client shows only a preview of each. If it keeps the whole of the
     first one in a file, because the response holds only its beginning, the text is read from there; None if it cannot
     be read: what the client shows then names the file, and must stay."""
-    path = hooks.persisted_output(response)
-    if path is None:
+    path = response.get(hooks.persisted_path) if isinstance(response, dict) else None
+    if not isinstance(path, str):
         return [(text, False) for text in texts]
     try:
         file = own_file(path, client)

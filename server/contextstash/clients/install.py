@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import read_regular, replace_file
-from contextstash.clients.client import Client, Kind
+from contextstash.clients.client import Client, Kind, settings_folder
 from contextstash_storage.databases import name_of
 from contextstash_storage.errors import BadInputError
 
@@ -131,11 +131,12 @@ def apply_uninstall(change: Change) -> None:
         replace_file(change.path, change.after)
     elif change.needed:
         change.path.unlink()
-    _backup(change.path).unlink(missing_ok=True)
-    with suppress(OSError):  # the folders that are empty then, which the installation may have made
-        for folder in change.path.parents if change.after is None else ():
-            if folder != Path.home():
+        with suppress(OSError):  # the folders that are empty then, which the installation may have made
+            for folder in change.path.parents:
+                if folder in (Path.home(), settings_folder()):
+                    break
                 folder.rmdir()
+    _backup(change.path).unlink(missing_ok=True)
 
 
 def _pieces(client: Client, command: Sequence[str], named: Sequence[str]) -> Iterator[Piece]:

@@ -19,7 +19,6 @@ from contextstash.clients.client import (
     Client,
     Launch,
     Proxied,
-    Requests,
     anthropic_api,
     clients,
     own_clients,
@@ -27,6 +26,7 @@ from contextstash.clients.client import (
 )
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.ids import is_archive_id
+from contextstash_storage.errors import BadInputError
 
 # Started.
 
@@ -43,7 +43,9 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
     variables = {"ANTHROPIC_BASE_URL": "", "OPENAI_BASE_URL": "/v1"}
     variables.pop({ANTHROPIC: "OPENAI_BASE_URL", "https://api.openai.com": "ANTHROPIC_BASE_URL"}.get(api, ""), None)
 
-    def launch(url: str, command: Sequence[str], _: int | None) -> Launch:
+    def launch(url: str, command: Sequence[str], window: int | None) -> Launch:
+        if window is not None:
+            raise BadInputError("run --window is for claude and codex. Set the size in the client's own settings.")
         return tuple(command), {name: url + path for name, path in variables.items()}
 
     return Client("", proxied=Proxied(anthropic_api, launch))
@@ -78,38 +80,26 @@ def first_message(hand_off: str, session_id: str, agent: str | None) -> str:
     )
 
 
-PASSED_ON = ("SIGTERM", "SIGHUP")
-"""Signals that are sent to the client if they come to us alone. SIGINT and SIGQUIT come from the terminal, which sends
-them to the client too."""
-
-
 def run_client(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a client in this terminal, and return its exit code: of one that a signal ended, 128 and its number, as
-    shells do. Raises OSError if it cannot be started."""
+    shells do. No signal ends this process from then on, which records what its client did last: SIGINT and SIGQUIT come
+    from the terminal, which sends them to the client too; others are passed on. Raises OSError if it cannot be
+    started."""
     process = subprocess.Popen(list(command), env=dict(environment))
-    former = {number: signal.signal(number, signal.SIG_IGN) for number in _signals("SIGINT", "SIGQUIT")}
 
     def pass_on(number: int, _: object) -> None:
-        with suppress(ProcessLookupError):
-            process.send_signal(number)
+        process.send_signal(number)  # nothing, if it has ended
 
-    former |= {number: signal.signal(number, pass_on) for number in _signals(*PASSED_ON)}
-    try:
-        code = process.wait()
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    handlers: dict[str, Any] = {
+        "SIGINT": signal.SIG_IGN,
+        "SIGQUIT": signal.SIG_IGN,
+        "SIGTERM": pass_on,
+        "SIGHUP": pass_on,
+    }
+    for name in handlers.keys() & vars(signal).keys():
+        signal.signal(getattr(signal, name), handlers[name])
+    code = process.wait()
     return 128 - code if code < 0 else code
-
-
-def ignore_signals() -> None:
-    """From now on no signal ends this process, which records what its client did last."""
-    for number in _signals("SIGINT", "SIGQUIT", *PASSED_ON):
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _signals(*names: str) -> list[signal.Signals]:
-    return [getattr(signal, name) for name in names if hasattr(signal, name)]
 
 
 # Recognized.
@@ -122,9 +112,9 @@ _CONNECTING = re.compile(r"MCP servers are still connecting.{0,2000}?\bcontextst
 
 
 @cache
-def _known() -> Mapping[str, Requests]:
+def _known() -> Mapping[str, Proxied]:
     """The clients whose requests are known."""
-    return {each.name: each.requests for each in own_clients() if each.requests}
+    return {each.name: each.proxied for each in own_clients() if each.proxied}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,14 +179,13 @@ def announces(message: Mapping[str, Any], tool: str) -> bool:
     Results of tools do not count: a placeholder of contextstash names the tool too."""
     if message.get("role") not in ("user", "system"):
         return False
-    texts = _texts_of(message, ("text",))
+    texts = _texts_of(message)
     return any(tool in text or ("contextstash" in text and _CONNECTING.search(text)) for text in texts)
 
 
-def _texts_of(message: Mapping[str, Any], kinds: Sequence[str] | None = None) -> list[str]:
-    """The texts of a message's blocks, or of those of these kinds."""
+def _texts_of(message: Mapping[str, Any]) -> list[str]:
+    """The texts of a message's blocks; not those inside the results of tools."""
     content = message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    listed = [block for block in (blocks if isinstance(blocks, list) else ()) if isinstance(block, dict)]
-    texts = (block.get("text") for block in listed if kinds is None or block.get("type") in kinds)
+    blocks = [{"text": content}] if isinstance(content, str) else content
+    texts = [each.get("text") for each in (blocks if isinstance(blocks, list) else ()) if isinstance(each, dict)]
     return [text for text in texts if isinstance(text, str)]

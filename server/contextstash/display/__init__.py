@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
@@ -71,18 +70,10 @@ def _value(value: object) -> str:
     return f"\n{text}" if "\n" in text else text
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The beginning of a text, and how many characters were cut."""
-
-    text: str
-    more: int
-
-
-def cut(text: str, max_chars: int) -> Cut:
-    """At most `max_chars` characters of a text, with its control characters made visible."""
+def cut(text: str, max_chars: int) -> tuple[str, int]:
+    """At most `max_chars` characters of a text, with its control characters made visible, and how many were cut."""
     shown = text[:max_chars].encode("utf-8", "replace").decode("utf-8")
-    return Cut(visible(shown), max(0, len(text) - max_chars))
+    return visible(shown), max(0, len(text) - max_chars)
 
 
 def project_name(folder: str | None) -> str:
