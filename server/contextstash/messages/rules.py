@@ -157,14 +157,16 @@ class KnownParts:
     """What can be sent of the messages of a list, kept for the next one, which mostly begins with the same messages."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, Format], tuple[Native, Sequence[Part]]] = {}
+        self._of: tuple[Format | None, Sequence[Native]] = (None, ())
+        self._known: dict[int, Sequence[Part]] = {}
 
     def of(self, fmt: Format, natives: Sequence[Native]) -> list[Sequence[Part]]:
         """The parts of each message that has some."""
-        known, keys = self._known, [(id(native), fmt) for native in natives]
-        found = [known.get(key) or (native, fmt.sent_parts(native)) for key, native in zip(keys, natives, strict=True)]
-        self._known = dict(zip(keys, found, strict=True))
-        return [parts for _, parts in found if parts]
+        known = self._known if self._of[0] is fmt else {}
+        parts = [known.get(id(native)) or fmt.sent_parts(native) for native in natives]
+        # The messages are kept too, so that none of these ids becomes another one's.
+        self._of, self._known = (fmt, natives), dict(zip(map(id, natives), parts, strict=True))
+        return [each for each in parts if each]
 
 
 def render(fmt: Format, natives: Sequence[Native], known: KnownParts | None = None) -> list[Native]:

@@ -335,14 +335,17 @@ def _natives(sources: _Sources, sent: Sequence[Entry], span: LeftOutSpan | None)
         if span is not None and entry.first_seq > span.first_seq:
             natives.append(fmt.user_message(sources.notice(span)))
             span = None
-        own = [fmt.user_message(entry.edit.text)] if entry.message is None else None
-        natives += own or _native_of(fmt, entry)
+        if entry.message is None:
+            natives.append(fmt.user_message(entry.edit.text))
+        elif entry.replaced or entry.stripped:
+            natives += _changed(fmt, entry, entry.message.body or {})
+        else:
+            natives.append(entry.message.body or {})
     return natives if span is None else [*natives, fmt.user_message(sources.notice(span))]
 
 
-def _native_of(fmt: Format, entry: Entry) -> list[Native]:
-    """A message in its provider's JSON; empty if it held only thinking, and that is stripped."""
-    body = (entry.message and entry.message.body) or {}
+def _changed(fmt: Format, entry: Entry, body: Native) -> list[Native]:
+    """A changed message in its provider's JSON; empty if it held only thinking, and that is stripped."""
 
     def made() -> list[Native]:
         changed: Native | None = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
@@ -350,7 +353,7 @@ def _native_of(fmt: Format, entry: Entry) -> list[Native]:
             changed = fmt.without_thinking(changed)
         return [] if changed is None else [changed]
 
-    return entry.sent(body, made) if entry.replaced or entry.stripped else [body]
+    return entry.sent(body, made)
 
 
 def _over(sources: _Sources, sent: Sequence[Entry], tokens: int) -> str:
