@@ -326,7 +326,8 @@ async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> P
             output = snapshot.outputs.get((entry.first_seq, index))
             if output is None or block.call_id not in call_ids or index in entry.replaced:
                 continue
-            made = archived(snapshot, output, await access.output_text(snapshot.session, output)).edit
+            text = await access.output_text(snapshot.session, output)
+            made = archived(snapshot, [(output, text)])[0].edit
             if made.tokens < block.tokens:
                 edits.append(made)
     return Planned(snapshot, edits, lambda *_: None, own=False) if edits else None

@@ -231,9 +231,8 @@ async def archive_outputs(
     made: list[Archived] = []
 
     def add(batch: Sequence[tuple[Output, str]]) -> None:
-        for output, text in batch:
-            each = archived(snapshot, output, text)
-            if even_if_larger or each.edit.tokens < costs[output.seq, output.block]:
+        for each in archived(snapshot, batch):
+            if even_if_larger or each.edit.tokens < costs[each.output.seq, each.output.block]:
                 made.append(each if even_if_larger else replace(each, text=""))
 
     async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen]):

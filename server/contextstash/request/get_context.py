@@ -105,7 +105,7 @@ class _Sources:
         if tokens is not None:
             limits = OutputLimits(tokens=tokens, cut=self.snapshot.settings.output_cut)
             return truncate_edit(self.snapshot, output, text, limits)
-        return archived(self.snapshot, output, text).edit
+        return archived(self.snapshot, [(output, text)])[0].edit
 
     def notice(self, span: LeftOutSpan) -> str:
         """The message that stands for those that are left out, with the pinned outputs among them."""

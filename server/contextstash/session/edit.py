@@ -80,12 +80,18 @@ class Archived:
     digest: str
 
 
-def archived(snapshot: SessionSnapshot, output: Output, text: str) -> Archived:
-    """An output of this text, archived. Its placeholder says in one line what it was, without secrets."""
-    shown = shown_text(snapshot.settings, text)
-    digest = digest_output(output.tool, output.argument, shown, output.is_error)
-    made = archive_edit(snapshot, output, placeholder_of(snapshot, output, digest))
-    return Archived(made, output, shown, digest)
+def archived(snapshot: SessionSnapshot, outputs: Sequence[tuple[Output, str]]) -> list[Archived]:
+    """Outputs with their texts, archived. Each placeholder says in one line what it was, without secrets."""
+    described = []
+    for output, text in outputs:
+        shown = shown_text(snapshot.settings, text)
+        digest = digest_output(output.tool, output.argument, shown, output.is_error)
+        described.append((output, shown, digest, placeholder_of(snapshot, output, digest)))
+    counted = snapshot.counter.count_results([placeholder for *_, placeholder in described])
+    return [
+        Archived(archive_edit(snapshot, output, placeholder, tokens), output, shown, digest)
+        for (output, shown, digest, placeholder), tokens in zip(described, counted, strict=True)
+    ]
 
 
 async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Result]]) -> Result:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 from binascii import a2b_base64
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from threading import Lock
@@ -18,22 +19,34 @@ MAX_PIECE_CHARACTERS = 100_000
 """The longest text that is encoded at once: a run of a million white-space characters makes the encoder panic. Cutting
 at line ends changes the count by about 0.003 % at most."""
 
+_BETWEEN = "\0<between two texts>"
+"""A special token: the encoder cuts a text at it, so that what is on either side counts as if it were alone."""
+
 _loading = Lock()
 
 
-def count_with(name: str) -> Callable[[str], int]:
+@dataclass(frozen=True, slots=True)
+class count_with:  # noqa: N801 - to its callers a function
     """A function that counts the tokens of a text with the vocabulary `cl100k_base` or `o200k_base`.
 
     The vocabulary is loaded at the first count (0.3 s).
     """
 
-    def count(text: str) -> int:
+    name: str
+
+    def __call__(self, text: str) -> int:
         if not text:
             return 0
-        encoding = _loaded(name)
+        encoding = _loaded(self.name)
         return sum(len(encoding.encode_ordinary(piece)) for piece in pieces(text))
 
-    return count
+    def together(self, texts: Sequence[str]) -> list[int]:
+        """The same of short texts without control characters, in one call: the encoder does not keep Python's lock, and
+        to wait for it takes longer than to count a short text if other threads compute."""
+        encoding = _loaded(self.name)
+        tokens = encoding.encode(_BETWEEN.join(texts), allowed_special={_BETWEEN}, disallowed_special=())
+        ends = [*(at for at, token in enumerate(tokens) if token == encoding.max_token_value), len(tokens)]
+        return [end - start - 1 for start, end in zip([-1, *ends], ends, strict=False)]
 
 
 def pieces(text: str) -> Iterator[str]:
@@ -62,4 +75,4 @@ def _load(name: str) -> Encoding:
     words = raw.split()[::2]
     # Without a step of Python for each of 200,000 lines: half the time. Each line's rank is its number, from 0.
     ranks = dict(zip(map(a2b_base64, words), range(len(words)), strict=True))
-    return Encoding(name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={})
+    return Encoding(name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={_BETWEEN: len(words)})
