@@ -307,7 +307,6 @@ async def search_history(
         Literal["session", "outputs", "messages", "everywhere"],
         "Sessions; or outputs or messages of this one",
     ] = "session",
-    since: Annotated[str | None, "Day, such as 2026-05-31"] = None,
 ) -> "SearchResult":
     """Search the session's whole history, including what was pruned or compacted."""
 

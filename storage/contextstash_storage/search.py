@@ -7,14 +7,13 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
 from contextstash_storage.documents import BLOCKS, MessagePlace, TextKind, pieces, read_documents
 from contextstash_storage.records import SearchHit, parsed
 from contextstash_storage.sessions import HIDDEN_OWNER
-from contextstash_storage.transaction import Found, Place, Tx, listed, microseconds, only, storable
+from contextstash_storage.transaction import Found, Place, Tx, listed, only, storable
 
 MAX_TERMS = 64
 """Of a longer query, such as a step that an agent is about to do, names and paths come first. Of 48 to 256, with 64 one
@@ -45,12 +44,11 @@ _KINDS = {"all": (), "outputs": (TextKind.CALL, TextKind.OUTPUT), "messages": (T
 
 @dataclass(frozen=True, slots=True)
 class SearchFilter:
-    """Where to search: only in `session_ids`, and in messages from `after` on, by default in UTC. The scope is `all`,
-    `outputs` (tool outputs with their calls) or `messages` (all others)."""
+    """Where to search: only in `session_ids`. The scope is `all`, `outputs` (tool outputs with their calls) or
+    `messages` (all others)."""
 
     session_ids: Sequence[str] | None = None
     scope: str = "all"
-    after: datetime | None = None
 
 
 def terms(query: str) -> list[str]:
@@ -269,7 +267,7 @@ def search(
     ranks = min(MATCHES, MATCHES // 2 + 10 * limit)
     matches: list[Match] = []
     for found in tx.attempts(place, wanted, ranks):
-        matches = _matches(tx, found, ranks, where, place)
+        matches = _matches(tx, found, ranks, place)
         if len(matches) >= ranks or found.is_complete:
             break
     hits = ranked(matches, 1.0 if where.scope == "messages" else text_weight(wanted))
@@ -302,7 +300,7 @@ def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
     return Place(owner, sessions, _KINDS[where.scope], messages, is_shared)
 
 
-def _matches(tx: Tx, found: Found, ranks: int, where: SearchFilter, place: Place) -> list[Match]:
+def _matches(tx: Tx, found: Found, ranks: int, place: Place) -> list[Match]:
     """The best rows that are searched, at most so many, in order; those with all terms before others."""
     scores = {**found.scores, **{entry: WHOLE_WEIGHT * found.scores[entry] for entry in found.having_all}}
     entries = sorted(scores, key=lambda entry: (-scores[entry], -entry))
@@ -310,7 +308,7 @@ def _matches(tx: Tx, found: Found, ranks: int, where: SearchFilter, place: Place
     for first in range(0, len(entries), ranks):
         if len(matches) >= ranks:
             break
-        matches += _read(tx, entries[first : first + ranks], scores, where, place)
+        matches += _read(tx, entries[first : first + ranks], scores, place)
     return matches[:ranks]
 
 
@@ -322,9 +320,7 @@ _ENTRIES = (
 )
 
 
-def _read(
-    tx: Tx, entries: Sequence[int], scores: Mapping[int, float], where: SearchFilter, place: Place
-) -> list[Match]:
+def _read(tx: Tx, entries: Sequence[int], scores: Mapping[int, float], place: Place) -> list[Match]:
     """Those of these entries that are searched, in the same order."""
     found = {}
     for owner, entry, *values in tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),)):
@@ -334,11 +330,7 @@ def _read(
             found[entry] = match._replace(
                 kind=TextKind(match.kind), tool=match.tool or "", argument=match.argument or ""
             )
-    matches = [found[entry] for entry in entries if entry in found]
-    if where.after is None:
-        return matches
-    read, since = read_documents(tx, [match.place for match in matches]), microseconds(where.after)
-    return [each for each in matches if each.place in read and microseconds(read[each.place][0].created_at) >= since]
+    return [found[entry] for entry in entries if entry in found]
 
 
 def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator[SearchHit]:

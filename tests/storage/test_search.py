@@ -3,7 +3,6 @@ fullest output first, repeated ones left out."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -197,18 +196,6 @@ async def test_stop_words_do_not_count_unless_there_is_nothing_else(store: Sessi
     await record(store, says("what is it that you did"), says("the deployment failed"))
     assert await handles(store, "what is the deployment") == ["message 1"]
     assert await handles(store, "what is it") == ["message 0"]
-
-
-async def test_a_time_restricts_a_search(store: SessionStore) -> None:
-    early, late = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 3, tzinfo=UTC)
-    messages = [*ran("a", "Bash", "needle", "x"), *ran("b", "Bash", "needle too", "y")]
-    times = [early, early, late, late]
-    await record(
-        store,
-        *(message.model_copy(update={"created_at": time}) for message, time in zip(messages, times, strict=True)),
-    )
-    assert await handles(store, "needle", after=late) == ["out_b"]
-    assert sorted(await handles(store, "needle", after=early)) == ["out_a", "out_b"]
 
 
 def long_text(characters: int) -> str:

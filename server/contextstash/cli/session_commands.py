@@ -253,9 +253,6 @@ MAX_TITLE_CHARACTERS = 60
 @stash_command("search")
 @click.argument("words", nargs=-1, required=True)
 @click.option("--session", help="Search only this session. [default: all sessions]")
-@click.option(
-    "--since", type=moment, metavar="TIME", help="Only from then on, such as 7d, 2026-05-31 or 2026-05-31T14:00."
-)
 @click.option("--limit", type=Number(1, 50), metavar="N", default=10, show_default=True)
 async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""

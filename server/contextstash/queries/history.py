@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from contextstash.messages.detection import get_format
 from contextstash.outputs.digest import without_json_envelopes, without_reminders
@@ -68,9 +67,7 @@ fetches next if the excerpts do not say enough."""
 MIN_EXCERPT, MAX_EXCERPT = 240, 600
 """Characters of one excerpt: a few lines, however many hits there are, and not more than two parts of a dozen."""
 
-NOTHING_FOUND = (
-    "Nothing found: no text{} has any of these words. Only whole words are found: check them, or try others."
-)
+NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words are found: check them, or try others."
 SCOPES = ("session", "outputs", "messages", "everywhere")
 
 
@@ -279,13 +276,11 @@ async def search_history(
     session_id: str | None = None,
     limit: int | None = None,
     scope: str | None = None,
-    since: str | None = None,
     unseen_first: bool = True,
 ) -> SearchResult:
     """Ranked hits. `scope` is `session` (the default), `outputs` or `messages` (only those of the session), or
-    `everywhere` (all of the owner's sessions; also the scope if no session is named or followed). `since`: only
-    messages from then on, a date or a time in ISO format. With `unseen_first` what the session's view shows counts
-    less."""
+    `everywhere` (all of the owner's sessions; also the scope if no session is named or followed). With `unseen_first`
+    what the session's view shows counts less."""
     if not query.strip():
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
@@ -298,12 +293,11 @@ async def search_history(
     where = SearchFilter(
         session_ids=None if name is None else [name, outputs_session_id(name)],
         scope=scope if scope in ("outputs", "messages") else "all",
-        after=None if since is None else _time(since),
     )
     weigh = await _unseen_first(access, searched) if unseen_first and searched is not None else None
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
     shown = await asyncio.to_thread(_hits, hits, query)
-    return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND.format(f" since {since}" if since else ""))
+    return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND)
 
 
 async def _unseen_first(access: Access, session: Session) -> Weigh:
@@ -317,18 +311,6 @@ async def _unseen_first(access: Access, session: Session) -> Weigh:
         return SHOWN_WEIGHT if found_in == session.session_id and is_shown else 1.0
 
     return weigh
-
-
-def _time(text: str) -> datetime:
-    """The time that `since` names. Raises BadInputError."""
-    try:
-        time = datetime.fromisoformat(text.strip())
-        time.astimezone(UTC)  # raises OverflowError at either end of the calendar
-    except (ValueError, OverflowError) as error:
-        raise BadInputError(
-            f"since is a date or a time such as 2026-05-31 or 2026-05-31T14:00, not '{text}'."
-        ) from error
-    return time
 
 
 def _hits(found: Sequence[SearchHit], query: str) -> list[Hit]:
