@@ -31,7 +31,7 @@ def interrupted() -> Script:
     return run(script.assistant("Removing it."), "git rm -r folder", "rm 'folder'")
 
 
-BOTH = ["message 6: Just remove the folder.; nor has a turn ended on (2) (interrupted)"]
+BOTH = ["message 6: Just remove the folder.; if that is done: (2) (interrupted), on which no turn has ended"]
 
 
 def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted() -> None:
@@ -40,14 +40,18 @@ def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted()
     codex.user("<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>")
     codex.turns[-1] = replace(codex.turns[-1], kind="host")
     told = under_way(summary_of(run(codex.user("Now it is the right one."))))
-    assert told == ["message 4: Now it is the right one.; nor has a turn ended on (0) (interrupted)"]
+    assert told == [
+        "message 4: Now it is the right one.; if that is done: (0) (interrupted), on which no turn has ended"
+    ]
 
 
 def test_what_the_user_says_in_the_message_with_the_interruption_is_the_next_request() -> None:
     script = run(Script().user("Fix each of them in a loop."), "git commit -am a", None)
     script.user(STOPPED, "Just remove the folder.")
     told = under_way(summary_of(run(script)))
-    assert told == ["message 2: Just remove the folder.; nor has a turn ended on (0) (interrupted)"]
+    assert told == [
+        "message 2: Just remove the folder.; if that is done: (0) (interrupted), on which no turn has ended"
+    ]
     again = Script().user("Fix `load`.").assistant("Fixed.")
     again.user("Check the comments.", STOPPED, "Check the comments, and reply to them.")
     assert under_way(summary_of(run(again))) == ["message 2: Check the comments, and reply to them."]
@@ -59,7 +63,7 @@ def test_a_refusal_without_words_is_not_under_way_if_words_follow_in_the_same_me
     joined = replace(result, role="user", blocks=result.blocks + words.blocks, texts=result.texts + words.texts)
     script.turns.append(joined)
     told = under_way(summary_of(run(script)))
-    assert told == ["message 2: Keep a.; nor has a turn ended on (0) (interrupted)"]
+    assert told == ["message 2: Keep a.; if that is done: (0) (interrupted), on which no turn has ended"]
 
 
 def test_a_request_that_was_interrupted_last_is_told_as_interrupted_until_the_work_goes_on() -> None:
@@ -72,7 +76,9 @@ def test_a_request_that_was_interrupted_last_is_told_as_interrupted_until_the_wo
 
 def test_requests_that_follow_one_another_without_an_interruption_are_all_under_way() -> None:
     script = run(run(Script().user("Fix the fines.")).user("And the docs."))
-    assert under_way(summary_of(script)) == ["message 3: And the docs.; nor has a turn ended on (0)"]
+    assert under_way(summary_of(script)) == [
+        "message 3: And the docs.; if that is done: (0), on which no turn has ended"
+    ]
 
 
 def test_what_is_under_way_is_known_if_the_requests_are_of_an_earlier_summary() -> None:

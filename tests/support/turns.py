@@ -104,7 +104,7 @@ def extract_summary(
     # Scripts are numbered from 0: what such a script goes on from is all before it.
     follows = before is not None and bool(turns) and turns[0].seq <= before.seq
     since = before.seq + 1 if before and follows else turns[0].seq if history else 0
-    text = summary_of(
+    told = summary_of(
         state,
         since=since,
         beside=Beside.of_turns(shown, words=words_kept),
@@ -113,6 +113,7 @@ def extract_summary(
         max_tokens=max_tokens,
         count=count,
     )
+    text = "\n\n".join(told)
     _STATES[text] = state
     return text
 

@@ -24,8 +24,9 @@ MIN_CHANGED_LINE, MAX_CHANGED_LINE = 16, 100
 """Characters that are shown of a line that was changed. A shorter line, or a mere string such as an import, says little
 of a change that has others."""
 
-MAX_FOUND, MAX_FOUND_LINE = 10, 120
-"""Lines that a search found which are told, if there are no more, and characters of each."""
+MAX_FOUND, MAX_FOUND_LINE, MAX_FIRSTS = 10, 120, 4
+"""Lines that a search found which are told, if there are no more, and characters of each; else the first of so many
+files."""
 
 _SEARCHES = re.compile(r"^(?:\w+=\S+ )*(?:rg|ag|e?grep|git grep)\b|^(?!.*web)\w*(?:grep|search)", re.IGNORECASE)
 """Commands and tools that look for lines."""
@@ -62,12 +63,17 @@ def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
     if call.failed and (call.tests or runner_of(call.command or "")):
         return f"{made}: {state}{failures_of(call)}"
     lines = [one_line(line, MAX_FOUND_LINE) for line in text.split("\n") if line.strip()]
+    is_search = bool(_SEARCHES.search(bare_command(call.command) if call.command else call.tool))
     if call.command is not None and 0 < len(text) <= MAX_SHORT:
         told = one_line(text.replace("\n", " / "), MAX_SHORT + 100)
-    elif 0 < len(lines) <= MAX_FOUND and _SEARCHES.search(bare_command(call.command) if call.command else call.tool):
+    elif 0 < len(lines) <= MAX_FOUND and is_search:
         told = " / ".join(lines)
     else:
         told = digest_output(call.tool, call.argument, call.output.text, call.is_error)
+        firsts = dict[str, str]()  # of each file
+        for line in lines if is_search else ():
+            firsts.setdefault(line.partition(":")[0], line)
+        told += f", among them: {' / '.join([*firsts.values()][:MAX_FIRSTS])}" if firsts else ""
     return f"{made}: {state}{'of what a cut output shows: ' if CUT.search(call.output.text) else ''}{told}"
 
 

@@ -324,7 +324,10 @@ class _Fold:
         for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
-        del state.done[:-MAX_LINES], state.notes[:-MAX_NOTES]
+        del state.done[:-MAX_LINES]
+        if len(state.notes) > MAX_NOTES:  # the newest, and those that say most
+            longest = sorted(state.notes[:-2], key=lambda note: -len(note.text))[: MAX_NOTES - 2]
+            state.notes = [each for each in state.notes if each in longest] + state.notes[-2:]
         state.names.shorten(state.seq)
 
     def asked(self, request: Said) -> None:

@@ -76,9 +76,10 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
     # The window begins with the client's own summary. What a session begins with, such as a fork, is nowhere else.
     state = of.state if of.state.earlier and not of.state.earlier.seq else replace(of.state, earlier=None)
     names = min(int(max_tokens * NAMES_SHARE), int(room * MAX_NAMES_SHARE))
-    summary = summary_of(state, since=of.written_to + 1, beside=beside, max_names=names, max_tokens=room, count=count)
-    texts = pieces(left - count(summary) - 4) or texts
-    return "\n\n".join(part for part in (words, written, summary, texts) if part)
+    told = summary_of(state, since=of.written_to + 1, beside=beside, max_names=names, max_tokens=room, count=count)
+    texts = pieces(left - sum(map(count, told)) - 6) or texts
+    # A person skips the list of names: it stands last.
+    return "\n\n".join(part for part in (words, written, *told[:1], texts, *told[1:]) if part)
 
 
 def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:

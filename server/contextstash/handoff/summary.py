@@ -1,6 +1,6 @@
 """The summary of a session: what an agent needs to continue, as queries on the session's state.
 
-    summary_of(fold(turns), max_tokens=1_000, count=count)
+    "\n\n".join(summary_of(fold(turns), max_tokens=1_000, count=count))
 
 Deterministic, without a model. The newest evidence is right: a run that passed later, a task that is done, a file that
 was deleted are told as they stand now. Paths stand whole, so that they can be copied.
@@ -91,11 +91,11 @@ def summary_of(
     max_names: int | None = None,
     max_tokens: int,
     count: Count,
-) -> str:
-    """A summary of the session, of what was done from message `since` on, in at most `max_tokens`; empty if not even
-    one line fits. The names in use take at most `max_names` of them; if it is None, all that the other sections leave,
-    and each file is told with the names in it: in a hand-off they help less than what else has their room. `earlier`
-    is a summary that somebody else wrote of what is before."""
+) -> list[str]:
+    """A summary of the session, of what was done from message `since` on, and the list of the names in use, in at most
+    `max_tokens`; empty if not even one line fits. The names take at most `max_names` of them; if it is None, all that
+    the other sections leave, and each file is told with the names in it: in a hand-off they help less than what else
+    has their room. `earlier` is a summary that somebody else wrote of what is before."""
     write = _Writer(state, since, beside, earlier, count, in_files=max_names is None)
     as_of = f", as of message {state.earlier.seq}" if state.earlier and not earlier else ""
     sections = [
@@ -118,14 +118,14 @@ def summary_of(
     room = room if max_names is None else min(room, max_names)
     names = fill([Section("Names in use", 1.0, 0, write.names)], room, count)
     write.listed = {*names_of(names)}
-    told = fill(sections, max_tokens - cost(names), count)
-    return "\n\n".join(part for part in (told, names) if part)
+    return [text for text in (fill(sections, max_tokens - cost(names), count), names) if text]
 
 
-def task_of(state: State, max_tokens: int, count: Count) -> str:
+def task_of(state: State, max_tokens: int, count: Count) -> list[str]:
     """The section with what the user said, in at most `max_tokens`; empty if there is nothing."""
     write = _Writer(state, 0, ALONE, "", count)
-    return fill([Section(TASK, 1.0, 0, write.task)], max_tokens, count)
+    text = fill([Section(TASK, 1.0, 0, write.task)], max_tokens, count)
+    return [text] if text else []
 
 
 class _Writer:
@@ -226,7 +226,10 @@ class _Writer:
         """The tasks of the newest plan that are not done, and what the agent works on."""
         now = [defused(line) for line in (self._under_way(), self._skill()) if line]
         now = [cut for line in now if (cut := cut_middle(line, room // len(now), self._item))]
-        plan = first_of([*map(defused, self._plan())], room - sum(map(self._item, now)), self._count)
+        tasks = [*map(defused, self._plan())]
+        plan = first_of(tasks, room - sum(map(self._item, now)), self._count)
+        if plan and len(tasks) > len(plan):
+            plan[-1] = f"{plan[-1]} [left out: {len(tasks) - len(plan)} more]"
         left = min(PLAN_TOKENS, room - sum(map(self._item, [*plan, *now])))
         rest = cut_middle(self._rest_of_plan(), left, self._item) if left > MIN_CALL else ""
         return [*plan, *([rest] if rest else []), *now]
@@ -254,7 +257,9 @@ class _Writer:
             older = f"older than ({plan.asked_since}) and not updated since"
             return [f"Open then in the plan of message {plan.seq}, which is {older}: {then}"]
         lines = left + ([f"[x] done: {clip(done, 600)}"] if done else [])
-        return [*([f"The plan below is of message {plan.seq}."] if left else []), *lines]
+        changed = max((file.changed_at for file in self._state.files.values()), default=-1)
+        old = f"; files were changed since, last at message {changed}" if changed > plan.seq else ""
+        return [*([f"The plan below is of message {plan.seq}{old}."] if left else []), *lines]
 
     def _under_way(self) -> str:
         if not self._state.under_way:
@@ -271,7 +276,7 @@ class _Writer:
             # It is said again: the summary is printed without the words, too.
             told = f"the request in message {now.seq}, in the words above: {one_line(now.text, MAX_REPEATED)}"
             others = ", ".join(f"({each.seq}){' (interrupted)' * (each.seq in stops)}" for each in before)
-            told += f"; nor has a turn ended on {others}" if others else ""
+            told += f"; if that is done: {others}, on which no turn has ended" if others else ""
         return f"{'Interrupted by the user' if self._state.stopped else 'In progress'}: {told}"
 
     def _skill(self) -> str:
@@ -288,17 +293,16 @@ class _Writer:
         if branch and commit and commit.told and commit.seq >= branch.seq:  # it names its branch
             branch = None
         known = [f"Git branch at message {branch.seq}: {branch.text}"] if branch else []
-        known += [
-            f"{told}{self._changed_since(run)}"
-            for run, told in (
-                (state.tree, state.tree and f"Git status at message {state.tree.seq}: {state.tree.told}"),
-                (commit, commit and _commit(commit, state.pushed)),
-                (state.passed, state.passed and _passed(state.passed)),
-            )
-            if run
-        ]
+        for run, told in (
+            (state.tree, state.tree and f"Git status at message {state.tree.seq}: {state.tree.told}"),
+            (commit, commit and _commit(commit, state.pushed)),
+            (state.passed, state.passed and _passed(state.passed)),
+        ):
+            since = self._changed_since(run) if run else ""
+            since = " (the same changed since)" if since and known and known[-1].endswith(since) else since
+            known += [f"{told}{since}"] if run else []
         bound = min(max(room // 3, MIN_CALL), MAX_CALL)
-        known = first_of(known, room, self._count)
+        known = first_of(known, room - MIN_CALL if state.calls else room, self._count)
         room -= sum(map(self._item, known))
         told_above = {run.seq for run in (*state.failed.values(), state.tree, state.passed) if run}
         shown = [each for each in state.calls if each.seq not in told_above or "&&" in each.text]

@@ -292,13 +292,15 @@ async def _written(
         prompt=snapshot.settings.summary_prompt,
         max_tokens=room,
         count=count,
-        extract=lambda: summary_of(
-            state,
-            since=plan.first_seq,
-            beside=replace(beside, texts=[*beside.texts, in_use]),
-            earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
-            max_tokens=room,
-            count=count,
+        extract=lambda: "\n\n".join(
+            summary_of(
+                state,
+                since=plan.first_seq,
+                beside=replace(beside, texts=[*beside.texts, in_use]),
+                earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
+                max_tokens=room,
+                count=count,
+            )
         ),
     )
     summary = await written(snapshot, asked, model, request)
@@ -353,5 +355,5 @@ async def _completed(snapshot: SessionSnapshot, plan: CompactPlan, state: State,
         write = partial(summary_of, state, since=since, beside=beside, max_names=0, max_tokens=room, count=count)
     else:
         write = partial(task_of, state, room, count)
-    added = await asyncio.to_thread(write)
+    added = "\n\n".join(await asyncio.to_thread(write))
     return f"{summary.text}\n\n{RECORDED}\n{added}" if added else summary.text
