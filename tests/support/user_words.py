@@ -43,7 +43,8 @@ def read_block(texts: Sequence[str]) -> Block:
         for seq, source, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
             said = "\n".join(line.removeprefix("  ") for line in text.rstrip("\n").split("\n"))
             entries.append(Said(int(seq), said, source=source or ""))
-    return Block(shown_by(texts), UserWords(tuple(entries), *marks))
+    answered, withdrawn, interrupted = marks
+    return Block(shown_by(texts), UserWords(tuple(entries), answered, withdrawn, interrupted))
 
 
 def words_of(turns: Sequence[Turn]) -> UserWords:

@@ -30,7 +30,14 @@ from contextstash.events.call_lines import (
 from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_of, is_dialog, runner_of
 from contextstash.events.files import KnownPaths, is_same_file, uses_of
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
-from contextstash.events.requests import SKILL, approved_plan, requests_of, waits_for_words, without_host_text
+from contextstash.events.requests import (
+    SKILL,
+    approved_plan,
+    requests_of,
+    user_rules,
+    waits_for_words,
+    without_host_text,
+)
 from contextstash.events.sentences import own_sentences
 from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import Newest, UserWords, words_with
@@ -42,7 +49,7 @@ never says that it ends a turn."""
 
 MAX_LINES, MAX_NOTES, MAX_WORDS = 60, 8, 200
 """Entries that are known, the newest, of commits and ends of turns, of what the agent said between its calls, and of
-the user's words beside the first. A summary and a hand-off show fewer."""
+the user's words beside the first and beside as many with a rule. A summary and a hand-off show fewer."""
 
 MAX_FILES, MAX_QUOTED = 400, 600
 """Files and quoted texts that are known, those that were used last. A summary names about a hundred files."""
@@ -297,7 +304,12 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     for _, _, take, what in sorted(happened, key=lambda entry: entry[:2]):
         take(*what)
     first = next((place for place, each in enumerate(words.entries) if not each.source), 0) + 1
-    kept = (*words.entries[:first], *words.entries[first:][-MAX_WORDS:])
+    older, newest = words.entries[first:][:-MAX_WORDS], words.entries[first:][-MAX_WORDS:]
+    rules = [each for each in older if each.source or user_rules(each.text)][-MAX_WORDS:]
+    kept = (*words.entries[:first], *rules, *newest)
+    places = [*words.forgotten[1:], *({each.seq for each in older} - {each.seq for each in rules})]
+    count = sum(words.forgotten[:1]) + len(older) - len(rules)
+    words = replace(words, forgotten=(count, min(places), max(places)) if places else ())
     state.words = replace(words, entries=tuple(replace(each, text=_ends_of(each.text, MAX_REQUEST)) for each in kept))
     folding.finish(turns[-1].seq if turns else -1)
     return state

@@ -43,12 +43,14 @@ _TAKES_BACK = re.compile(
 class UserWords:
     """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
     it; `withdrawn` maps one to the later entry that takes it back, `interrupted` one to the message with which the user
-    stopped the work on it."""
+    stopped the work on it. `forgotten` is how many entries after the first are known no more, and the first and the
+    last message of these; empty if there are none."""
 
     entries: tuple[Said, ...] = ()
     answered: Mapping[int, int] = field(default_factory=dict)
     withdrawn: Mapping[int, int] = field(default_factory=dict)
     interrupted: Mapping[int, int] = field(default_factory=dict)
+    forgotten: tuple[int, ...] = ()
 
     @property
     def own(self) -> UserWords:
@@ -96,6 +98,7 @@ def words_with(
         {**before.answered, **answered},
         {**before.withdrawn, **_withdrawn(before, entries)},
         {**before.interrupted, **stopped},
+        before.forgotten,
     )
 
 
@@ -108,6 +111,7 @@ def words_since(words: UserWords, seq: int) -> UserWords:
         {each: at for each, at in words.answered.items() if each >= last},
         {each: by for each, by in words.withdrawn.items() if by > seq},
         {each: at for each, at in words.interrupted.items() if at > seq},
+        words.forgotten if words.forgotten[2:] > (seq,) else (),
     )
 
 

@@ -182,9 +182,10 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
             break
         gone.add(entry.seq)
         over -= costs[entry.seq]
-    if not gone:
+    places, left_out = [*gone, *words.forgotten[1:]], len(gone) + sum(words.forgotten[:1])
+    if not left_out:
         return words, []
-    line = f"[left out: {len(gone)} messages of the user, {min(gone)} to {max(gone)}]"
+    line = f"[left out: {left_out} messages of the user, {min(places)} to {max(places)}]"
     return replace(words, entries=(*head, *(entry for entry in rest if entry.seq not in gone))), [line]
 
 
