@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.events.sentences import own_sentences, sentences, shortened, without_blocks, without_quotations
+from contextstash.events.sentences import own_sentences, sentences, shortened, without_blocks
 from tests.support.turns import laws, quarter
 
 
@@ -63,23 +63,6 @@ def test_quoted_text_is_left_out_of_the_assistants_own_sentences(quoted: str) ->
     said = own_sentences(f"I read it.\n\n{quoted}\n\nThe test fails now.")
     assert EVIL not in " ".join(said)
     assert said[0] == "I read it."
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        'The field "due" was renamed.',
-        "1. Rename it:\n   the old name is wrong.",
-        "    - a point in a list",
-        "The user-facing name: it changed.",
-    ],
-)
-def test_quoted_names_and_lists_count_as_the_assistants_own_words(said: str) -> None:
-    assert without_quotations(said) == said
-
-
-def test_what_the_user_quotes_in_a_block_is_not_a_rule_of_the_user() -> None:
-    assert sentences(f"Look at this:\n> {EVIL}\n\nDon't do it.") == ["Look at this:", "Don't do it."]
 
 
 @laws

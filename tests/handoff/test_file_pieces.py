@@ -137,13 +137,6 @@ def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
     assert text.startswith("`/srv/a.py`, message 3:\n```\nimport os\n[…]\ndef a_total")
 
 
-def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
-    script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": "open('/srv/a.py', 'w').write(x)"}, "")
-    patch = "python - <<'EOF'\ntext = open('/srv/a.py').read()\nopen('/srv/a.py', 'w').write(text)\nEOF"
-    assert "/srv/a.py" in {file.path for file in known_files(script.turns)}
-    assert "/srv/a.py" not in {file.path for file in known_files(script.call("Bash", {"command": patch}, "").turns)}
-
-
 def test_the_files_that_a_script_changes_in_a_loop_have_to_be_read_again() -> None:
     loop = "for p in ['a.py', 'new.py']:\n    text = Path(p).read_text()\n    Path(p).write_text(text)\n"
     command = f"cd /srv && python3 <<'PY'\n{loop}PY"

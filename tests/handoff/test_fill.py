@@ -21,15 +21,6 @@ def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() ->
     )
 
 
-def test_the_number_of_an_item_ends_no_sentence() -> None:
-    text = "Two are open:\n1. The fines.\n2. The loans, which are a longer matter than the fines are.\nThat is all."
-    assert cut_middle(text, 20, quarter) == "Two are open:\n1. The fines.\n[… 1 sentence]\nThat is all."
-
-
-def test_a_text_without_sentences_keeps_both_ends() -> None:
-    assert cut_middle("a" * 300 + "b" * 300, 20, quarter) == f"{'a' * 50} […] {'b' * 25}"
-
-
 @laws
 @given(st.text(st.sampled_from("ab1 .!?\n`/。"), max_size=300), st.integers(0, 60))
 def test_a_text_is_never_longer_than_its_room(text: str, room: int) -> None:

@@ -174,21 +174,6 @@ async def test_a_placeholder_says_that_its_file_was_changed_since(
     assert not any("Unchanged" in text or "don't repeat" in text for text in shown)
 
 
-@pytest.mark.parametrize(
-    "later",
-    [
-        "cd /srv && cat > out.py <<'EOF'\nimport orders\nqs.only('id')\nEOF",
-        "cd /srv && sed -i s/one/two/ other.py",
-        "cd /srv && python a.py > /tmp/log.txt",
-    ],
-)
-async def test_a_change_of_another_file_in_the_same_folder_is_no_change_of_the_file(stash: Stash, later: str) -> None:
-    natives = called(0, "bash", {"command": "cd /srv && cat a.py"}, CODE)
-    shown = await pruned_texts(stash, [*natives, *called(1, "bash", {"command": later}, "ok")])
-    assert any("archived output" in text for text in shown)
-    assert not any("changed since" in text for text in shown)
-
-
 async def test_a_cancelled_compaction_releases_its_lease(tmp_path: Path) -> None:
     held = anyio.Event()
 

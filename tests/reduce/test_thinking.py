@@ -100,21 +100,3 @@ async def test_behind_a_summary_the_provider_is_asked_to_drop_thinking_that_it_d
     }
     assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
     assert len(thoughts(context.messages)) == 4
-
-
-async def test_a_compaction_strips_the_thinking_that_it_keeps(tmp_path: Path) -> None:
-    async with stash_at(tmp_path / "c.db", compact_keep_tokens=3_000, compact_keep_messages=0) as stash:
-        await recorded(stash, [*turns(5), {"role": "user", "content": "Sum it up. " * 900}])
-        result = await stash.compact_session(SESSION, strategy="extractive")
-        shown = await valid_view(stash, "anthropic")
-        assert result.compacted
-        assert thoughts(shown) == []
-        await stash.restore_outputs([result.summary_id or ""], session_id=SESSION)
-        assert len(thoughts(await view(stash))) == 10
-
-
-async def test_models_that_do_not_verify_thinking_keep_it(stash: Stash) -> None:
-    await recorded(stash, turns(4), model="claude-sonnet-4-5")
-    result = await stash.prune_tool_outputs(SESSION, keep_last=2)
-    assert "thinking" not in result.reason
-    assert len(thoughts(await valid_view(stash, "anthropic"))) == 8

@@ -107,7 +107,7 @@ def extract_summary(
     told = summary_of(
         state,
         since=since,
-        beside=Beside.of_turns(shown, words=words_kept),
+        beside=Beside(words_kept, [text for turn in shown for text in turn.texts]),
         earlier="" if before or history else previous or "",
         max_names=max_names,
         max_tokens=max_tokens,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.view.session_counters import breakdown, count_message, estimate, reanchored, reported_late
+from contextstash.view.session_counters import breakdown, count_message, estimate
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Request, Role, Usage
+from contextstash_storage.records import Block, Counters, Declared, NewMessage, Part, Role, Usage
 
 SETTINGS = ContextSettings()
 ROLES: tuple[Role, ...] = ("user", "assistant")
@@ -48,21 +48,6 @@ def test_a_reply_recorded_in_parts_is_one_report() -> None:
     assert estimate(parts, SETTINGS, "c")[0] == estimate(whole, SETTINGS, "c")[0]
 
 
-REQUEST = Request(number=1, counted=1_917, messages=3, edits=0, appended=30_000, budget=40_000, tokens=1_917)
-
-
-def test_a_report_belongs_to_its_request_and_not_to_the_view_in_time_or_late() -> None:
-    view = fold(turn("user", 100), turn("assistant", 50), results(29_850))
-    sent = view.model_copy(update={"request": REQUEST})
-    reply, usage = turn("assistant", 20), Usage(prompt_tokens=2_000, completion_tokens=20)
-    after = count_message(sent, reply.model_copy(update={"usage": usage}), 3)
-    assert estimate(after, SETTINGS, "c")[0] == 2_000 + 20 + (30_000 - 1_917)
-    assert after.request is None
-    recorded = count_message(sent, reply, 3)
-    late = reported_late(recorded, usage, 3, reply.tokens, since=recorded.view_tokens - REQUEST.counted - reply.tokens)
-    assert estimate(late, SETTINGS, "c")[0] == estimate(after, SETTINGS, "c")[0]
-
-
 def test_what_leaves_the_view_was_larger_or_smaller_than_counted_by_as_much_as_the_whole() -> None:
     for true, known in ((22_000, True), (19_000, True), (40_000, False)):
         declared = Declared(system=1, tools=2, system_tokens=400, tools_tokens=600)
@@ -73,17 +58,6 @@ def test_what_leaves_the_view_was_larger_or_smaller_than_counted_by_as_much_as_t
         assert estimate(pruned, SETTINGS, "c")[0] == true - gone
         undeclared = pruned.model_copy(update={"declared": Declared(), "reported_declared": 0})
         assert estimate(undeclared, SETTINGS, "c")[0] == true - 15_000
-
-
-def test_a_client_that_sends_its_own_history_has_not_seen_our_edits() -> None:
-    counters = fold(turn("user", 10_000), turn("assistant", 10, prompt=12_000))
-    pruned = counters.model_copy(update={"parts": {Part.USER: 4_000, Part.ASSISTANT: 10}, "own": {Part.USER: -6_000}})
-    assert estimate(pruned, SETTINGS, "c", followed=True)[0] == estimate(counters, SETTINGS, "c")[0]
-    assert estimate(pruned, SETTINGS, "c")[0] == estimate(counters, SETTINGS, "c")[0] - 6_000
-    compacted = pruned.model_copy(update={"parts": {Part.SUMMARIES: 500}, "own": {}})
-    assert estimate(compacted, SETTINGS, "c", followed=True)[0] == 12_010 - 10_010 + 500
-    reported = reanchored(pruned, 12_500, 2).model_copy(update={"parts": {Part.SUMMARIES: 500}, "own": {}})
-    assert estimate(reported, SETTINGS, "c", followed=True)[0] == 12_500 - 10_010 + 500
 
 
 @given(st.lists(st.tuples(st.sampled_from(ROLES), st.integers(0, 5_000), st.none() | st.integers(1, 200_000))))

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextstash.events.calls import Call, as_run, bare_command, is_refusal, runner_of
 from contextstash.events.files import CUT
 from contextstash.events.turns import FileUse
-from contextstash.outputs.digest import DEFINITION, digest_output, ends_of, still_running
+from contextstash.outputs.digest import DEFINITION, digest_output, ends_of, find_crash, still_running
+from contextstash.outputs.limits import error_line
 from contextstash.safety.sanitize import counted, one_line
 
 MAX_CALL, MAX_SHORT, MAX_FAILURES = 160, 300, 8
@@ -107,12 +108,17 @@ _NO_REASON = re.compile(r"task failed|^error: Recipe|exit (?:code|status) \d|^# 
 
 def failures_of(call: Call) -> str:
     """All places and reasons that a run which failed printed, up to MAX_FAILURES; else the line that says an error."""
-    text = ends_of(call.output.text) if call.output else ""
-    found = dict.fromkeys(one_line(line, MAX_CALL) for line in _FAILURE.findall(text))
+    if call.output is None:
+        return ""
+    text, failed = call.output.text, call.tests if call.tests and call.tests.failed else None
+    found = dict.fromkeys(one_line(line, MAX_CALL) for line in _FAILURE.findall(ends_of(text)))
     told = [line for line in found if not _NO_REASON.search(line)] or [*found]
     more = [f"and {len(told) - MAX_FAILURES} more"] if len(told) > MAX_FAILURES else []
-    counts = [f"{call.tests.failed} failed"] if call.tests and call.tests.failed else []
-    return "; ".join([*counts, *told[:MAX_FAILURES], *more]) if told else call.error_message
+    if told:
+        return "; ".join([*([f"{failed.failed} failed"] if failed else []), *told[:MAX_FAILURES], *more])
+    code = f"exit {call.output.exit_code}: " if call.output.exit_code else ""
+    said = find_crash(text) or error_line(text) or one_line(text, MAX_CALL)
+    return failed.line() if failed else f"{code}{said}"
 
 
 COMMITTED = "committed"

@@ -3,7 +3,6 @@ commands, with the files that they use."""
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 import shlex
@@ -13,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from contextstash.events.turns import FileUse, Turn, Verb
+from contextstash.messages.main_argument import parsed
 from contextstash.outputs.digest import (
     TOOL_ERROR,
     Printed,
@@ -22,7 +22,6 @@ from contextstash.outputs.digest import (
     unwrap,
     without_heredocs,
 )
-from contextstash.outputs.limits import error_line
 from contextstash.safety.sanitize import one_line
 
 MAX_SCANNED, MAX_TEXT, MAX_PRINTED = 20_000, 400_000, 20_000
@@ -316,17 +315,6 @@ class Call:
             return self.command is None
         return self.command is not None and self.output.exit_code is None and bool(find_crash(self.output.text))
 
-    @property
-    def error_message(self) -> str:
-        """What went wrong, in one line; empty if there is no output."""
-        if self.output is None:
-            return ""
-        if self.tests and self.tests.failed:
-            return self.tests.line()
-        code = f"exit {self.output.exit_code}" if self.output.exit_code else ""
-        said = find_crash(self.output.text) or error_line(self.output.text) or one_line(self.output.text, 160)
-        return ": ".join(filter(None, (code, said)))
-
 
 def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
@@ -350,7 +338,9 @@ def calls_of(turns: Iterable[Turn]) -> list[Call]:
         for index, (block, text) in enumerate(zip(turn.blocks, turn.texts, strict=True)):
             call_id, tool = block.call_id or "", block.tool or "tool"
             if block.type == "tool_call":
-                called = Call(turn.seq, tool, block.argument or "", text, _arguments(text))
+                given = parsed(text)
+                arguments = given if isinstance(given, dict) else {}
+                called = Call(turn.seq, tool, block.argument or "", text, arguments)
                 calls[call_id or f"{turn.seq}.{index}"] = called
             elif block.type == "tool_result":
                 call = calls.get(call_id) or Call(0, tool, "", "")
@@ -374,13 +364,3 @@ def _waits_for(call: Call) -> str:
     given = call.arguments
     named = [given[key] for key in ("session_id", "bash_id", "task_id", "shell_id", "cell_id") if given.get(key)]
     return str(named[0]) if named and call.command is None and not given.get("chars") else ""
-
-
-def _arguments(text: str) -> Mapping[str, Any]:
-    if not text.lstrip().startswith("{"):
-        return {}
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import starmap
 from typing import Any
 
 from contextstash.events.calls import (
@@ -30,7 +31,8 @@ def file_uses(call: Call) -> list[FileUse]:
     if patch is not None:
         # Codex applies all of a patch or nothing, and reports no exit code here.
         refused = call.output is not None and call.output.text.lstrip().startswith("apply_patch verification failed")
-        uses = [] if call.failed or refused else list(_patched_files(patch))
+        _, *parts = _PATCH_FILE.split(patch.split("*** End Patch", 1)[0].removesuffix("\n"))
+        uses = [] if call.failed or refused else list(starmap(_patched, zip(parts[::2], parts[1::2], strict=True)))
     elif call.command is not None:
         uses = list(files_of_command(call.command))
     else:
@@ -117,7 +119,11 @@ def _from_arguments(call: Call) -> list[FileUse]:
         return [FileUse(path, verb)]
     edits = arguments.get("edits")
     parts = [item for item in edits if isinstance(item, dict)] if isinstance(edits, list) else [arguments]
-    replaced = [found for part in parts if (found := _replacement(part)) is not None]
+    replaced = [
+        Replaced(old, _text(part, _NEW_KEYS) or "", part.get("replace_all") is True)
+        for part in parts
+        if (old := _text(part, _OLD_KEYS))
+    ]
     text = None if replaced else _text(arguments, _WHOLE_KEYS)
     inserted = None if replaced or text is not None else _text(arguments, _INSERTED_KEYS)
     if inserted is not None:
@@ -128,14 +134,9 @@ def _from_arguments(call: Call) -> list[FileUse]:
 def _verb_of(call: Call) -> Verb | None:
     sub_command = call.arguments.get("command")
     name = f"{sub_command} {call.tool}".lower() if isinstance(sub_command, str) else call.tool.lower()
-    first = (verb for verb, words in _WORDS.items() if name.startswith(words))
-    within = (verb for verb, words in _WORDS.items() if any(word in name for word in words))
-    return next(first, None) or next(within, None)
-
-
-def _replacement(part: Mapping[str, Any]) -> Replaced | None:
-    old = _text(part, _OLD_KEYS)
-    return Replaced(old, _text(part, _NEW_KEYS) or "", part.get("replace_all") is True) if old else None
+    first = [verb for verb, words in _WORDS.items() if name.startswith(words)]
+    within = [verb for verb, words in _WORDS.items() if any(word in name for word in words)]
+    return next(iter([*first, *within]), None)
 
 
 def _text(arguments: Mapping[str, Any], keys: Sequence[str]) -> str | None:
@@ -210,15 +211,10 @@ def patch_of(call: Call) -> str | None:
     return command[start:] if start >= 0 and "apply_patch" in command[:start] else None
 
 
-def _patched_files(patch: str) -> Iterator[FileUse]:
-    """The files of a patch, each with what is replaced in it."""
-    _, *parts = _PATCH_FILE.split(patch.split("*** End Patch", 1)[0].removesuffix("\n"))
-    for kind, part in zip(parts[::2], parts[1::2], strict=True):
-        path, *lines = part.removesuffix("\n").split("\n")
-        yield _patched(path.strip(), _VERBS[kind], lines)
-
-
-def _patched(path: str, verb: Verb, lines: Iterable[str]) -> FileUse:
+def _patched(kind: str, part: str) -> FileUse:
+    """A file of a patch, with what is replaced in it."""
+    head, *lines = part.removesuffix("\n").split("\n")
+    path, verb = head.strip(), _VERBS[kind]
     hunks: list[Replaced] = []
     old, new = list[str](), list[str]()
     was = ""

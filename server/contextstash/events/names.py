@@ -73,20 +73,14 @@ def _names_in(token: str) -> tuple[str, ...]:
             return ()
         token = token[1:]
     if "/" not in token:
-        return tuple(name for name in _BETWEEN.split(token) if _is_name(name))
+        words = [word for word in _BETWEEN.split(token) if _NAME.fullmatch(word) and _SHAPED.search(word)]
+        few_digits = (word for word in words if 3 * sum(map(str.isdigit, word)) <= len(word))
+        return tuple(word for word in few_digits if not HANDLE.fullmatch(word))
     found = _PATH.match(token)
     path = _AT_LINE.sub(r"\1", found.group()) if found else ""
     # `read/write` and `net/http` look like paths too; a file has an extension or a place.
     named = path[:1] in ("/", "~", ".") or "." in path.rpartition("/")[2]
     return (path.removeprefix("./"),) if named and len(path_key(path)) >= 6 and not path.startswith("/dev/") else ()
-
-
-def _is_name(word: str) -> bool:
-    return (
-        bool(_NAME.fullmatch(word) and _SHAPED.search(word))
-        and 3 * sum(map(str.isdigit, word)) <= len(word)
-        and not HANDLE.fullmatch(word)
-    )
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ with it; with more, long replies would be quoted with a text that they do not ne
 
 
 def _is_reply(text: str) -> bool:
-    return len(text) <= 60 and len(text.split()) <= MAX_REPLY_WORDS
+    return bool(_REPLY.match(text)) or (len(text) <= 60 and len(text.split()) <= MAX_REPLY_WORDS)
 
 
 MAX_ANSWER_LENGTH, MAX_POINTING_LENGTH, MAX_ASKED_LENGTH = 200, 80, 300
@@ -48,7 +48,7 @@ def answered(text: str, before: str) -> str:
     question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
     if question is not None:
         about = _ending_with(said[: question + 1], 3 if len(said[question].split()) < MIN_QUESTION_WORDS else 1)
-    elif _is_reply(text) or _REPLY.match(text):
+    elif _is_reply(text):
         about = _ending_with(said, len(said))  # a proposal, of as many sentences as fit
     else:
         return chosen
@@ -72,7 +72,7 @@ def _depends(text: str) -> bool:
         return False
     if text.endswith(("?", "？")):
         return bool(_REPLY.match(text)) or (len(text) <= MAX_POINTING_LENGTH and bool(_POINTS.search(text)))
-    return bool(_REPLY.match(text)) or _is_reply(text) or bool(_POINTS.search(text[:MAX_POINTING_LENGTH]))
+    return _is_reply(text) or bool(_POINTS.search(text[:MAX_POINTING_LENGTH]))
 
 
 def _chosen_option(text: str, before: str) -> str:
@@ -285,7 +285,9 @@ def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list
         texts = [text for text in turn.said if turn.kind != "host" or _skill_text(text, command)]
         if turn.role == "assistant":
             said = next((text for text in reversed(texts) if text.strip()), said)
-            command = _skill_of(turn)
+            # The text of a skill that it calls follows in the user's role.
+            loads = (each for each in turn.blocks if each.type == "tool_call" and each.tool in _LOADING)
+            command = next((f"{SKILL}{each.argument or ''}".strip() for each in loads), "")
             continue
         if turn.role != "user":
             continue
@@ -320,12 +322,6 @@ def _skill_text(text: str, command: str) -> str:
     """The text of a skill that the client puts behind the command that loads it; empty if this is none."""
     head = _SKILL_TEXT.match(text) if command else None
     return text[head.end() :].strip() if head else ""
-
-
-def _skill_of(turn: Turn) -> str:
-    """The skill that an assistant's message calls; its text follows in the user's role."""
-    called = [each.argument or "" for each in turn.blocks if each.type == "tool_call" and each.tool in _LOADING]
-    return f"{SKILL}{called[0]}".strip() if called else ""
 
 
 SKILL = "skill "

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from contextstash.safety.sanitize import is_speaker_line
 
@@ -125,28 +124,23 @@ WORD_SHARE = 0.75
 _CODE_END = re.compile(r"[{};\\]\s*$|^\s*(?:[+\-|>$#❯]|\d+[:→|]|at \S+\(|File \"|<\w)")
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Consecutive lines of a text; `rank` is how early they leave, lower first."""
-
-    lines: tuple[str, ...]
-    rank: int
-    place: int
-
-
 def shortened(text: str, max_tokens: int, count: Count, rules: Collection[str], where: str) -> str:
     """The text in about `max_tokens`, counted with `count`. Pasted lines leave first, then paragraphs without a
     sentence of `rules`, then others; the first and the last paragraph stay longest, and a paragraph is kept or left out
     as a whole. A line says how much is left out, and `where` it is."""
-    parts = _parts(text, rules)
+    groups = _groups(text)
+    last = len(groups) - 1
+    ranks = [
+        (_rank(pasted, lines, rules, place == 0, place == last), -sum(map(len, lines)))
+        for place, (pasted, lines) in enumerate(groups)
+    ]
     left_out: set[int] = set()
-    order = sorted(parts, key=lambda part: (part.rank, -sum(map(len, part.lines)), part.place))
     shown = text
-    for part in order[:-1]:
+    for place in sorted(range(len(groups)), key=lambda place: (*ranks[place], place))[:-1]:
         if count(shown) <= max_tokens:
             break
-        left_out.add(part.place)
-        shown = _joined(parts, left_out, where)
+        left_out.add(place)
+        shown = _without(groups, left_out, where)
     return shown if count(shown) <= max_tokens else _cut_paragraph(shown, max_tokens, count, where)
 
 
@@ -164,39 +158,18 @@ def first_lines(text: str, most: int, where: str) -> str:
 
 def without_pasted(text: str) -> str:
     """The text with an empty line for each line that its author pasted: code, a log, a listing."""
-    lines = text.split("\n")
-    own = without_blocks(text, indented=False).split("\n")
-    return "\n".join("" if gone else line for line, gone in zip(lines, _pasted(lines, own), strict=True))
+    return "\n".join("" if pasted else line for line, pasted in _pasted(text))
 
 
-def _parts(text: str, rules: Collection[str]) -> list[_Part]:
-    """The paragraphs and the pasted runs of lines, in order, each with its rank."""
-    lines = text.split("\n")
-    own = without_blocks(text, indented=False).split("\n")
+def _groups(text: str) -> list[tuple[bool, list[str]]]:
+    """The paragraphs and the pasted runs of lines, in order; a short pasted text is one with the instruction above it
+    that gives it."""
     groups: list[tuple[bool, list[str]]] = []
-    for line, pasted in zip(lines, _pasted(lines, own), strict=True):
+    for line, pasted in _pasted(text):
         # A paragraph ends with its blank line; a pasted text may have some inside.
         if not groups or groups[-1][0] != pasted or (not pasted and not groups[-1][1][-1].strip()):
             groups.append((pasted, []))
         groups[-1][1].append(line)
-    groups = _with_given(groups)
-    last = len(groups) - 1
-    return [
-        _Part(tuple(group), _rank(pasted, group, rules, place == 0, place == last), place)
-        for place, (pasted, group) in enumerate(groups)
-    ]
-
-
-_GIVES = re.compile(
-    r"\b(?:must|exact(?:ly)?|verbatim|as is|run|use|execute|submit|send|call|type|output|reply|answer|print"
-    r"|follow(?:ing)?|genau|muss|exactement|exactamente)\b[^\n]*[:\uff1a]\W*\Z",
-    re.IGNORECASE,
-)
-_EXACT = re.compile(r"\b(?:exact(?:ly)?|verbatim|literally|wörtlich|exactement|exactamente)\b", re.IGNORECASE)
-
-
-def _with_given(groups: Sequence[tuple[bool, list[str]]]) -> list[tuple[bool, list[str]]]:
-    """The groups, in which a short pasted text is one with the instruction above it that gives it."""
     joined: list[tuple[bool, list[str]]] = []
     for pasted, group in groups:
         above = joined[-1] if joined else (True, [""])
@@ -205,6 +178,14 @@ def _with_given(groups: Sequence[tuple[bool, list[str]]]) -> list[tuple[bool, li
         else:
             joined.append((pasted, group))
     return joined
+
+
+_GIVES = re.compile(
+    r"\b(?:must|exact(?:ly)?|verbatim|as is|run|use|execute|submit|send|call|type|output|reply|answer|print"
+    r"|follow(?:ing)?|genau|muss|exactement|exactamente)\b[^\n]*[:\uff1a]\W*\Z",
+    re.IGNORECASE,
+)
+_EXACT = re.compile(r"\b(?:exact(?:ly)?|verbatim|literally|wörtlich|exactement|exactamente)\b", re.IGNORECASE)
 
 
 def _rank(pasted: bool, lines: Sequence[str], rules: Collection[str], first: bool, last: bool) -> int:
@@ -218,12 +199,15 @@ def _rank(pasted: bool, lines: Sequence[str], rules: Collection[str], first: boo
     return 4 if first else 1 + 2 * any(rule in text for rule in rules) + last
 
 
-def _pasted(lines: Sequence[str], own: Sequence[str]) -> list[bool]:
-    """Whether each line belongs to a pasted text: to a fenced or quoted block, or to a run of lines that are no
-    prose. The headings, items and inline code of a plan in Markdown are its author's words."""
+def _pasted(text: str) -> list[tuple[str, bool]]:
+    """The lines, each with whether it belongs to a pasted text: to a fenced or quoted block, or to a run of lines that
+    are no prose. The headings, items and inline code of a plan in Markdown are its author's words."""
+    lines, own = text.split("\n"), without_blocks(text, indented=False).split("\n")
     before = ["", *lines]
     strange = [
-        bool(line.strip()) and (not mine.strip() or not (_is_heading(line, above) or _is_prose(line)))
+        # A comment or a prompt in a terminal begins like a heading, but seldom stands below an empty line.
+        bool(line.strip())
+        and (not mine.strip() or not ((_HEADING.match(line) and not above.strip()) or _is_prose(line)))
         for line, above, mine in zip(lines, before, own, strict=False)
     ]
     found = [bool(line.strip()) and not mine.strip() for line, mine in zip(lines, own, strict=True)]
@@ -234,13 +218,7 @@ def _pasted(lines: Sequence[str], own: Sequence[str]) -> list[bool]:
         if sum(strange[start:place]) >= MIN_PASTED_LINES:
             found[start:place] = [True] * (place - start)
         start = place + 1
-    return found
-
-
-def _is_heading(line: str, above: str) -> bool:
-    """Whether the line is a heading. A comment or a prompt in a terminal begins with the same sign, but seldom stands
-    below an empty line."""
-    return not above.strip() and bool(_HEADING.match(line))
+    return list(zip(lines, found, strict=True))
 
 
 def _is_prose(line: str) -> bool:
@@ -253,19 +231,15 @@ def _is_prose(line: str) -> bool:
     return words >= (MIN_ITEM_WORDS if item else MIN_WORDS) and words >= WORD_SHARE * len(pieces)
 
 
-def _joined(parts: Sequence[_Part], left_out: Collection[int], where: str) -> str:
+def _without(groups: Sequence[tuple[bool, list[str]]], left_out: Collection[int], where: str) -> str:
     shown: list[str] = []
     missing = 0
-    for part in parts:
-        if part.place in left_out:
-            missing += len(part.lines)
+    for place, (_, lines) in enumerate((*groups, (False, []))):
+        if place in left_out:
+            missing += len(lines)
             continue
-        if missing:
-            shown.append(_notice(missing, where))
-            missing = 0
-        shown += part.lines
-    if missing:
-        shown.append(_notice(missing, where))
+        shown += [_notice(missing, where), *lines] if missing else lines
+        missing = 0
     return "\n".join(shown)
 
 

@@ -332,7 +332,13 @@ class _Fold:
         told = [Told(call.seq, _line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]] + self._notices
         # Of equal lines, such as several changes of one file, the newest.
         calls = sorted({each.text: each for each in [*state.calls, *told]}.values(), key=lambda each: each.seq)
-        state.calls = [each for place, each in enumerate(calls) if not _goes_on(each, calls[place + 1 :])][-MAX_CALLS:]
+        # Of one that was still running, a later call, which waited for it, says what came of it.
+        begun = [each.text.partition(RUNNING) for each in calls]
+        state.calls = [
+            each
+            for place, (each, (made, running, _)) in enumerate(zip(calls, begun, strict=True))
+            if not (running and any(later.text.startswith(f"{made}: ") for later in calls[place + 1 :]))
+        ][-MAX_CALLS:]
         for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
@@ -438,7 +444,9 @@ class _Fold:
         bare, runner = bare_command(command), runner_of(command)
         tests = call.tests if runner or not TESTS_NOTHING.match(bare) else None
         runner = runner or (" ".join(bare.split()[:2]) if tests else "")
-        whole = bool(runner) and _is_whole(command, runner)
+        # It names no part of what is tested: what passes in a part may still fail as a whole.
+        named = re.split(r"[|;&<>]|\d>", bare.partition(runner)[2])[0].split() if runner else [""]
+        whole = all(word[:1] == "-" or word.isdigit() or word in (".", "./...") for word in named)
         known = state.failed.get(runner)
         if runner and call.failed:
             state.failed[runner] = Run(call.seq, call_line(call), one_line(failures_of(call), MAX_FAILED), whole=whole)
@@ -471,18 +479,6 @@ class _Fold:
 
 def _ends_of(text: str, most: int) -> str:
     return text if len(text) <= 2 * most else f"{text[:most]}\n[…]\n{text[-most:]}"
-
-
-def _goes_on(told: Told, later: Sequence[Told]) -> bool:
-    """Whether a call was still running, and a later one, which waited for it, says what came of it."""
-    made, running, _ = told.text.partition(RUNNING)
-    return bool(running) and any(each.text.startswith(f"{made}: ") for each in later)
-
-
-def _is_whole(command: str, runner: str) -> bool:
-    """Whether a run names no part of what is tested or checked: what passes in a part may still fail as a whole."""
-    arguments = re.split(r"[|;&<>]|\d>", bare_command(command).partition(runner)[2])[0].split()
-    return all(word[0] == "-" or word.isdigit() or word in (".", "./...") for word in arguments)
 
 
 def _line(call: Call, uses: list[FileUse]) -> str:

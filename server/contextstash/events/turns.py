@@ -53,25 +53,20 @@ def conversation_of(turns: Iterable[Turn]) -> tuple[Turn, ...]:
         places = [place for place, block in enumerate(turn.blocks) if block.call_id not in own and not _is_own(block)]
         if turn.role == "assistant" and turn.texts and all(text.strip() in FILLERS for text in turn.texts):
             continue
-        if len(places) == len(turn.blocks):
+        if places and len(places) < len(turn.blocks):
+            turn = replace(
+                turn,
+                blocks=tuple(turn.blocks[place] for place in places),
+                texts=tuple(turn.texts[place] for place in places),
+                handles={new: turn.handles[place] for new, place in enumerate(places) if place in turn.handles},
+            )
+        if places or not turn.blocks:
             kept.append(turn)
-        elif places:
-            kept.append(_only(turn, places))
     return tuple(kept)
 
 
 def _is_own(block: Block) -> bool:
     return block.type in ("tool_call", "tool_result") and is_own_call(block.tool, block.argument)
-
-
-def _only(turn: Turn, places: list[int]) -> Turn:
-    """The turn with the blocks at these places alone."""
-    return replace(
-        turn,
-        blocks=tuple(turn.blocks[place] for place in places),
-        texts=tuple(turn.texts[place] for place in places),
-        handles={new: turn.handles[place] for new, place in enumerate(places) if place in turn.handles},
-    )
 
 
 Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored"]

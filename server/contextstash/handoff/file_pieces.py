@@ -50,8 +50,10 @@ a bracket, are everywhere."""
 MAX_CHUNKS = 60
 """Parts that are known of one file, the newest: it bounds the work on a file that is edited thousands of times."""
 
-MAX_BETWEEN = 4
-"""Lines between two pieces that are shown as well: they take less room than a new head, and read as one text."""
+_FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
+
+UNKNOWN = 10_000_000
+"""In place of a line's number. No file has as many lines."""
 
 GAP = "[…]"
 """Between two pieces of a file."""
@@ -79,8 +81,7 @@ class Chunk:
 class KnownFile:
     """What a session shows of a file, in messages up to `changed_at` and `read_at`; -1 if there is none. `edited` are
     the lines that calls put in, each with the newest message that did. `whole` is whether the one chunk is all of it,
-    `handle` that of the newest read's output, `moved` the message and the newest command of Git that took other
-    versions of many files."""
+    `moved` the message and the newest command of Git that took other versions of many files."""
 
     path: str
     chunks: list[Chunk] = field(default_factory=list)
@@ -88,7 +89,6 @@ class KnownFile:
     whole: bool = False
     changed_at: int = -1
     read_at: int = -1
-    handle: str | None = None
     moved: tuple[int, str] = (-1, "")
 
     def show(self, shown: Shown, seq: int) -> None:
@@ -184,7 +184,6 @@ def _use(files: dict[str, KnownFile], path: str, was: str, use: FileUse, call: C
     file = files.setdefault(path, KnownFile(path))
     if use.shown is not None:
         file.show(use.shown, call.seq)
-        file.handle = call.handle
         return
     if use.text is not None:
         file.write(use.text, call.seq, appended=use.appended)
@@ -218,9 +217,9 @@ def lines_shown(turns: Iterable[Turn]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Lines of a chunk of a file. `place` orders the pieces of all files."""
+    """Lines of a chunk of a file. `place` orders the pieces of a file: by the number that their first line had."""
 
-    place: int
+    place: tuple[int, int]
     file: KnownFile
     chunk: Chunk
     start: int
@@ -272,7 +271,8 @@ def _weighted(
                 weight += NAMED * sum(focus[word] for word in {*_WORD.findall(text)} if word in focus)
                 weight += DEFINED * sum(focus.get(name, 0.0) for name in {*DEFINITION.findall(text)})
                 new = sum(line not in seen for line in told) / len(told) if seen and told else 1.0
-                yield _Piece(number, file, chunk, start, stop, used * weight * new, count(text) + HEAD_TOKENS)
+                place = (chunk.first + start if chunk.first else UNKNOWN, number)
+                yield _Piece(place, file, chunk, start, stop, used * weight * new, count(text) + HEAD_TOKENS)
                 number += 1
 
 
@@ -323,7 +323,7 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
     """The pieces by file, each file's in one fence, with a mark in the places of what is not shown."""
     parts = []
     for file in files:
-        own = _joined(sorted((each for each in pieces if each.file is file), key=_in_file))
+        own = _joined(sorted((each for each in pieces if each.file is file), key=lambda each: each.place))
         if own:
             chunk, start, stop = own[0]
             rest = "".join([*chunk.lines[:start], *chunk.lines[stop:]])
@@ -333,7 +333,8 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
                 gap = GAP if each is before else f"[… message {each.seq}{_before_move(each, file)}]"
                 text += "\n".join(["", gap, *each.lines[first:last]])
             place = f"{whole}message {chunk.seq}{_before_move(chunk, file)}"
-            parts.append(_fenced(f"`{file.path.removeprefix(folder)}`, {place}:", text))
+            fence = "`" * (1 + max(map(len, _FENCE.findall(text)), default=2))
+            parts.append(f"`{file.path.removeprefix(folder)}`, {place}:\n{fence}\n{text}\n{fence}")
     return "\n".join(parts)
 
 
@@ -343,31 +344,12 @@ def _before_move(chunk: Chunk, file: KnownFile) -> str:
     return f", before `{moved}` in {at}" if chunk.seq < at else ""
 
 
-def _in_file(piece: _Piece) -> tuple[int, int]:
-    """By what pieces are ordered: the number that their first line had, those without one behind all others."""
-    return piece.chunk.first + piece.start if piece.chunk.first else UNKNOWN, piece.place
-
-
-UNKNOWN = 10_000_000
-"""In place of a line's number. No file has as many lines."""
-
-
 def _joined(pieces: Iterable[_Piece]) -> list[tuple[Chunk, int, int]]:
     parts: list[tuple[Chunk, int, int]] = []
     for piece in pieces:
         chunk, start, stop = parts[-1] if parts else (None, 0, 0)
-        between = piece.chunk.lines[stop : piece.start]
-        near = len(between) <= MAX_BETWEEN and not any(map(has_mask, between))
-        if chunk is piece.chunk and (near or not any(map(str.strip, between))):
+        if chunk is piece.chunk and not any(map(str.strip, chunk.lines[stop : piece.start])):
             parts[-1] = (chunk, start, piece.stop)
         else:
             parts.append((piece.chunk, piece.start, piece.stop))
     return parts
-
-
-_FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
-
-
-def _fenced(head: str, text: str) -> str:
-    fence = "`" * (1 + max(map(len, _FENCE.findall(text)), default=2))
-    return f"{head}\n{fence}\n{text}\n{fence}"

@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from contextstash.events.sentences import Count as Count
 from contextstash.safety.sanitize import encodable
-
-Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +71,7 @@ def first_of(items: Sequence[str], room: int, count: Count) -> list[str]:
         if cost <= room:
             kept.append(item)
             room -= cost
-        elif room < MIN_ITEM:
-            break
     return kept
-
-
-MIN_ITEM = 8
-"""Tokens. With less room, hardly an item fits."""
 
 
 def cut_middle(text: str, max_tokens: int, count: Count) -> str:

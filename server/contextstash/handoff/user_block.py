@@ -8,18 +8,16 @@ provider's prompt cache still holds it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contextstash.events.requests import user_rules
 from contextstash.events.sentences import shortened
 from contextstash.events.turns import Said
 from contextstash.events.words import UserWords, is_plan, words_since
-from contextstash.handoff.fill import write_item
+from contextstash.handoff.fill import Count, write_item
 from contextstash.outputs.limits import shared_limit
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
-
-Count = Callable[[str], int]
 
 RULE_PREFIX = "rule:"
 """How a pin begins that is a rule, and neither a handle nor a path."""
@@ -82,7 +80,8 @@ def words_text(
     lines = [*lines, *map(write_item, word_items(words, first_tokens > 0, first_tokens, tokens, count))]
     if not lines and not words.answered and not words.withdrawn and not words.interrupted:
         return ""
-    short = _SHORT if any("[left out: " in line for line in lines) else ""
+    is_short = any("[left out: " in line for line in lines)
+    short = " search_history finds the whole of what is shortened." if is_short else ""
     head = f"{USER_BLOCK_OPENING} {span[0]} to {span[1]}; the number is the message.{short}]"
     return "\n".join([head, *lines, *_marks(words)])
 
@@ -93,9 +92,6 @@ def rules_block(rules: Sequence[str], shown: Sequence[str]) -> str:
     lines = [f"- (pinned rule) {rule}" for rule in rules if rule not in shown]
     lines += [f"- (no longer pinned) {rule}" for rule in shown if rule not in rules]
     return "\n".join([f"{USER_BLOCK} rules that hold until they are unpinned]", *lines]) if lines else ""
-
-
-_SHORT = " search_history finds the whole of what is shortened."
 
 
 def pinned_rules(pins: Iterable[str]) -> list[str]:
@@ -173,11 +169,17 @@ def _newest_plan(words: UserWords) -> UserWords:
 def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[UserWords, list[str]]:
     """The words that fit if each entry is shortened to MIN_ENTRY_TOKENS, and a line about those that are left out:
     withdrawn ones and commands first, then answers and requests without a rule, the oldest of each first."""
+
+    def worth(entry: Said) -> int:
+        if entry.command or not _stands(words, entry):
+            return 0
+        return 3 if entry.source or user_rules(entry.text) else 1 if entry.asked else 2
+
     head, rest = words.entries[:first], words.entries[first:]
     costs = {entry.seq: min(MIN_ENTRY_TOKENS, count(write_item(_written(entry))) + 1) for entry in rest}
     over = sum(costs.values()) - tokens
     gone: set[int] = set()
-    for entry in sorted(rest, key=lambda entry: (_worth(words, entry), entry.seq)):
+    for entry in sorted(rest, key=lambda entry: (worth(entry), entry.seq)):
         if over <= 0:
             break
         gone.add(entry.seq)
@@ -187,14 +189,6 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
         return words, []
     line = f"[left out: {left_out} messages of the user, {min(places)} to {max(places)}]"
     return replace(words, entries=(*head, *(entry for entry in rest if entry.seq not in gone))), [line]
-
-
-def _worth(words: UserWords, entry: Said) -> int:
-    if entry.command or not _stands(words, entry):
-        return 0
-    if entry.source or user_rules(entry.text):
-        return 3
-    return 1 if entry.asked else 2
 
 
 MAX_COMMAND = 1_000

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any
 
 from contextstash.messages.base import Format, Reading
@@ -245,8 +245,12 @@ async def _store_whole(access: Access, session: Session, batch: Batch) -> Append
     prints = await in_thread_if_large(size_of(natives), fingerprints_of, access, session, branch.messages)
     appended = await retrying(lambda: _store_branch(access, session, branch, prints))
     session = appended.session
-    if stored is not None:
-        session = await _declare_head(access, session, natives[:length], stored)
+    declared = session.counters.declared.system
+    same = stored is not None and list(natives[:length]) == stored
+    if stored is not None and not (same and declared is None):
+        version = await declared_system(access, session)
+        if not (same and version is not None and version.part == "system"):  # what was declared in a field stays
+            session = await declare(access, session, head=natives[:length])
     duplicates = len(natives) - len(appended.messages)
     return Appended(messages=appended.messages, duplicates=duplicates, session=session)
 
@@ -295,12 +299,8 @@ def fingerprints_of(access: Access, session: Session, natives: Sequence[Native])
 
 def _leading_system(session: Session, natives: Sequence[Native]) -> int:
     """How many system messages a list begins with."""
-    fmt = get_format(session.format)
-    for place, native in enumerate(natives[:MAX_HEAD]):
-        read = _reading(fmt, native)
-        if read is None or read.role != "system":
-            return place
-    return min(len(natives), MAX_HEAD)
+    read = (_reading(get_format(session.format), native) for native in natives[:MAX_HEAD])
+    return sum(1 for _ in takewhile(lambda each: each is not None and each.role == "system", read))
 
 
 async def _stored_head(access: Access, session: Session) -> list[Native] | None:
@@ -317,18 +317,6 @@ async def _stored_head(access: Access, session: Session) -> list[Native] | None:
                 return head
             head.append(message.body or {})
     return head
-
-
-async def _declare_head(access: Access, session: Session, head: Sequence[Native], stored: Sequence[Native]) -> Session:
-    """Declare the system messages that a conversation begins with, unless they are the recorded ones and these are
-    shown. A system prompt that was declared in a field of its own stays."""
-    same = list(head) == list(stored)
-    if same and session.counters.declared.system is None:
-        return session
-    declared = await declared_system(access, session)
-    if same and declared is not None and declared.part == "system":
-        return session
-    return await declare(access, session, head=head)
 
 
 async def check_next_request(

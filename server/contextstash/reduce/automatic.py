@@ -152,13 +152,13 @@ class AutoReducer:
         session = await access.read_session(session_id)
         settings = access.settings(session)
         if wanted.prune and not binds(session.model):
-            oldest = results_due(session.counters, settings)
-            pruned = await (prune_oldest(access, session_id) if oldest else prune_tool_outputs(access, session_id))
-            done += pruned.said
+            if results_due(session.counters, settings):
+                done += (await prune_oldest(access, session_id)).said
+            else:
+                done += (await prune_tool_outputs(access, session_id)).said
             hard = settings.prune_keep_last_hard
             if hard is not None and (await self._state(session_id))[2].compact:
-                pruned = await prune_tool_outputs(access, session_id, keep_last=hard, minimum_tokens=0)
-                done += pruned.said
+                done += (await prune_tool_outputs(access, session_id, keep_last=hard, minimum_tokens=0)).said
         if not (await self._state(session_id))[2].compact:
             return
         compacted = await compact_session(access, session_id, strategy=_strategy(session, settings), always=False)

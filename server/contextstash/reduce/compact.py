@@ -167,11 +167,10 @@ class _Compaction:
         self, snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits
     ) -> Planned[CompactResult] | CompactResult:
         """Replace what the plan covers with a summary, unless that would hardly be smaller."""
-        access = self.access
         span = (plan.first_seq, plan.last_seq)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
         archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, snapshot.unpinned)
-        turns = SessionTurns(access, snapshot)
+        turns = SessionTurns(self.access, snapshot)
         shown = await _shown_turns(turns, plan, archived)
         state = await state_at(turns, plan.last_seq)
         self.folded = (snapshot, state)
@@ -179,16 +178,21 @@ class _Compaction:
         summary = await _written(turns, self.asked, plan, state, shown, in_use)
         words = await asyncio.to_thread(added_words, snapshot, state, plan)
         text = await _completed(snapshot, plan, state, summary)
-        pinned = await _pinned_within(access, snapshot, *span)
+        pinned = await _pinned_within(self.access, snapshot, *span)
         made = await asyncio.to_thread(
             summary_edit, snapshot, text, *span, strategy=summary.strategy, pinned=pinned, files=in_use
         )
-        said = [digest_edit(snapshot, _head_end(snapshot), words, (made.summary_id,))] if words else []
-        tokens = made.tokens + sum(each.tokens for each in said)
-        refused = _refused(snapshot, made.tokens, tokens, plan.tokens)
-        if refused:
-            return _nothing(snapshot, f"Nothing done: the summary would take {refused}.")
-        effect = None if self.dry_run else await effect_of(access, snapshot)
+        # The user's words are shown after the last system message at the head.
+        head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
+        said = [digest_edit(snapshot, max(head, default=BEFORE_ALL), words, (made.summary_id,))] if words else []
+        tokens, limit, takes = made.tokens + sum(each.tokens for each in said), summary_limit(snapshot), ""
+        if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
+            takes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
+        elif made.tokens >= limit:
+            takes = f"{made.tokens:,} tokens, and must take less than {limit:,}: write a shorter one"
+        if takes:
+            return _nothing(snapshot, f"Nothing done: the summary would take {takes}.")
+        effect = None if self.dry_run else await effect_of(self.access, snapshot)
         done = "Would summarize" if self.dry_run else "Summarized"
         reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
 
@@ -199,7 +203,7 @@ class _Compaction:
             found = CompactResult.of(made, **change, **about, model=summary.model, note=notes or None)
             return found.model_copy(update={"messages_summarized": plan.messages})
 
-        edits = [*await _edits(access, snapshot, plan, made, archived, stripping), *said]
+        edits = [*await _edits(self.access, snapshot, plan, made, archived, stripping), *said]
         return Planned(
             snapshot,
             edits,
@@ -237,20 +241,6 @@ async def _edits(
     return edits + stripping.edits(snapshot, [summary.summary_id])
 
 
-def _head_end(snapshot: SessionSnapshot) -> int:
-    """The last system message at the head, after which the user's words are shown."""
-    head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
-    return head[-1] if head else BEFORE_ALL
-
-
-def _refused(snapshot: SessionSnapshot, summary: int, tokens: int, replaced: int) -> str:
-    """Why a summary of so many tokens, which are `tokens` with the user's words, is not used; empty if it is."""
-    if tokens >= replaced * MAX_SUMMARY_SHARE:
-        return f"{tokens:,} tokens and replace only {replaced:,}"
-    limit = summary_limit(snapshot)
-    return f"{summary:,} tokens, and must take less than {limit:,}: write a shorter one" if summary >= limit else ""
-
-
 def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
     return CompactResult(**view_change(snapshot), compacted=False, reason=reason)
 
@@ -282,7 +272,7 @@ async def _written(
     model = asked.model(access, snapshot)
     seqs = [entry.first_seq for entry in plan.covered if entry.message] if model is not None else []
     covered = [entry.summary for entry in plan.covered if entry.summary]
-    beside = Beside.of_turns(shown, words=keeps_words(snapshot.settings))
+    beside = Beside(keeps_words(snapshot.settings), [*(text for turn in shown for text in turn.texts), in_use])
     room, count = summary_room(snapshot, plan), snapshot.counter.count
     request = SummaryRequest(
         turns=await turns.at(seqs[-MAX_READ:]),
@@ -296,7 +286,7 @@ async def _written(
             summary_of(
                 state,
                 since=plan.first_seq,
-                beside=replace(beside, texts=[*beside.texts, in_use]),
+                beside=beside,
                 earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
                 max_tokens=room,
                 count=count,
@@ -327,10 +317,9 @@ async def _files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) -
     count = turns.snapshot.counter.count
 
     def work() -> str:
-        visible = {handle for turn in shown for place, handle in turn.handles.items() if turn.texts[place].strip()}
-        # A file whose newest read, of the whole file, is in the view is not shown again.
-        files = [file for file in known_files(recent) if not (file.whole and file.handle in visible)]
-        return pieces_of_files(files, room - HEAD_TOKENS, count, focus_of(recent), lines_shown(shown))
+        return pieces_of_files(
+            known_files(recent), room - HEAD_TOKENS, count, focus_of(recent), seen=lines_shown(shown)
+        )
 
     text = await asyncio.to_thread(work) if recent else ""
     if not text:

@@ -216,7 +216,7 @@ def _done(
             ArchivedOutput(handle=output.handle, tool=tool, tokens=output.tokens, digest=digest)
             for output, tool, digest in named
         ],
-        more=len(made) - MAX_LISTED if len(made) > MAX_LISTED else None,
+        more=max(0, len(made) - MAX_LISTED) or None,
         reason=reason,
         dry_run=dry_run or None,
     )

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 from contextstash.events.requests import words_handed_over
-from contextstash.handoff.sections import HandedOff, handoff_sections
+from contextstash.handoff.summary import HandedOff, handoff_sections
 from contextstash.handoff.user_block import pinned_rules
 from contextstash.outputs.limits import Count, OutputLimits, limit
 from contextstash.outputs.own_tools import is_own_call

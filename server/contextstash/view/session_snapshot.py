@@ -115,10 +115,9 @@ class SessionSnapshot:
     def changed_since(self, output: Output) -> int | None:
         """The message of the newest change of the file that an output shows, if that came after it; None if it shows no
         file, or if no call changed it by its name."""
-        from contextstash.view import outputs_in_use as used  # a hook, which has no view, needs no events
+        from contextstash.view.outputs_in_use import paths_read  # a hook, which has no view, needs no events
 
-        changes = (self._changes.get(path, -1) for path in used.paths_read(output)) if used.shows_file(output) else ()
-        newest = max(changes, default=-1)
+        newest = max((self._changes.get(path, -1) for path in paths_read(output)), default=-1)
         return newest if newest > output.seq else None
 
     @cached_property
