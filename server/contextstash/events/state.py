@@ -30,17 +30,19 @@ from contextstash.events.call_lines import (
 from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_of, is_dialog, runner_of
 from contextstash.events.files import KnownPaths, is_same_file, uses_of
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
-from contextstash.events.requests import (
+from contextstash.events.sentences import own_sentences
+from contextstash.events.turns import FileUse, Said, Told, Turn
+from contextstash.events.words import (
     SKILL,
+    Newest,
+    UserWords,
     approved_plan,
     requests_of,
     user_rules,
     waits_for_words,
     without_host_text,
+    words_with,
 )
-from contextstash.events.sentences import own_sentences
-from contextstash.events.turns import FileUse, Said, Told, Turn
-from contextstash.events.words import Newest, UserWords, words_with
 from contextstash.safety.sanitize import clip, defused, is_speaker_line, one_line
 
 MAX_CALLS, MAX_OPEN = 6, 4

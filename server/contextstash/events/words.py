@@ -1,5 +1,5 @@
-"""The user's words in a session: what the user said and decided, in order and word for word, and what came of it:
-answered, withdrawn, interrupted. They are a part of the session's state (events/state.py).
+"""The user's words: requests, rules, replies and decisions in dialogs, in their own words without what clients add; and
+what came of them: answered, withdrawn, interrupted. They are a part of the session's state (events/state.py).
 """
 
 from __future__ import annotations
@@ -10,10 +10,358 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from contextstash.events.calls import Call
-from contextstash.events.requests import APPROVED, SKILL, client_rules, decisions_of, is_interruption
-from contextstash.events.sentences import sentences, without_pasted
-from contextstash.events.turns import Said, Turn
+from contextstash.events.calls import ASKING_TOOLS, PLAN_TOOLS, Call, is_dialog
+from contextstash.events.sentences import ELLIPSIS, first_lines, own_sentences, sentences, without_pasted
+from contextstash.events.turns import Said, Told, Turn
+from contextstash.outputs.digest import without_reminders
+from contextstash.safety.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, defused, one_line
+
+MAX_REPLY_WORDS = 5
+"""A user message of at most this many words counts as a reply to the assistant's text before it, which is quoted
+with it; with more, long replies would be quoted with a text that they do not need."""
+
+
+def _is_reply(text: str) -> bool:
+    return bool(_REPLY.match(text)) or (len(text) <= 60 and len(text.split()) <= MAX_REPLY_WORDS)
+
+
+MAX_ANSWER_LENGTH, MAX_POINTING_LENGTH, MAX_ASKED_LENGTH = 200, 80, 300
+"""Characters of a message that may answer the question before it, of one that says with a word such as "that" what it
+is about (longer ones name it), and of what is quoted of the assistant's text: a proposal in two or three sentences."""
+
+MIN_QUESTION_WORDS = 8
+"""A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
+
+_CHOICE = re.compile(
+    r"\W*(?:(?:ok(?:ay)?|yes|sure|please)\W+)?(?:(?:let['’]?s|i['’]?d|i would|we|i)\s+)?"
+    r"(?:(?:try|do|go (?:with|for)|use|take|pick|choose|prefer|like|implement)\s+)?"
+    r"(?:the\s+)?(?:(?:option|variant|number|approach)\s+|#)?"
+    r"([A-Za-z]|\d{1,2}|first|second|third|fourth)\b[.,:;)=]?(?=\s|\W*\Z)",
+    re.IGNORECASE,
+)
+_ORDINALS = {"first": "1", "second": "2", "third": "3", "fourth": "4"}
+
+
+def answered(text: str, before: str) -> str:
+    """What a request answers, in whole sentences of the assistant, which had said `before`: its question with what that
+    is about, of a choice the option, else what it said last; empty if the request does not depend on it."""
+    chosen = _chosen_option(text, before)
+    if not before or not (chosen or _depends(text)):
+        return ""
+    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(before)]
+    question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
+    if question is not None:
+        about = _ending_with(said[: question + 1], 3 if len(said[question].split()) < MIN_QUESTION_WORDS else 1)
+    elif _is_reply(text):
+        about = _ending_with(said, len(said))  # a proposal, of as many sentences as fit
+    else:
+        return chosen
+    return one_line(" ".join(part for part in (about, chosen) if part), 2 * MAX_ASKED_LENGTH)
+
+
+_REPLY = re.compile(
+    r"\W*(?:y(?:es|eah|ep|up)|no(?:pe)?|ok(?:ay)?|sure|please do|go (?:ahead|for it|on)|do (?:it|that|so)|sounds good"
+    r"|good|great|perfect|correct|right|exactly|agreed|fine|absolutely|both|neither|all|none|the (?:first|second"
+    r"|third|last|former|latter)|ja|nein|oui|non|s[ií]|да|нет|gerne|klar)\b|\W*(?:好|是|不|对|可以|はい|いいえ|네|아니)",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(
+    r"\b(?:that|this|it|these|those|them|so|both|either|das|dies\w*|cela|ça|eso|esto)\b", re.IGNORECASE
+)
+
+
+def _depends(text: str) -> bool:
+    """Whether a request says what it means only together with what the assistant said before it."""
+    if len(text) > MAX_ANSWER_LENGTH:
+        return False
+    if text.endswith(("?", "？")):
+        return bool(_REPLY.match(text)) or (len(text) <= MAX_POINTING_LENGTH and bool(_POINTS.search(text)))
+    return _is_reply(text) or bool(_POINTS.search(text[:MAX_POINTING_LENGTH]))
+
+
+def _chosen_option(text: str, before: str) -> str:
+    """The paragraph of the assistant's text with the option that the request names, such as "B" or "the second"."""
+    choice = _CHOICE.match(text) if len(text) <= MAX_ANSWER_LENGTH else None
+    if not choice:
+        return ""
+    name = _ORDINALS.get(choice[1].lower(), choice[1])
+    head = rf"^[^\w\n]*(?:(?:option|variant|approach) )?{re.escape(name)}[^\w\n]*[.):—–-]+[^\w\n].{{3,}}"
+    found = re.search(rf"{head}{_NOT_NEXT}", before, re.IGNORECASE | re.MULTILINE)
+    plain = _CELL.sub(": ", found.group().strip(" |").replace("**", "")) if found else ""
+    return f"{name} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
+
+
+_NOT_NEXT = r"(?:\n(?![^\w\n]*\w+ ?\d?[.):]).+)*"
+"""The lines below an option up to the next one."""
+
+_CELL = re.compile(r"\s*\|\s*")
+"""Between two cells of a table in Markdown."""
+
+
+def _ending_with(said: Sequence[str], most: int) -> str:
+    """The last sentences, at most so many, as far as they fit."""
+    shown = ""
+    for sentence in reversed(said[-most:]):
+        if len(shown) + len(sentence) >= MAX_ASKED_LENGTH:
+            break
+        shown = f"{sentence} {shown}".strip()
+    return shown
+
+
+_ANSWERED = re.compile(
+    r"\A\s*(?:User has|Your questions have been) answered[^:]{0,20}:\s*(.{1,20000}?)(?:\. You can now continue|\Z)",
+    re.S,
+)
+_SAID = re.compile(
+    r"(?:the user (?:said|provided the following)|feedback|reason)[^:\n]{0,60}:\s*(.+)",
+    re.DOTALL | re.IGNORECASE,
+)
+_CLIENT_NOTE = re.compile(r"(?:\A|\n)\s*Note: The user['’]s next message may contain .*\Z", re.DOTALL)
+_CLARIFIES = re.compile(r"\s*The user wants to clarify these questions\b")
+_PARTLY = re.compile(r"^- (\"[^\n]+\")\n\s*Answer: ([^\n]+)", re.MULTILINE)
+"""Claude Code's own text if the user leaves its questions open, and in it the answers that were given."""
+
+_APPROVED = re.compile(r"\A(?:(?!\bnot\b|n['’]t\b|reject|denied|declin)[^\n]){0,120}?\bapproved\b", re.IGNORECASE)
+_PLAN_BELOW = re.compile(r"^## Approved Plan[^\n]*:\n", re.MULTILINE)
+"""Where Claude Code repeats the plan, with the user's changes."""
+
+APPROVED = "The user approved the agent's plan: "
+
+MAX_PLAN_LENGTH = 1_200
+"""Characters of an approved plan that are shown, about 300 tokens: its aim and first steps. A plan is the agent's text;
+with more, it takes the room of the user's words."""
+
+MAX_DIALOG = 20_000
+"""Characters of a dialog's output that are searched for the user's words; a person types less."""
+
+
+def decisions_of(call: Call) -> Iterator[Said]:
+    """The user's decisions in a dialog of a tool: answers, refusals, approved plans. The user's own words are whole; of
+    a plan, the first lines are shown."""
+    text = call.output.text[:MAX_DIALOG] if call.output else ""
+    told: list[str] = []
+    if call.refused:
+        words = _own_words(text)
+        if _CLARIFIES.match(words):
+            words = ", ".join(f"{question}={answer}" for question, answer in _PARTLY.findall(words))
+        argument = call.argument.rpartition("/")[2] if words and call.command is None else call.argument
+        made = call.tool if is_dialog(call.tool) else f"{call.tool} {one_line(argument, 40 if words else 100)}"
+        told = [f"{REFUSED}{one_line(made, 140)}" + (f": “{words}”" if words else "")]
+    elif call.tool in ASKING_TOOLS and (answers := _ANSWERED.search(text)):
+        told = [f"The user answered: {defused(answers.group(1).strip())}"]
+    elif call.tool.lower() in PLAN_TOOLS and not call.is_error and _APPROVED.match(text):
+        below = _PLAN_BELOW.search(text)
+        words = _own_words(text[: below.start() if below else MAX_DIALOG])
+        told = [f"The user said when approving the plan: “{words}”"] if words else []
+        if plan := approved_plan(call):
+            told.append(APPROVED + first_lines(plan, MAX_PLAN_LENGTH, f"the plan approved in message {call.seq}"))
+    yield from (Said(call.seq, each, dialog=True) for each in told)
+
+
+REFUSED = "The user refused "
+
+
+def waits_for_words(decision: Said) -> bool:
+    """Whether the user refused a call and said nothing: the client waits for words."""
+    return decision.text.startswith(REFUSED) and not decision.text.endswith("”")
+
+
+def approved_plan(call: Call) -> str:
+    """The whole of a plan that the user approved in this call; empty if there is none."""
+    text = call.output.text if call.output else ""
+    if call.tool.lower() not in PLAN_TOOLS or call.is_error or call.refused or not _APPROVED.match(text):
+        return ""
+    below = _PLAN_BELOW.search(text)
+    return defused(text[below.end() :] if below else str(call.arguments.get("plan") or "")).strip()
+
+
+def _own_words(text: str) -> str:
+    """What the user typed in a dialog, without the client's text around it."""
+    said = _SAID.search(text)
+    return defused(_CLIENT_NOTE.sub("", said.group(1)).strip()) if said else ""
+
+
+_NOISE_TAGS = (
+    "environment_context|user_instructions|permissions instructions"
+    "|collaboration_mode|turn_aborted"
+    "|local-command-[a-z]+|command-[a-z]+|bash-[a-z]+|ide_[a-z_]+|system_warning|session-start-hook"
+    "|skills_instructions|apps_instructions|plugins_instructions|subagent_notification|task-notification"
+    "|model_switch|user-prompt-submit-hook"
+    "|hook_prompt|hook_context|skill|user_shell_command|teammate-message"
+)
+_NOISE = re.compile(rf"\A\s*<({_NOISE_TAGS})\b[^>\n]{{0,200}}>", re.IGNORECASE)
+_HOST_TEXT = re.compile(
+    r"\A\s*(?:\[Request interrupted[^\]]*\]|Caveat: The messages below were generated|#"
+    r" AGENTS\.md instructions"
+    r"|Stop hook feedback|<subagent_notification|\[contextstash|Base directory for this skill:)",
+    re.IGNORECASE,
+)
+"""How messages in the user's role begin that a host wrote: its own notes, skills, outputs of tools."""
+
+
+def is_interruption(text: str) -> bool:
+    """Whether this is what Claude Code or Codex writes if the user stops the work."""
+    return text.lstrip().startswith(("[Request interrupted by user", "<turn_aborted>\nThe user interrupted"))
+
+
+_RECORD = re.compile(r'\A\s*\{\s*"type"\s*:\s*"[\w.-]+"\s*,.*\}\s*\Z', re.DOTALL)
+"""A host's attachment, such as a changed file or a reminder, that was recorded as a message: nobody types this."""
+
+_ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
+"""Gemini CLI appends to a prompt the files that it names."""
+
+_ADDED_START, _ADDED_END = "<hook_context>", "</hook_context>"
+"""Gemini CLI adds to a prompt what hooks print."""
+
+_HAND_OFF = re.compile(rf"\A\s*{re.escape(MARKER)}: {OF_SESSION}")
+_ENTRY = re.compile(r"^- \((?:\d{1,12}|pinned rule)\) ")
+"""How an entry of a user block begins; its further lines are indented (handoff/user_block.py)."""
+
+_CARRIED_OVER = re.compile(
+    r"\A\s*(?:This session is being continued from a previous conversation"
+    r"|Another language model started to solve this problem|\[?Previous conversation summary)",
+    re.IGNORECASE,
+)
+"""How the summary of an earlier window begins, which a host sent in the user's role."""
+
+_COMMAND = re.compile(r"\A\s*<command-", re.IGNORECASE)
+_COMMAND_NAME = re.compile(r"<command-name>\s*(/?[\w:./-]{1,80})\s*</command-name>", re.IGNORECASE)
+_COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
+_COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
+
+
+def without_host_text(text: str) -> str:
+    """The text of a user message without what the host added; empty if there is nothing else."""
+    text = _ATTACHED.split(without_reminders(text), maxsplit=1)[0]
+    # Searched for, because a pattern would try each of a thousand opening tags.
+    start, end = text.find(_ADDED_START), text.rfind(_ADDED_END)
+    text = text[:start] + text[end + len(_ADDED_END) :] if 0 <= start < end else text
+    arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if _COMMAND.match(text) else None
+    while noise := _NOISE.match(text):
+        # Up to the last end tag: an output inside may itself contain an end tag.
+        end = text.rfind(f"</{noise.group(1)}>")
+        if end < 0:
+            text = ""
+        text = text[end + len(noise.group(1)) + 3 :]
+    if _HOST_TEXT.match(text) or _RECORD.match(text):
+        text = ""
+    return text.strip() or (arguments.group(1).strip() if arguments else "")
+
+
+_AGENTS_MD = re.compile(r"\A\s*# (AGENTS\.md) instructions\b[^\n]*\n(.*)\Z", re.DOTALL)
+_USER_INSTRUCTIONS = re.compile(r"\A\s*<(user_instructions)>(.*?)</user_instructions>", re.DOTALL)
+_CLAUDE_MD = re.compile(
+    r"^Contents of (\S[^\n]{0,300}?\.md)(?: \([^\n]*\))?:\n(.*?)"
+    r"(?=^Contents of \S|^# \w+$|^ *IMPORTANT: this context may|^</system-reminder>|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_INSTRUCTIONS_TAG = re.compile(r"</?INSTRUCTIONS>")
+"""How Codex and Claude Code put the rules of a project's files into the conversation."""
+
+
+def client_rules(text: str) -> Iterator[tuple[str, str]]:
+    """The rules that a client put into a message in the user's role, each with the file that they are from."""
+    patterns = (_CLAUDE_MD,) if "# claudeMd" in text else (_AGENTS_MD, _USER_INSTRUCTIONS)
+    for pattern in patterns:
+        for name, rules in pattern.findall(text):
+            if rules := _INSTRUCTIONS_TAG.sub("", rules).strip():
+                yield name, rules
+
+
+def words_handed_over(text: str) -> str:
+    """The user's words and pinned rules in a hand-off with which another session begins (`contextstash continue`);
+    empty if the message is none. They are the words of the user of this session too."""
+    start = text.find(USER_BLOCK_OPENING)
+    if start < 0 or not _HAND_OFF.match(text):
+        return ""
+    block = text[start:].split("\n\n## ", 1)[0]
+    lines = [_ENTRY.sub("", line) for line in block.split("\n")[1:] if _ENTRY.match(line) or line.startswith("  ")]
+    return "\n".join(line.removeprefix("  ") for line in lines).strip()
+
+
+def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list[Told]]:
+    """The user's messages in order, and the summaries that a host carried over from earlier windows. `said` is what the
+    assistant said last before these turns."""
+    requests: list[Said] = []
+    carried: list[Told] = []
+    command = ""
+    for turn in turns:
+        texts = [text for text in turn.said if turn.kind != "host" or _skill_text(text, command)]
+        if turn.role == "assistant":
+            said = next((text for text in reversed(texts) if text.strip()), said)
+            # The text of a skill that it calls follows in the user's role.
+            loads = (each for each in turn.blocks if each.type == "tool_call" and each.tool in _LOADING)
+            command = next((f"{SKILL}{each.argument or ''}".strip() for each in loads), "")
+            continue
+        if turn.role != "user":
+            continue
+        if turn.kind == "summary":
+            # A fork of a session that we compacted begins with its hand-off: what is in it is nowhere else.
+            if turn.seq == 0 and texts and (words := words_handed_over(texts[0])):
+                requests.append(Said(turn.seq, words))
+                texts = [texts[0].partition("\n\n## ")[2]]
+            carried += [Told(turn.seq, text) for text in texts if text.strip()]
+            continue
+        for whole in texts:
+            stops = turn.seq if is_interruption(whole) else None
+            requests[-1:] = [replace(each, stopped=each.stopped or each.seq == stops) for each in requests[-1:]]
+            text = words_handed_over(whole) or _skill_text(whole, command) or without_host_text(whole)
+            given = command_of(whole)
+            if _CARRIED_OVER.match(text):
+                carried.append(Told(turn.seq, text))
+            elif text:
+                if command and not given and requests and requests[-1].command == command:
+                    requests.pop()
+                ran = given or command
+                requests.append(Said(turn.seq, text, "" if ran else answered(text, said), ran))
+                said = ""
+            command = given if given or text or _COMMAND_OUTPUT.match(whole) else command
+    return requests, carried
+
+
+_SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:[^\n]*\n")
+
+
+def _skill_text(text: str, command: str) -> str:
+    """The text of a skill that the client puts behind the command that loads it; empty if this is none."""
+    head = _SKILL_TEXT.match(text) if command else None
+    return text[head.end() :].strip() if head else ""
+
+
+SKILL = "skill "
+"""Before the name of a skill that the assistant loads; of a command that the user gives, there is only the name."""
+
+_LOADING = frozenset({"Skill", "SlashCommand"})
+"""Claude Code's tools whose effect is a text in the user's role."""
+
+
+def command_of(text: str) -> str:
+    """The client's command that a user message gives, with its arguments; empty if it gives none. The client's next
+    message in the user's role is the command's text."""
+    name = _COMMAND_NAME.search(text[:20_000]) if _COMMAND.match(text) else None
+    arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if name else None
+    return " ".join(each.group(1).strip() for each in (name, arguments) if each)
+
+
+_RULE = re.compile(
+    r"\b(?:must|never|always|don['’]?t|do not|forbidden|not allowed|avoid|prefer|only|instead"
+    r"|make sure|required"
+    r"|nie|niemals|immer|nicht|muss|jamais|toujours|nunca|siempre|sempre|mai|никогда|всегда|нельзя)\b"
+    r"|必须|不要|不能|禁止|务必|必ず|しないで|반드시|절대",
+    re.IGNORECASE,
+)
+MAX_RULE_LENGTH = 400
+"""Characters of a sentence; a longer one is not a rule but a description."""
+
+
+def user_rules(text: str) -> list[str]:
+    """The user's sentences that command or forbid something, verbatim."""
+    return [
+        sentence
+        for sentence in (sentences(without_pasted(text)) if _RULE.search(text) else ())
+        if 8 <= len(sentence) <= MAX_RULE_LENGTH and sentence[-1] not in "?:" and _RULE.search(sentence)
+    ]
+
 
 REVISED_SHARE, MIN_REVISED_WORDS = 0.5, 2
 """A sentence that says that something changes revises a request of which it repeats at least this share of the words,

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contextstash.events.names import name_key, names_of, path_key
-from contextstash.events.requests import MAX_PLAN_LENGTH
 from contextstash.events.sentences import first_lines, without_blocks
 from contextstash.events.state import MAX_SINCE, FileState, Run, State
 from contextstash.events.turns import Said, Told, Turn
+from contextstash.events.words import MAX_PLAN_LENGTH
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
 from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, write_item
 from contextstash.handoff.user_block import word_items, words_text

@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contextstash.events.requests import user_rules
 from contextstash.events.sentences import shortened
 from contextstash.events.turns import Said
-from contextstash.events.words import UserWords, is_plan, words_since
+from contextstash.events.words import UserWords, is_plan, user_rules, words_since
 from contextstash.handoff.fill import Count, write_item
 from contextstash.outputs.limits import shared_limit
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from contextstash.events.requests import requests_of
 from contextstash.events.turns import Turn
+from contextstash.events.words import requests_of
 from contextstash.messages.detection import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.request.proxied import report_of

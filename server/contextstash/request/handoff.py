@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from contextstash.events.requests import words_handed_over
+from contextstash.events.words import words_handed_over
 from contextstash.handoff.summary import HandedOff, handoff_sections
 from contextstash.handoff.user_block import pinned_rules
 from contextstash.outputs.limits import Count, OutputLimits, limit
