@@ -29,8 +29,9 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from contextstash import __version__
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.mcp.server import build_server
+from contextstash.mcp.server import ToolServer
 from contextstash.messages.main_argument import main_argument
+from contextstash.operations import OPERATIONS
 from contextstash.outputs.own_tools import own_tool
 from contextstash.safety.sanitize import one_line
 from contextstash.stash_opener import StashOpener
@@ -232,7 +233,7 @@ class Gateway:
         self, entries: Mapping[str, Entry], opener: StashOpener, *, limits: Mapping[str, Any] | None = None
     ) -> None:
         self._stash, self._limits = LazyStash(opener), limits or {}
-        self._own = build_server(self._stash, "retrieval")
+        self._own = ToolServer(self._stash, [OPERATIONS[RETRIEVAL]], followed=False)
         self._upstreams = [Upstream(name, entry) for name, entry in entries.items()]
         self._listed_by = math.inf
 

@@ -24,14 +24,14 @@ from contextstash.cli.session_commands import read_output
 from contextstash.clients.client import project_folder
 from contextstash.configuration.database import SETTINGS_FILE, user_config_folder
 from contextstash.configuration.setting_layers import (
+    SHOWN,
     TrustedFiles,
     check_names,
     read_pairs,
     settings_in,
-    shown,
     text_of,
 )
-from contextstash.safety.sanitize import counted
+from contextstash.safety.sanitize import counted, one_line
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _network() -> Findings:
     for agent in (None, *found.agents()):
         may_leave, sentence, unused = network_use(found, os.environ, agent)
         if agent is None or may_leave:
-            what = "network" if agent is None else f"network, agent {shown(agent, 40)}"
+            what = "network" if agent is None else f"network, agent {one_line(agent, 40)}"
             yield Finding(what, "note" if may_leave else "ok", sentence, unused)
 
 
@@ -195,7 +195,7 @@ def _content(kind: Kind, path: Path) -> dict[str, Any]:
 
 def _starts(what: str, named: object, install: str) -> Finding:
     """Whether what a client starts is there; its name may be anything."""
-    command = shown(named)
+    command = one_line(str(named), SHOWN)
     if shutil.which(command) is None:
         return Finding(what, "wrong", f"its command does not exist: {command}", install)
     return Finding(what, "ok", f"starts {command}")
@@ -302,7 +302,7 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
     if revoke:
         if not trusted.remove(file):
             raise BadInputError(f"{file} is not trusted.")
-        click.echo(f"No longer trusted: {shown(file)}")
+        click.echo(f"No longer trusted: {one_line(str(file), SHOWN)}")
         return
     text = text_of(file, of_user=False)
     if text is None:
@@ -313,7 +313,7 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
     if not yes:
         click.confirm("Trust this file?", abort=True)
     trusted.add(file, text)
-    click.echo(f"Trusted until it changes: {shown(file)}")
+    click.echo(f"Trusted until it changes: {one_line(str(file), SHOWN)}")
 
 
 def _show(file: Path, text: str) -> None:
@@ -323,10 +323,10 @@ def _show(file: Path, text: str) -> None:
     found = settings_in(text, file)
     for values in found.values():
         resolve_settings(values)
-    click.echo(f"{shown(file)} sets:")
+    click.echo(f"{one_line(str(file), SHOWN)} sets:")
     for agent, values in found.items():
         for name, value in values.items():
-            click.echo(f"  {shown(f'{agent}: ', 40) if agent else ''}{name} = {json.dumps(value, default=str)}")
+            click.echo(f"  {f'{one_line(agent, 40)}: ' if agent else ''}{name} = {json.dumps(value, default=str)}")
 
 
 MAX_QUOTED_LINES = 20

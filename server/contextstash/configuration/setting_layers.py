@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from contextstash.base.files import PRIVATE, read_regular, replace_file
 from contextstash.configuration.database import KEY_SETTING, SETTINGS_FILE, user_config_folder
+from contextstash.safety.sanitize import one_line
 from contextstash_storage.errors import BadInputError
 
 PREFIX = "CONTEXTSTASH_"
@@ -41,6 +42,9 @@ MAX_FILE_BYTES = 64 * 1024
 """About twenty times the size of a file with every setting."""
 
 TRUST_FILE = "trusted.json"
+
+SHOWN = 600
+"""Characters that are shown of a text from an untrusted file: some lines of a terminal."""
 
 logger = logging.getLogger(__name__)
 
@@ -130,13 +134,14 @@ class Configuration:
         try:
             text = text_of(path, of_user=False)
         except BadInputError as error:
-            self.on_remark(f"{shown(error)} It is ignored.")
+            self.on_remark(f"{one_line(str(error), SHOWN)} It is ignored.")
             return None
         if text is None or (self.trusted is not None and self.trusted.holds(path, text)):
             return text
+        name = one_line(str(path), SHOWN)
         self.on_remark(
-            f"{shown(path)} is a project's file that you have not accepted, so it is not used."
-            f" To accept exactly this file: contextstash config trust {shown(path)}"
+            f"{name} is a project's file that you have not accepted, so it is not used."
+            f" To accept exactly this file: contextstash config trust {name}"
         )
         return None
 
@@ -294,13 +299,6 @@ def _read_value(text: str) -> str | None:
     if re.fullmatch(r"[0-9_]+k", text, re.IGNORECASE):
         return f"{text[:-1]}000"
     return None if text.lower() in ("", "none") else text
-
-
-def shown(text: object, limit: int = 600) -> str:
-    """Text from an untrusted file as one line without control characters, shortened to `limit` characters (the default
-    is some lines of a terminal)."""
-    plain = "".join(character if character.isprintable() else " " for character in str(text)[: limit + 1])
-    return plain if len(plain) <= limit else plain[:limit] + "…"
 
 
 # Consent.

@@ -28,7 +28,7 @@ from contextstash.mcp.resources import add_completions, add_prompts, add_resourc
 from contextstash.operations import OPERATIONS, Operation
 from contextstash_storage.errors import BadInputError, unknown_name
 
-ToolSet = Literal["retrieval", "agent", "all"]
+ToolSet = Literal["agent", "all"]
 
 
 DESCRIPTION = "Manages an agent's context window: what leaves the model's window never leaves the session."
@@ -61,8 +61,7 @@ def build_server(
     middleware: Sequence[Any] = (),
     **authentication: Any,
 ) -> ToolServer:
-    """A server with the tools for models (`agent`), also with those for programs (`all`), or only with the one that
-    reads an archived output (`retrieval`).
+    """A server with the tools for models (`agent`), or also with those for programs (`all`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
     server stops, and then `on_stopped` is called. `followed`: a client that sends its own history is followed, so that
@@ -81,8 +80,6 @@ def build_server(
                 on_stopped()
 
     offered = [each for each in OPERATIONS.values() if tools == "all" or each.for_models]
-    if tools == "retrieval":
-        offered = [OPERATIONS["get_archived_output"]]
     options: dict[str, Any] = {
         "title": "contextstash",
         "description": DESCRIPTION,
@@ -91,14 +88,13 @@ def build_server(
         "lifespan": lifespan,
         "log_level": "WARNING",
         "middleware": list(middleware),
-        "extensions": [] if tools == "retrieval" else [status_app()],
+        "extensions": [status_app()],
         **authentication,
     }
     server = ToolServer(stash, offered, followed=followed, **options)
-    if tools != "retrieval":
-        add_resources(server, stash)
-        add_prompts(server, stash)
-        add_completions(server, stash)
+    add_resources(server, stash)
+    add_prompts(server, stash)
+    add_completions(server, stash)
     return server
 
 
