@@ -157,15 +157,15 @@ class KnownParts:
     """What can be sent of the messages of a list, kept for the next one, which mostly begins with the same messages."""
 
     def __init__(self) -> None:
-        self._of: tuple[Format | None, Sequence[Native]] = (None, ())
-        self._known: dict[int, Sequence[Part]] = {}
+        # The messages are kept too, so that none of their ids becomes another one's.
+        self._last: tuple[Format | None, Sequence[Native], dict[int, Sequence[Part]]] = (None, (), {})
 
     def of(self, fmt: Format, natives: Sequence[Native]) -> list[Sequence[Part]]:
         """The parts of each message that has some."""
-        known = self._known if self._of[0] is fmt else {}
+        last = self._last  # with its messages, also if another thread replaces it
+        known = last[2] if last[0] is fmt else {}
         parts = [known.get(id(native)) or fmt.sent_parts(native) for native in natives]
-        # The messages are kept too, so that none of these ids becomes another one's.
-        self._of, self._known = (fmt, natives), dict(zip(map(id, natives), parts, strict=True))
+        self._last = (fmt, natives, dict(zip(map(id, natives), parts, strict=True)))
         return [each for each in parts if each]
 
 
