@@ -14,6 +14,7 @@ import click
 
 from contextstash.display import visible, visible_json
 from contextstash.operations import OPERATIONS
+from contextstash.safety.sanitize import clip
 
 if TYPE_CHECKING:
     from contextstash.result_base import Result
@@ -70,18 +71,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
             for cell, wide, right in zip(row, widths, is_number, strict=True)
         ]
         line = "  ".join(cells).rstrip()
-        click.secho(line if width is None else shortened(line, width), bold=place == 0 or None)
+        click.secho(line if width is None else clip(line, width), bold=place == 0 or None)
 
 
 def _cell(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else for_reader(" ".join(str(value).split()))
-
-
-def shortened(text: str, width: int) -> str:
-    """A text cut to at most `width` characters."""
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def when(moment: str | None) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from contextstash.cli.console import echo, for_reader, in_commands, print_table, shortened, tell, when
+from contextstash.cli.console import echo, for_reader, in_commands, print_table, tell, when
 from contextstash.cli.options import SESSION, Number, find_session, moment, stash_command
 from contextstash.display import project_name, readable_arguments
-from contextstash.safety.sanitize import amount, before_and_after, counted
+from contextstash.safety.sanitize import amount, before_and_after, clip, counted
 from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import NotFoundError
 
@@ -37,7 +37,7 @@ async def sessions(stash: Stash, text: str | None, everything: bool, limit: int)
             when(line.last_message_at or line.updated_at),
             f"{line.percent:.0f} %",
             line.agent or "-",
-            shortened(project_name(line.project), MAX_PROJECT) or "-",
+            clip(project_name(line.project), MAX_PROJECT) or "-",
             line.title,
         )
         for line in found.sessions
@@ -178,7 +178,7 @@ def _pieces(message: ShownMessage) -> tuple[str, str]:
     output = f"{handles[0]} +{len(handles) - 1}" if len(handles) > 1 else "".join(handles)
     said = ["[archived]"] * any(block.state == "archive" for block in message.blocks)
     said += [block.heading if block.type == "tool_call" else block.text for block in message.blocks]
-    return output, shortened(" ".join(" ".join(said).split()), PREVIEW_CHARACTERS) or "(no text)"
+    return output, clip(" ".join(" ".join(said).split()), PREVIEW_CHARACTERS) or "(no text)"
 
 
 async def _message(stash: Stash, session_id: str, seq: int) -> Any:
@@ -286,7 +286,7 @@ async def _origin(stash: Stash, session_id: str) -> tuple[str, str]:
         title = await stash.title_of(await stash.read_session(session_id))
     except NotFoundError:  # only its outputs are stored
         return "", session_id
-    return f"“{shortened(title, MAX_TITLE_CHARACTERS)}”  " if title else "", await stash.short_id(session_id)
+    return f"“{clip(title, MAX_TITLE_CHARACTERS)}”  " if title else "", await stash.short_id(session_id)
 
 
 @stash_command("receipt")

@@ -325,14 +325,12 @@ def value_at(text: str, at: int) -> Span:
         raise JsonPositionError(f"no value at byte {at}") from error
 
 
-Measure = Callable[[str | int, int], Span]
-"""Returns the span of the value that begins at a position, given its key or its index."""
-
-
-def items(text: str, at: int, measure: Measure | None = None) -> Iterator[tuple[str | int, Span]]:
+def items(
+    text: str, at: int, measure: Callable[[str | int, int], Span] | None = None
+) -> Iterator[tuple[str | int, Span]]:
     """The values in the object or the array that begins at `at`, each with its key or its index, in order; of equal
-    keys all. `measure` finds the ends of values in place of `value_at`, for a caller that knows parts of them already.
-    Raises JsonPositionError."""
+    keys all. `measure` finds the span of a value by its key or index and its position in place of `value_at`, for a
+    caller that knows parts of them already. Raises JsonPositionError."""
     closing = {"{": "}", "[": "]"}.get(text[at : at + 1])
     if closing is None:
         raise JsonPositionError(f"an object or an array expected at byte {at}")

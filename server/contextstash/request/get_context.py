@@ -85,8 +85,8 @@ RECOVERED_ALREADY = (
 @dataclass(frozen=True)
 class _Sources:
     """What a message list is made of: the session, the tokens that the request may take, the known parts of its
-    messages,
-    the declared system prompt, the newest request, and up to which position it leaves everything out, -1 if nothing."""
+    messages, the declared system prompt, the newest request, and up to which position it leaves everything out, -1 if
+    nothing."""
 
     snapshot: SessionSnapshot
     tokens: int
