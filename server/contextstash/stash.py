@@ -188,7 +188,6 @@ class Stash(Access):
 
     hand_off = handoff.hand_off_once
     hand_off_text = handoff.hand_off
-    summary_instructions = handoff.summary_instructions
     read_client_window = handoff.read_client_window
     compact_client_window = handoff.compact_client_window
     note_given_window = handoff.note_given_window

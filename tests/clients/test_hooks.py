@@ -25,8 +25,6 @@ def fired(contextstash: CommandLine, client: str, event: str, *options: str, **f
     named = json.dumps({"session_id": SESSION, "hook_event_name": event, "cwd": str(contextstash.folder), **fields})
     done = contextstash.run("hook", client, *options, typed=named)
     assert (done.returncode, done.stderr) == (0, "")
-    if event == "PreCompact" and done.stdout:
-        return done.stdout  # plain text: of JSON the client passes nothing on
     return json.loads(done.stdout) if done.stdout else None
 
 
@@ -189,10 +187,7 @@ def test_a_compaction_is_survived_with_a_hand_off_and_everything_found_again(hoo
         hooked.call(number, "".join(f"{line}: built part {number}\n" for line in range(200)))
     updated = hooked.after("Bash", {"stdout": LARGE, "stderr": ""}, command="make all")
     hooked.call(99, updated["stdout"])
-    told = hooked.fire("PreCompact", trigger="auto")
-    assert told.startswith("The user said what follows. Keep in the summary")
-    assert "Fix the build. Never touch the public API." in told
-    assert len(told) < 300
+    assert hooked.fire("PreCompact", trigger="auto") is None
     hooked.write("user", "This session continues from before.", isCompactSummary=True)
     context = hooked.fire("SessionStart", source="compact")["hookSpecificOutput"]["additionalContext"]
     assert "Never touch the public API." in context
@@ -219,7 +214,6 @@ def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hook
     assert "part 2 of 2 of a hand-off, continued" in second
     assert "Never touch the public API." in first
     assert "def part_39_" in first
-    assert set(re.findall(r"def (part_\d+)_", first)) & set(re.findall(r"def (part_\d+)_", second)), "one is divided"
     assert [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)] == [None] * 3
     events = hooked.command_line.json("status", SESSION, "--events")
     assert len({event["seq"] for event in events if event["kind"] == "handoff"}) == 1, "parts of one hand-off"
@@ -237,10 +231,9 @@ def test_a_compaction_gets_the_hand_off_of_the_agent_whose_window_it_is(
             output = "".join(f"{line}: {helper} read {number}\n" for line in range(200))
             hooked.call(int(helper) * 100 + number, output, helper)
     named = {"agent_id": agent} if agent else {}
-    told = hooked.fire("PreCompact", trigger="auto", **named)
+    hooked.fire("PreCompact", trigger="auto", **named)
     context = hooked.fire("SessionStart", source="compact", **named)["hookSpecificOutput"]["additionalContext"]
-    for text in (told, context):
-        assert [each for each in ("MAIN TASK", "HELPER TASK 7", "HELPER TASK 8") if each in text] == [task]
+    assert [each for each in ("MAIN TASK", "HELPER TASK 7", "HELPER TASK 8") if each in context] == [task]
 
 
 @pytest.mark.parametrize(

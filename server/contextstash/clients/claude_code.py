@@ -175,7 +175,6 @@ CLIENTS = (
             timeout=30,
             parts=3,
             after_tool="PostToolUse",
-            instructs_summary="PreCompact",
             mcp_prefix="mcp__",
             text_paths=text_paths,
             replacement=replacement,

@@ -109,8 +109,7 @@ class Hooks:
     the user has to know.
 
     Events: `after_tool` is the client's name for the end of a tool call; at the start of a session that was compacted a
-    hand-off is given; at each other of the `events` the transcript is read. What a hook prints at the event
-    `instructs_summary` is told to the model that writes the client's summary.
+    hand-off is given; at each other of the `events` the transcript is read.
 
     Outputs: `text_paths` returns the places of the texts in a tool's response that the model would see, or none if the
     response has an unknown shape; `replacement` returns the hook's response, given the response with other texts, and
@@ -132,7 +131,6 @@ class Hooks:
     file: Callable[[], Path] | None = None
     parts: int = 1
     remark: str | None = None
-    instructs_summary: str | None = None
     script_ids: str | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     preview_limit: int | None = None

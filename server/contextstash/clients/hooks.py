@@ -124,7 +124,7 @@ def run_hook(name: str, options: Sequence[str] = ()) -> int:
             return 0
         response = _response_to(client, event, (int(number), int(of)))
         if response is not None:
-            _write(response if isinstance(response, str) else json.dumps(response))
+            _write(json.dumps(response))
     except BaseException as error:  # an error of contextstash must not stop the client
         note(name, f"{type(error).__name__}: {error}")
     return 0
@@ -158,7 +158,7 @@ def _write(text: str) -> None:
     sys.stdout.flush()
 
 
-def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any] | str | None:
+def _response_to(client: Client, event: Event, part: HookPart) -> dict[str, Any] | None:
     """The hook's response to an event, as JSON or as the plain text that the client wants; None if there is nothing to
     say. Does not catch any error."""
     name, hooks = event.get("hook_event_name"), client.hooks
@@ -306,9 +306,8 @@ def _limits(hooks: Hooks, tool: str, text: str, limits: OutputLimits, *, is_prev
 # Transcripts and hand-offs.
 
 
-async def _read_to_the_end(client: Client, hooks: Hooks, event: Event, given: HookPart) -> dict[str, Any] | str | None:
-    """Read the transcript. Returns what the model that writes the client's summary is told, if the client is about to
-    ask for one, and passes it on; or the `given` part of the hand-off for the session's new window, once."""
+async def _read_to_the_end(client: Client, hooks: Hooks, event: Event, given: HookPart) -> dict[str, Any] | None:
+    """Read the transcript. Returns the `given` part of the hand-off for the session's new window, once."""
     import asyncio
 
     from contextstash.request.handoff import Part
@@ -317,8 +316,6 @@ async def _read_to_the_end(client: Client, hooks: Hooks, event: Event, given: Ho
     async with await _opened(client) as stash:
         reports = await read_transcripts(client, stash, event.get("transcript_path"))
         session_id = session_of(reports, event.get("agent_id"))
-        if session_id is not None and name == hooks.instructs_summary:
-            return await stash.summary_instructions(session_id)
         if session_id is None or name != STARTS:
             return None
         text = await stash.hand_off(session_id, part=Part(*given, hooks.context_limit))
