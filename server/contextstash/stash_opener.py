@@ -10,7 +10,6 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from contextstash.configuration.setting_layers import Configuration
@@ -33,14 +32,6 @@ class StashOpener:
     database: Location | None = None
     settings: Configuration = field(default_factory=Configuration)
     follow: str | None = None
-
-    @property
-    def file(self) -> Path | None:
-        """The file of the database; None if it is on a server."""
-        from contextstash.configuration.database import default_database
-
-        location = self.database or default_database()
-        return location if isinstance(location, Path) else None
 
     async def __call__(self) -> Stash:
         """The open stash, to be closed by the caller. Raises StoreError if the database cannot be used, BadInputError

@@ -2,15 +2,14 @@
 
     agent = create_agent(model, tools, middleware=[StashMiddleware(stash.session("job-7", window=200_000))])
 
-A session of `open_stash_sync` is for `invoke`, one of `open_stash` for `ainvoke`; the former serves both.
+A session of `open_stash_sync` is for `invoke`, one of `open_stash` for `ainvoke`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -33,6 +32,7 @@ MAX_TOKENS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 
 Request: TypeAlias = ModelRequest[Any]
 Response: TypeAlias = ModelResponse[Any]
+Kind = TypeVar("Kind", LibrarySession, BlockingSession)
 
 
 class StashMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -48,9 +48,7 @@ class StashMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """See `AgentMiddleware`."""
-        session = self._session
-        if not isinstance(session, BlockingSession):
-            raise BadInputError("This session is asynchronous: use ainvoke, or a session of open_stash_sync.")
+        session = _of_kind(self._session, BlockingSession)
         given = _Given(request)
         session.speak(given.form)
         sent = session.request(given.natives, **_beside(request))
@@ -64,26 +62,24 @@ class StashMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Response:
         """See `AgentMiddleware`."""
-        session = self._session
+        session = _of_kind(self._session, LibrarySession)
         given = _Given(request)
         session.speak(given.form)
-        sent = await _awaited(session, session.request, given.natives, **_beside(request))
+        sent = await session.request(given.natives, **_beside(request))
         try:
             response = await handler(given.override(sent))
         except Exception as error:
-            sent = await _awaited(session, session.recover, error)
+            sent = await session.recover(error)
             response = await handler(given.override(sent))
-        await _awaited(session, session.reply, given.reply(response), usage=_usage(response.result))
+        await session.reply(given.reply(response), usage=_usage(response.result))
         return response
 
 
-async def _awaited(
-    session: LibrarySession | BlockingSession, call: Callable[..., Any], *given: Any, **named: Any
-) -> Any:
-    """The result of a session's method, of either kind."""
-    if isinstance(session, BlockingSession):
-        return await asyncio.to_thread(call, *given, **named)
-    return await call(*given, **named)
+def _of_kind(session: LibrarySession | BlockingSession, kind: type[Kind]) -> Kind:
+    """The session, if it is of this kind. Raises BadInputError."""
+    if not isinstance(session, kind):
+        raise BadInputError("A session of open_stash_sync is for invoke, one of open_stash for ainvoke.")
+    return session
 
 
 class _Given:
@@ -220,12 +216,10 @@ def _tool(session: LibrarySession | BlockingSession, function: Native) -> BaseTo
     name: str = function["name"]
 
     async def call(**arguments: Any) -> str:
-        return str(await _awaited(session, session.call_tool, name, arguments))
+        return str(await _of_kind(session, LibrarySession).call_tool(name, arguments))
 
     def call_sync(**arguments: Any) -> str:
-        if not isinstance(session, BlockingSession):
-            raise BadInputError("This session is asynchronous: use ainvoke, or a session of open_stash_sync.")
-        return str(session.call_tool(name, arguments))
+        return str(_of_kind(session, BlockingSession).call_tool(name, arguments))
 
     return StructuredTool.from_function(
         func=call_sync,

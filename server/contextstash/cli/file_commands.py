@@ -137,8 +137,10 @@ def decrypt(db: Location | None) -> None:
 
 
 def _file(location: Location | None) -> Path:
-    path = StashOpener(location).file
-    if path is None:
+    from contextstash.configuration.database import default_database
+
+    path = location or default_database()
+    if not isinstance(path, Path):
         raise BadInputError("Only a file can be encrypted here; for PostgreSQL, encrypt the disk of its server.")
     if not path.exists():
         raise BadInputError(f"There is no database {path} yet. With the setting {KEY_SETTING} it is made encrypted.")
