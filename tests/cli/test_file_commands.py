@@ -25,15 +25,6 @@ def test_an_import_only_records_even_if_the_session_is_far_over_its_thresholds(c
     assert (status["messages_summarized"], status["outputs_archived"]) == (0, 0)
 
 
-def test_a_copy_of_a_transcript_records_nothing(contextstash: CommandLine) -> None:
-    path = contextstash.folder / "session.jsonl"
-    write_transcript(path, outputs=3)
-    copy = contextstash.folder / "copy.jsonl"
-    copy.write_bytes(path.read_bytes())
-    reports = [contextstash.json("import", each)[0] for each in (path, path, copy)]
-    assert [report["recorded"] for report in reports] == [8, 0, 0]
-
-
 def test_a_missing_file_is_named_and_the_others_are_imported(contextstash: CommandLine) -> None:
     good = contextstash.folder / "good.jsonl"
     write_transcript(good, outputs=2)

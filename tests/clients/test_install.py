@@ -145,16 +145,15 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(
     file, count = HOOKS[client]
     path = contextstash.folder / file
     path.parent.mkdir(parents=True)
-    own = (
-        '{"hooks": {"SessionStart": [{"matcher": "x", "hooks": [{"type": "command", "command": "greet"}]}]},   "o": 1}'
-    )
+    greet = {"type": "command", "command": f"greet hook {client}"}
+    own = f'{{"hooks": {{"SessionStart": [{{"matcher": "x", "hooks": [{json.dumps(greet)}]}}]}},   "o": 1}}'
     path.write_text(own)
     said = run(contextstash, "install", client, "--yes")
     assert ("Codex runs new hooks only once you trust them" in said) == (client == "codex")
     hooks = json.loads(path.read_text())["hooks"]
     assert hooks["SessionStart"][0] == json.loads(own)["hooks"]["SessionStart"][0]
     called = [hook["command"] for groups in hooks.values() for group in groups for hook in group["hooks"]]
-    assert sum(f"hook {client}" in command for command in called) == count
+    assert sum(f"contextstash hook {client}" in command for command in called) == count
     assert "already" in run(contextstash, "install", client, "--yes")
     if touched:
         path.write_text(path.read_text().replace("greet", "greet2"))

@@ -263,7 +263,7 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
             return None
         limits = OutputLimits.of(archive.settings, archive.settings.window)
         if not sets_output_limits(layer):
-            limits = limits.merged({"tokens": None, "chars": hooks.limit(tool), "spill_chars": MAX_ANALYSED_CHARACTERS})
+            limits = limits.merged({"tokens": None, "chars": hooks.limit(tool)})
         limited = []
         for text, is_preview in texts:
             given = _limits(hooks, tool, text, limits, is_preview=is_preview)
@@ -293,6 +293,7 @@ def _limits(hooks: Hooks, tool: str, text: str, limits: OutputLimits, *, is_prev
     a preview. A text cut at its end ends with a whole line, because the model may edit what it sees."""
     most = [limits.chars, limits.tokens and limits.tokens * CHARACTERS_PER_TOKEN]
     given: dict[str, Any] = {"tokens": None, "chars": min(filter(None, most), default=None)}
+    given["spill_chars"] = limits.spill_chars or MAX_ANALYSED_CHARACTERS
     if is_preview and hooks.preview_limit is not None:
         given |= {"chars": hooks.preview_limit, "bytes": hooks.preview_limit}
     if tool in hooks.cut_at_end:

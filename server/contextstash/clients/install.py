@@ -197,7 +197,8 @@ def _groups(data: object, keys: Keys) -> list[dict[str, Any]]:
 
 def _others(groups: Iterable[dict[str, Any]], marked: str) -> list[dict[str, Any]]:
     """The groups of hooks without ours, nor a group that is empty then."""
-    pairs = [(each, [hook for hook in each.get("hooks", ()) if marked not in str(hook)]) for each in groups]
+    ours = re.compile(f"{SERVER}.* {marked}")
+    pairs = [(each, [hook for hook in each.get("hooks", ()) if not ours.search(str(hook))]) for each in groups]
     return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from contextstash.clients.follow import ingest
-from contextstash.clients.pi import current_sessions
 from contextstash.record.transcript_records import window_key
 from contextstash.stash import Stash
 from tests.support.client_files import keys, read, write_lines
@@ -91,10 +90,3 @@ def test_summaries_of_branches_commands_and_extensions_words_are_read(tmp_path: 
     assert "It was tried." in texts[0]
     assert texts[1] == "Ran `make`\n```\nno rule\n```\nIt exited with code 2."
     assert texts[2] == "From an extension"
-
-
-def test_the_current_session_is_the_projects_own(tmp_path: Path) -> None:
-    own = write_lines(tmp_path / "--srv-orchard--" / "1.jsonl", TALK)
-    write_lines(tmp_path / "--srv-other--" / "2.jsonl", TALK)
-    assert current_sessions(tmp_path, Path("/srv/orchard")) == [own]
-    assert current_sessions(tmp_path, Path("/srv")) == []
