@@ -214,6 +214,7 @@ def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hook
     assert "part 2 of 2 of a hand-off, continued" in second
     assert "Never touch the public API." in first
     assert "def part_39_" in first
+    assert [part.count("```") % 2 for part in parts] == [0, 0], "what is fenced is closed"
     assert [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)] == [None] * 3
     events = hooked.command_line.json("status", SESSION, "--events")
     assert len({event["seq"] for event in events if event["kind"] == "handoff"}) == 1, "parts of one hand-off"

@@ -8,16 +8,13 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from contextstash.display import visible, visible_json
 from contextstash.operations import OPERATIONS
 from contextstash.safety.sanitize import clip
-
-if TYPE_CHECKING:
-    from contextstash.result_base import Result
 
 
 def in_commands(text: str) -> str:
@@ -45,17 +42,9 @@ def tell(result: Any) -> None:
 
 
 def echo_json(document: object) -> None:
-    """Print a JSON document."""
-    click.echo(visible_json(json.dumps(document, ensure_ascii=False, indent=2)))
-
-
-def print_json(result: Result | Sequence[Result] | object) -> None:
-    """Print a result, or each of a list, as JSON, with the field names of the tools; or a JSON document as it is."""
-
-    def dumped(value: Any) -> object:
-        return value.as_json() if hasattr(value, "as_json") else value
-
-    echo_json([dumped(each) for each in result] if isinstance(result, list) else dumped(result))
+    """Print a JSON document; results in it have the field names of the tools."""
+    text = json.dumps(document, ensure_ascii=False, indent=2, default=lambda result: result.as_json())
+    click.echo(visible_json(text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

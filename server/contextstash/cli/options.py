@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from contextstash.cli.console import print_json, tell
+from contextstash.cli.console import echo_json, tell
 from contextstash.clients.client import project_folder
 from contextstash.configuration.setting_layers import Configuration, RemarkHandler, configuration
 from contextstash.stash_opener import StashOpener
@@ -138,7 +138,7 @@ def stash_command(name: str, *, epilog: str | None = None) -> Callable[[Work], c
             done = opener.run(lambda stash: work(stash, **arguments))
             result, show = done if isinstance(done, tuple) else (done, lambda: tell(done))
             if as_json:
-                print_json(result)
+                echo_json(result)
             else:
                 show()
 

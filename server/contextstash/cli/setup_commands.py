@@ -183,14 +183,9 @@ def _of_client(client: Client) -> Findings:
 
 def _content(kind: Kind, path: Path) -> dict[str, Any]:
     """What a client's file holds, nothing if there is none. Raises BadInputError."""
-    from contextstash.base.files import read_regular
-    from contextstash.clients.install import content
+    from contextstash.clients.install import content, read_file
 
-    try:
-        text = read_regular(path).decode() if path.is_file() else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path} cannot be read: {error}") from error
-    return content(kind, text, str(path))
+    return content(kind, (read_file(path) or b"").decode("utf-8", "replace"), str(path))
 
 
 def _starts(what: str, named: object, install: str) -> Finding:

@@ -244,10 +244,8 @@ class Follower:
     def __init__(self, stash: Stash, find: Find) -> None:
         self._stash = stash
         self._find = find
-        self._readers: dict[Path, Reader] = {}
         self._lock = asyncio.Lock()
-        self._seen: dict[Path, Stamp] = {}
-        self._sessions: dict[Path, str | None] = {}
+        self._known: dict[Path, tuple[Reader, Stamp, str | None]] = {}  # of each transcript, as it was read last
 
     async def catch_up(self) -> str | None:
         """Record what is new in the current transcript and its sub-agents' files; the id of its session,
@@ -260,23 +258,23 @@ class Follower:
                 return None
             for path in paths:
                 await self._catch_up(path)
-            return self._sessions.get(paths[0]) if paths else None
+            known = self._known.get(paths[0]) if paths else None
+            return known[2] if known else None
 
     async def _catch_up(self, path: Path) -> None:
+        known = self._known.get(path)
         try:
-            if (reader := self._readers.get(path)) is None:
-                reader = self._readers[path] = await asyncio.to_thread(recognize, path)
+            reader = known[0] if known else await asyncio.to_thread(recognize, path)
             seen = await asyncio.to_thread(reader.stamp, path)
-            if self._seen.get(path) == seen:
+            if known and known[1] == seen:
                 return
             report = await ingest(self._stash, path, reader=reader)
         except (OSError, BadInputError) as error:
             _log.warning("A transcript is not recorded: %s", error)
         else:
-            if report.deleted and self._sessions.get(path, "") is not None:
+            if report.deleted and not (known and known[2] is None):
                 _log.warning(NOT_RECORDED, path.name, path)
-            self._seen[path] = seen
-            self._sessions[path] = report.session_id
+            self._known[path] = (reader, seen, report.session_id)
 
 
 # Plain files of messages.

@@ -80,13 +80,8 @@ MAX_ANALYSED_CHARACTERS = 2_000_000
 NOTICE_CHARACTERS = 200
 """Room for the notice of a cut: some 100 characters, and as many to spare."""
 
-CHARACTERS_PER_TOKEN = 4
-"""The usual estimate for English text and code."""
-
 COMPARED_CHARACTERS = 1_000
 """If so many first characters of a file and of an output are equal, the file holds the whole output."""
-
-LOG_NAME = "hooks.log"
 
 MAX_LOG_BYTES = 1_000_000
 """A larger log is begun again."""
@@ -98,8 +93,6 @@ end, and starts all of them at once. Without it 3 of 11 came in another order.""
 MAX_LOG_LINE = 1_000
 """Characters of a line. The longest lines are remarks on a project's files, which name what was ignored and the command
 that accepts it."""
-
-OWN_SERVER = "contextstash"
 
 STARTS, ENDS = "SessionStart", "SessionEnd"
 """All clients have these events. At the second one the client is about to end: Claude Code waits 1.5 s for it, and then
@@ -182,7 +175,7 @@ def _run(work: Coroutine[Any, Any, Result]) -> Result:
 def _after_tool(client: Client, hooks: Hooks, event: Event) -> dict[str, Any] | None:
     tool, response = event.get("tool_name"), event.get("tool_response")
     # A page read from the archive is not archived again.
-    if not isinstance(tool, str) or (tool.startswith(hooks.mcp_prefix) and OWN_SERVER in tool):
+    if not isinstance(tool, str) or (tool.startswith(hooks.mcp_prefix) and "contextstash" in tool):
         return None
     if hooks.script_ids and str(event.get("tool_use_id")).startswith(hooks.script_ids):
         return None
@@ -291,6 +284,8 @@ async def _archive(store: SessionStore, layer: Mapping[str, Any], named: object)
 def _limits(hooks: Hooks, tool: str, text: str, limits: OutputLimits, *, is_preview: bool) -> dict[str, Any]:
     """What differs from the `limits` for one text: characters in place of tokens, fewer if the client itself shows only
     a preview. A text cut at its end ends with a whole line, because the model may edit what it sees."""
+    from contextstash.outputs.limits import CHARACTERS_PER_TOKEN
+
     most = [limits.chars, limits.tokens and limits.tokens * CHARACTERS_PER_TOKEN]
     given: dict[str, Any] = {"tokens": None, "chars": min(filter(None, most), default=None)}
     given["spill_chars"] = limits.spill_chars or MAX_ANALYSED_CHARACTERS
@@ -463,7 +458,7 @@ def note(client: str, line: str) -> None:
         from contextstash.base.process import printable
         from contextstash.configuration.database import data_folder
 
-        path = data_folder() / LOG_NAME
+        path = data_folder() / "hooks.log"
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(open_log(path), "a", encoding="utf-8", errors="replace") as file:
             if file.tell() > MAX_LOG_BYTES:

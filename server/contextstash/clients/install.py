@@ -79,13 +79,13 @@ def plan_install(client: Client, command: Sequence[str], database: Location | No
     named = () if database is None else ("--db", name_of(database))
     changes = []
     for path, pieces in _by_file(_pieces(client, command, named)).items():
-        before = _read(path)
+        before = read_file(path)
         after = _edited(pieces[0].kind, before or b"", [each.add for each in pieces], path) or before
         is_first = _edited(pieces[0].kind, before or b"", [each.take for each in pieces], path) is None
         changes.append(Change(path, before, after, tuple(each.what for each in pieces if each.what), is_first))
     if (plugin := client.plugin) is not None:
         path = plugin.file()
-        before = _read(path)
+        before = read_file(path)
         is_first = before is None or not plugin.is_ours(before)
         changes.append(Change(path, before, plugin.code(command, named), (plugin.does,), is_first))
     return changes
@@ -96,7 +96,7 @@ def plan_uninstall(client: Client) -> list[Change]:
     part."""
     changes = []
     for path, pieces in _by_file(_pieces(client, [SERVER], ("--db", ""))).items():
-        current, former, kind = _read(path), _read(_backup(path)), pieces[0].kind
+        current, former, kind = read_file(path), read_file(_backup(path)), pieces[0].kind
         after = None if current is None else _edited(kind, current, [each.take for each in pieces], path)
         gone = [each for each in pieces if each.what and _edited(kind, current or b"", [each.take], path) is not None]
         does = tuple(f"without {each.what.partition(':')[0]}" for each in gone)
@@ -107,9 +107,9 @@ def plan_uninstall(client: Client) -> list[Change]:
         changes.append(Change(path, current, after, does))
     if (plugin := client.plugin) is not None:
         path = plugin.file()
-        current = _read(path)  # a file of another program that has our name stays
+        current = read_file(path)  # a file of another program that has our name stays
         is_ours = current is not None and plugin.is_ours(current)
-        changes.append(Change(path, current, _read(_backup(path)) if is_ours else current, ("without its plugin",)))
+        changes.append(Change(path, current, read_file(_backup(path)) if is_ours else current, ("without its plugin",)))
     return changes
 
 
@@ -238,7 +238,8 @@ def _edited(kind: Kind, data: bytes, edits: Sequence[Edit], path: Path) -> bytes
     return after.encode() if after != edited(kind, text, lambda _: None, str(path)) else None
 
 
-def _read(path: Path) -> bytes | None:
+def read_file(path: Path) -> bytes | None:
+    """The bytes of a client's file, None if there is none. Raises BadInputError if it cannot be read."""
     try:
         return read_regular(path, MAX_FILE_BYTES)
     except FileNotFoundError:
