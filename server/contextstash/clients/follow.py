@@ -77,7 +77,7 @@ def readers() -> Iterator[Reader]:
 
 
 def _first_records(path: Path) -> list[Json]:
-    """The first records of a file of lines, or of another one the objects of the whole document."""
+    """The first records of a file of lines; another one is an object, or stands in one as its `messages`."""
     if not path.is_file():
         if not path.exists() and not path.parent.is_file():  # neither a file nor a part of a database
             path.stat()
@@ -89,7 +89,7 @@ def _first_records(path: Path) -> list[Json]:
         if not has_lines:
             data += file.read(MAX_WHOLE_BYTES)
     if not (has_lines and len(data) == MAX_HEAD_BYTES) and (document := parse_document(data)) is not None:
-        return [document] if isinstance(document, dict) else _messages_of(document)
+        return [document] if isinstance(document, dict) else [{"messages": document}]
     cut = data[: data.rfind(b"\n") + 1] if len(data) >= MAX_HEAD_BYTES else data
     # Lines that do not begin with a record are skipped.
     raw = [line for line in (cut or data).split(b"\n") if b"{" in line[:8]]

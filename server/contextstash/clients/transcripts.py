@@ -73,7 +73,7 @@ def file_stamp(path: Path) -> Stamp:
 @dataclass(frozen=True)
 class Reader:
     """One kind of transcript. `name` is its client's; `claims` returns whether the transcript at a path, by its first
-    records, is of this kind: if it is no file of lines, these are the objects in the list that it is, or the object.
+    records, is of this kind: if it is no file of lines, that is one object, with a list that it is as `messages`.
     `said` returns what records say, in order, given the state and the path; unknown records are skipped.
 
     `load`, for a transcript that is read whole each time it changed, returns all its records, and `stamp` changes
