@@ -61,7 +61,7 @@ async def fill(store: SessionStore) -> None:
                 answers("call_0", BIG, handle=f"out_{name}"),
                 says("odd \ud800\x00 text"),
                 session_id=name,
-                batch_id="turn 1",
+                known_by="turn 1",
                 cursor=Cursor(source=f"{name} file", offset=7),
             )
             await record(mine, says("keyed", key=f"k\x00{name}"), session_id=name)
