@@ -179,3 +179,23 @@ def test_a_call_that_says_nothing_of_a_known_task_or_failed_changes_nothing(
 def test_a_list_of_the_tasks_says_how_they_stand() -> None:
     script = created().call("TaskList", {}, "#2 [in_progress] Write docs\n#1 [completed] Parse dates")
     assert plan_of(script) == [("done", "#1: Parse dates"), ("doing", "#2: Write docs")]
+
+
+def test_of_a_test_that_prints_much_the_reasons_at_the_end_are_told() -> None:
+    steps = "".join(f"    flow_test.go:{at}: Phase {at}: go on\n" for at in range(10, 30))
+    script = run(
+        Script(),
+        "go test ./...",
+        f"--- FAIL: TestFlow (0.1s)\n{steps}    flow_test.go:99: no prompt\nFAIL",
+        failed=True,
+    )
+    (told,) = sections_of(script)[Section.FAILED]
+    assert "--- FAIL: TestFlow" in told and "[… 14 more]" in told and "flow_test.go:99: no prompt" in told
+
+
+def test_of_a_search_that_finds_much_the_first_line_of_each_file_is_told() -> None:
+    found = "".join(
+        f"{name}.go:{at}:func {name}{at}()\n{name}.go-{at}-\t// beside\n" for name in "ab" for at in range(9)
+    )
+    (told,) = [line for line in sections_of(run(Script(), "grep -rnA1 func .", found))[Section.STATE] if "ran" in line]
+    assert "among them: a.go:0:func a0() / b.go:0:func b0() [out" in told

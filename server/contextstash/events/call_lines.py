@@ -30,7 +30,8 @@ MAX_FOUND, MAX_FOUND_LINE, MAX_FIRSTS = 10, 120, 4
 files."""
 
 _SEARCHES = re.compile(r"^(?:\w+=\S+ )*(?:rg|ag|e?grep|git grep)\b|^(?!.*web)\w*(?:grep|search)", re.IGNORECASE)
-"""Commands and tools that look for lines."""
+_FOUND = re.compile(r"(?:([^\s:]*[^\s:\d][^\s:]*):)?(\d+):")
+"""Commands and tools that look for lines, and how a line that matches begins; those around it have other signs."""
 
 
 def call_line(call: Call) -> str:
@@ -71,9 +72,9 @@ def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
         told = " / ".join(lines)
     else:
         told = digest_output(call.tool, call.argument, call.output.text, call.is_error)
-        firsts = dict[str, str]()  # of each file
-        for line in lines if is_search else ():
-            firsts.setdefault(line.partition(":")[0], line)
+        firsts = dict[str, str]()  # of each file, or each line of one
+        for found in filter(None, map(_FOUND.match, lines if is_search else ())):
+            firsts.setdefault(found[1] or found[2], found.string)
         told += f", among them: {' / '.join([*firsts.values()][:MAX_FIRSTS])}" if firsts else ""
     return f"{made}: {state}{'of what a cut output shows: ' if CUT.search(call.output.text) else ''}{told}"
 
@@ -102,7 +103,9 @@ _FAILURE = re.compile(
 )
 """What says where and why a run failed."""
 
-_NO_REASON = re.compile(r"task failed|^error: Recipe|exit (?:code|status) \d|^# \S+$|^FAIL\s+\S+\s+[\d.]+s$")
+_NO_REASON = re.compile(
+    r"\b(?:INFO|DEBUG)\b|task failed|^error: Recipe|exit (?:code|status) \d|^# \S+$|^FAIL\s+\S+\s+[\d.]+s$"
+)
 """Of these only what else is said tells the reason."""
 
 
@@ -113,9 +116,10 @@ def failures_of(call: Call) -> str:
     text, failed = call.output.text, call.tests if call.tests and call.tests.failed else None
     found = dict.fromkeys(one_line(line, MAX_CALL) for line in _FAILURE.findall(ends_of(text)))
     told = [line for line in found if not _NO_REASON.search(line)] or [*found]
-    more = [f"and {len(told) - MAX_FAILURES} more"] if len(told) > MAX_FAILURES else []
+    if (left := len(told) - MAX_FAILURES) > 0:  # a test that failed prints what it does before it says why
+        told[2 : 2 + left] = [f"[… {left} more]"]
     if told:
-        return "; ".join([*([f"{failed.failed} failed"] if failed else []), *told[:MAX_FAILURES], *more])
+        return "; ".join([*([f"{failed.failed} failed"] if failed else []), *told])
     code = f"exit {call.output.exit_code}: " if call.output.exit_code else ""
     said = find_crash(text) or error_line(text) or one_line(text, MAX_CALL)
     return failed.line() if failed else f"{code}{said}"

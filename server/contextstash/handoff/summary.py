@@ -173,7 +173,7 @@ class _Writer:
         told = [each for each in self.state.done if each.seq >= self.since and each.text]
         *older, last = [DONE_TOKENS] * len(told) or [0]
         # What the user speaks of is mostly in the newest: it is shortened before it is left out.
-        last = min(max(last, room - 3 * DONE_TOKENS), room - LEFT_OUT_TOKENS)
+        last = min(max(last, room - DONE_TOKENS * min(3, len(older))), room - LEFT_OUT_TOKENS)
         bounds = zip(told, [*older, last], strict=False)
         lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in bounds]
         shown = newest(lines[-MAX_DONE:], room - LEFT_OUT_TOKENS, self.count)
@@ -320,7 +320,8 @@ class _Writer:
             return []
         calls = {each.seq for each in self.state.calls}  # with what a sub-agent reported
         notes = [each for each in self.state.notes if each.seq not in calls]
-        said = [cut_middle(_numbered(each), NOTE_TOKENS, self._item) for each in notes]
+        bound = min(NOTE_TOKENS, room)
+        said = [cut_middle(_numbered(each), bound, self._item) for each in notes]
         return newest(said, room, self.count)
 
     def _call(self, told: Told) -> str:
