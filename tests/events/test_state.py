@@ -190,7 +190,8 @@ def test_of_a_test_that_prints_much_the_reasons_at_the_end_are_told() -> None:
         failed=True,
     )
     (told,) = sections_of(script)[Section.FAILED]
-    assert "--- FAIL: TestFlow" in told and "[… 14 more]" in told and "flow_test.go:99: no prompt" in told
+    assert "--- FAIL: TestFlow" in told
+    assert told.endswith("flow_test.go:99: no prompt")
 
 
 def test_of_a_search_that_finds_much_the_first_line_of_each_file_is_told() -> None:

@@ -487,7 +487,7 @@ def _answered(entries: Sequence[Said], answered: Mapping[int, int]) -> list[str]
     if last is None:
         return []
     others = [f"({each.seq})" for each in entries if each.seq < last and each.seq not in answered and not each.source]
-    but = f", but not {', '.join(others)}" if others else ""
+    but = f"; no turn ended with words on {', '.join(others)}" if others else ""
     return [f"Answered by the agent: all up to ({last}), that one at {answered[last]}{but}."]
 
 
