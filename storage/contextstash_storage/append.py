@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import platform
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -150,7 +148,7 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
     if is_complete and batch.cursor is not None:
         notes.put_cursor(tx, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
-        session = sessions.store_counters(tx, row, session, counters)
+        session = sessions.store(tx, row, session, counters=counters)
     first_seq = first_seq if progress.first_seq is None else progress.first_seq
     all_stored = (*progress.stored, *stored)
     appended = records.Appended(
@@ -249,8 +247,6 @@ def store_messages(
     tx.many("INSERT INTO keys (session, hash, seq) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", keys)
     messages.store_outputs(tx, row, outputs)
     index_messages(tx, row, session, [(message, each.pieces) for message, each in zip(stored, chosen, strict=True)])
-    last = microseconds(stored[-1].created_at)
-    tx.execute("UPDATE sessions SET last_message_at = ? WHERE session = ?", (last, row))
     return stored
 
 
@@ -280,7 +276,7 @@ def _store_call(
     log.append_log(tx, row, call, message.group)
 
 
-# Whole sessions, copied: one belongs to HIDDEN_OWNER until it is complete, under the name of the process that copies
+# Whole sessions, copied: one belongs to HIDDEN_OWNER until it is complete, under a name that only its process knows
 
 
 ITEMS_AT_ONCE = 200
@@ -292,8 +288,7 @@ async def copy_session(
 ) -> records.Session | None:
     """Store a session as it was elsewhere, in pieces, the last of which makes it visible; None, and nothing is done, if
     its owner has one of that id. What is stored of one that fails is left to the deletion."""
-    # By its name others can tell whether the process that copies still runs.
-    holder = f"{os.getpid()} {uuid.uuid4().hex} {platform.node()}"
+    holder = uuid.uuid4().hex
 
     def begin(tx: Tx) -> int | None:
         if _is_there(tx, session):
@@ -344,6 +339,7 @@ def _publish(tx: Tx, row: int, session: records.Session, holder: str) -> records
     if _is_there(tx, session):
         sessions.empty(tx, row)
         return None
+    sessions.store(tx, row, session)
     text = "UPDATE sessions SET owner = ?, session_id = ?, updated_at = ? WHERE session = ?"
     tx.execute(text, (session.owner, session.session_id, microseconds(session.updated_at), row))
     return sessions.read_session(tx, session.owner, session.session_id)[1]

@@ -15,7 +15,7 @@ from math import log
 
 from contextstash_storage.messages import messages_before, readable_messages
 from contextstash_storage.records import Block, Message, Session, texts_of
-from contextstash_storage.transaction import Tx, storable
+from contextstash_storage.transaction import Tx, microseconds, storable
 
 PIECE_CHARACTERS = 32_000
 """A longer text is indexed as several pieces, so that no transaction has to take it whole: one of this size takes about
@@ -217,9 +217,9 @@ def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Me
     )
     under_output = "UPDATE entries SET seq = ?, block = ? WHERE session = ? AND seq = ? AND block = ? AND kind = "
     tx.many(under_output + str(TextKind.CALL.value), filed)
-    count = tx.insert_words(row, session.owner, words)
-    counted = "UPDATE sessions SET entry_count = entry_count + ?, word_count = word_count + ? WHERE session = ?"
-    tx.execute(counted, (len(pieces), count, row))
+    counts = (len(pieces), tx.insert_words(row, session.owner, words), microseconds(stored[-1][0].created_at))
+    counted = "entry_count = entry_count + ?, word_count = word_count + ?, last_message_at = ?"
+    tx.execute(f"UPDATE sessions SET {counted} WHERE session = ?", (*counts, row))
 
 
 MessagePlace = tuple[int, str, int]

@@ -32,7 +32,7 @@ from contextstash_storage.records import (
     to_bytes,
     to_json,
 )
-from contextstash_storage.sessions import store_counters
+from contextstash_storage.sessions import store
 from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, name_hash, now, only
 
 Logged = TypeVar("Logged", bound=EditRecord | Event | Call | Request | DeclaredVersion)
@@ -168,7 +168,7 @@ def change_counters(
         append_log(tx, row, logged)
     if booked is not None:
         book_usage(tx, row, *booked)
-    return store_counters(tx, row, session, change(session.counters))
+    return store(tx, row, session, counters=change(session.counters))
 
 
 def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[Edit]:
@@ -205,7 +205,8 @@ def append_request(tx: Tx, row: int, session: Session, request: Request) -> Requ
     number = session.counters.requests + 1
     placed = request.model_copy(update={"number": number, "created_at": request.created_at or now()})
     _put(tx, row, [placed])
-    store_counters(tx, row, session, session.counters.model_copy(update={"requests": number, "request": placed}))
+    counters = session.counters.model_copy(update={"requests": number, "request": placed})
+    store(tx, row, session, counters=counters)
     return placed
 
 
@@ -229,7 +230,7 @@ def declare(
         known = read_log(tx, row, DeclaredVersion, keys=[_key(part) or ""])
         versions.append(known[0].version if known else append_log(tx, row, part))
     declared = change(session.counters.declared, versions)
-    return store_counters(tx, row, session, session.counters.model_copy(update={"declared": declared}))
+    return store(tx, row, session, counters=session.counters.model_copy(update={"declared": declared}))
 
 
 def copy_record(

@@ -19,6 +19,7 @@ CREATE TABLE sessions (
     counters TEXT NOT NULL,
     entry_count INTEGER NOT NULL DEFAULT 0,
     word_count INTEGER NOT NULL DEFAULT 0,
+    checksum INTEGER NOT NULL,
     UNIQUE (owner, session_id)
 );
 CREATE INDEX sessions_by_change ON sessions (owner, updated_at, session);

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import platform
 import time
 import uuid
 from collections import Counter, defaultdict
@@ -15,7 +13,7 @@ from typing import Any
 
 from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError, StoreError
 from contextstash_storage.notes import note_deleted
-from contextstash_storage.records import Call, Counters, DaySum, Session, damaged, from_json, to_json
+from contextstash_storage.records import Call, Counters, DaySum, Session, checksum, damaged, from_json, to_json
 from contextstash_storage.transaction import Database, Tx, TxWork, microseconds, now, only, storable, time_of
 
 HIDDEN_OWNER = "\x1fhidden"
@@ -24,14 +22,21 @@ character."""
 
 _NAMES = ("agent", "model", "format", "title", "source")
 _TIMES = ("created_at", "updated_at", "last_message_at")
-_FIELDS = ("session_id", "owner", *_NAMES, "settings", "parent_session_id", *_TIMES, "counters")
-_COLUMNS = ", ".join(_FIELDS)
+_STATE = (*_NAMES, "settings", "counters")
+"""What of a session changes in its row, of which the row has a checksum together with the session's id."""
+
+_FIELDS = ("session_id", *_STATE, "owner", "parent_session_id", *_TIMES)
+_COLUMNS = ", ".join((*_FIELDS, "checksum"))
+_SET = ", ".join(f"{name} = ?" for name in _STATE)
 
 
 def _session_of(row: Sequence[Any]) -> Session:
     """The session of a row of _COLUMNS. Raises DamagedError if it is damaged."""
-    fields = dict(zip(_FIELDS, row, strict=True))
+    *values, noted = row
+    fields = dict(zip(_FIELDS, values, strict=True))
     try:
+        if noted != checksum(*values[: len(_STATE) + 1]):
+            raise ValueError("another checksum")
         times = {name: None if fields[name] is None else time_of(fields[name]) for name in _TIMES}
         read = {"settings": json.loads(fields["settings"]), "counters": from_json(Counters, fields["counters"])}
         return Session(**{**fields, **times, **read})
@@ -74,8 +79,19 @@ def _stored(name: str, value: Any) -> object:
 def insert_session(tx: Tx, session: Session) -> bool:
     """Store a session's row; False if its owner has one of that id."""
     values = [_stored(name, getattr(session, name)) for name in _FIELDS]
-    text = f"INSERT INTO sessions ({_COLUMNS}) VALUES ({', '.join('?' * len(values))})"
-    return tx.execute(f"{text} ON CONFLICT (owner, session_id) DO NOTHING", values) == 1
+    text = f"INSERT INTO sessions ({_COLUMNS}) VALUES ({', '.join('?' * len(values))}, ?)"
+    stored = (*values, checksum(*values[: len(_STATE) + 1]))
+    return tx.execute(f"{text} ON CONFLICT (owner, session_id) DO NOTHING", stored) == 1
+
+
+def store(tx: Tx, row: int, session: Session, **changes: Any) -> Session:
+    """Store what changes in a session, and that it was changed now; returns the changed session."""
+    updated = now()
+    changed = session.model_copy(update={**changes, "updated_at": updated})
+    values = [_stored(name, getattr(changed, name)) for name in _STATE]
+    text = f"UPDATE sessions SET {_SET}, updated_at = ?, checksum = ? WHERE session = ?"
+    tx.execute(text, (*values, microseconds(updated), checksum(changed.session_id, *values), row))
+    return changed
 
 
 def create_session(tx: Tx, owner: str, session: Session) -> Session:
@@ -88,17 +104,8 @@ def update_session(tx: Tx, row: int, session: Session, /, **changes: Any) -> Ses
     """Change `agent`, `model`, `format`, `title`, `source` or `settings`. Raises BadInputError for another field."""
     if unknown := changes.keys() - {*_NAMES, "settings"}:
         raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
-    for name, value in {**changes, "updated_at": now()}.items():
-        tx.execute(f"UPDATE sessions SET {name} = ? WHERE session = ?", (_stored(name, value), row))
+    store(tx, row, session, **changes)
     return read_session(tx, session.owner, session.session_id)[1]
-
-
-def store_counters(tx: Tx, row: int, session: Session, counters: Counters) -> Session:
-    """Store a session's counters and that it was changed now; returns the changed session."""
-    updated = now()
-    text = "UPDATE sessions SET counters = ?, updated_at = ? WHERE session = ?"
-    tx.execute(text, (to_json(counters), microseconds(updated), row))
-    return session.model_copy(update={"counters": counters, "updated_at": updated})
 
 
 def owners(tx: Tx, _: str) -> list[str]:
@@ -231,28 +238,10 @@ def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
 
 def _to_remove(tx: Tx) -> list[tuple[int, str, int]]:
     """The sessions to delete: their rows, their names, and how many entries the index has for them. They are hidden,
-    and no running process copies them."""
-    now = tx.clock()
-    rows = tx.rows("SELECT session, session_id, entry_count, updated_at FROM sessions WHERE owner = ?", (HIDDEN_OWNER,))
-    return [
-        (row, name, entries)
-        for row, name, entries, at in rows
-        if not (at and at <= now < at + COPY_SECONDS and _may_be_running(name))
-    ]
-
-
-def _may_be_running(holder: str) -> bool:
-    """Whether the process that copies may still run."""
-    number, _, node = holder.split(" ", 2)
-    if os.name != "posix" or node != platform.node():  # on Windows, asking for a process by os.kill would end it
-        return True
-    try:
-        os.kill(int(number), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    and not being copied."""
+    now = int(tx.clock())
+    text = "SELECT session, session_id, entry_count FROM sessions WHERE owner = ? AND updated_at NOT BETWEEN ? AND ?"
+    return tx.rows(text, (HIDDEN_OWNER, max(1, now - COPY_SECONDS + 1), now))
 
 
 def _remove_some(tx: Tx) -> bool:

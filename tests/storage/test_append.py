@@ -422,11 +422,18 @@ asyncio.run(main())
 """
 
 
-async def test_what_a_killed_process_had_imported_is_removed_by_the_next_opening(path: Path) -> None:
+def age(path: Path) -> None:
+    """As if the copies of sessions had waited for their next piece for ten minutes."""
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE sessions SET updated_at = updated_at - 600 WHERE owner = ?", (HIDDEN_OWNER,))
+
+
+async def test_what_a_killed_process_had_imported_is_removed_by_an_opening_ten_minutes_later(path: Path) -> None:
     where = [str(Path(__file__).parents[2]), *sys.path]
     code = f"import sys; sys.path[:0] = {where!r}\n{KILLED}"
     await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code, str(path)], check=False)
     assert owners(path) == [HIDDEN_OWNER]
+    age(path)
     async with await open_sqlite(path) as store:
         await gone(path)
         assert await store.copy_session(session(), items())
@@ -456,10 +463,9 @@ async def test_an_opening_leaves_alone_what_a_living_process_is_importing(store:
 async def test_an_import_that_was_removed_as_abandoned_says_so(store: SqliteStore, path: Path) -> None:
     def told() -> Iterator[Copied]:
         yield from items()[:6]
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("UPDATE sessions SET updated_at = updated_at - 600 WHERE owner = ?", (HIDDEN_OWNER,))
+        age(path)
+        with closing(sqlite3.connect(path)) as db, db:
             sessions._remove_some(SqliteTx(db))
-            db.commit()
         yield from items()[6:]
 
     with pytest.raises(StoreBusyError, match="Import it again"):
