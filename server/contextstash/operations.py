@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from contextstash_storage.errors import BadInputError, SessionNotFoundError, unknown_name
+from contextstash_storage.errors import BadInputError, SessionNotFoundError, did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -131,7 +131,9 @@ class Operation:
 
         for name in given:
             if name not in self.arguments:
-                raise BadInputError(unknown_name(f"argument of {self.name} called", name, self.arguments))
+                raise BadInputError(
+                    f"There is no argument of {self.name} called '{name}'. {did_you_mean(name, self.arguments)}"
+                )
         try:
             model = self.model.model_validate(dict(given))
         except ValidationError as error:

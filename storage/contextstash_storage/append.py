@@ -14,7 +14,6 @@ from functools import partial
 from contextstash_storage import log, messages, notes, records, sessions
 from contextstash_storage.documents import Document, documents, index_messages, indexed_pieces
 from contextstash_storage.errors import BadInputError, EditConflictError, SessionNotFoundError, StoreBusyError
-from contextstash_storage.messages import Line
 from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS
 from contextstash_storage.transaction import Database, Tx, listed, microseconds, now, time_of
 
@@ -140,8 +139,8 @@ def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progres
             _store_call(tx, row, session, counters.request, prepared.message, message.seq)
         counters = batch.count(counters, prepared.message, message.seq)
     if isinstance(batch.known_by, str) and stored:
-        facts = {"batch_id": batch.known_by, "fingerprint": batch.fingerprint}
-        notes.put_note(tx, row, records.StoredBatch(first_seq=first_seq, count=done, **facts), batch.known_by)
+        noted = records.StoredBatch(first_seq=first_seq, count=done, fingerprint=batch.fingerprint)
+        notes.put_note(tx, row, noted, batch.known_by)
     is_complete = done == len(batch.messages)
     if is_complete and batch.edits is not None and stored:
         counters = log.insert_edits(tx, row, *batch.edits(counters, tuple(stored)))
@@ -240,7 +239,7 @@ def store_messages(
         facts = {name: getattr(new, name) for name in records.FACTS}
         message = records.Message(session_id=session.session_id, seq=seq, key=new.key, created_at=created, **facts)
         stored.append(message)
-        lines.append(Line(messages.line_of(message, each.facts, each.fingerprint), each.content))
+        lines.append((messages.line_of(message, each.facts, each.fingerprint), each.content))
         outputs += [output.model_copy(update={"seq": seq}) for output in new.outputs]
     messages.store_lines(tx, row, first_seq, lines)
     keys = [(row, messages.key_hash(message.key), message.seq) for message in stored if message.key is not None]
@@ -256,7 +255,8 @@ def _store_call(
     """Store the model call that a message at this position reports on, and book it to the request that was sent. A
     reply recorded in several messages is one call, with the last of its reports."""
     assert message.usage is not None
-    if log.reports_again(tx, row, message.group, message.usage):
+    if message.group is not None and (again := log.read_log(tx, row, records.Call, keys=[message.group])):
+        log.put(tx, row, [call.model_copy(update=message.usage.model_dump()) for call in again], message.group)
         return
     start = seq  # of the reply
     if sent is not None:
@@ -323,13 +323,14 @@ def _store_piece(
     prepared = [each for each in read if isinstance(each, Prepared)]
     store_messages(tx, row, session, seq, prepared)
     for item in read:
-        if isinstance(item, Prepared | records.NewMessage):
-            continue
-        reply = None
-        if isinstance(item, records.Call) and item.purpose == "agent":
-            before = messages.messages_before(tx, row, session.session_id, item.request_seq + 2, 1)
-            reply = next((message.group for message in before), None)
-        log.copy_record(tx, row, item, reply)
+        if isinstance(item, records.Call):
+            is_reply = item.purpose == "agent"
+            before = messages.messages_before(tx, row, session.session_id, item.request_seq + 2, 1) if is_reply else ()
+            log.append_log(tx, row, item, next((message.group for message in before), None))
+        elif isinstance(item, records.Event):
+            log.append_log(tx, row, item)  # of exports of commit 81800828 some are left out
+        elif not isinstance(item, Prepared | records.NewMessage):
+            log.put(tx, row, [item])
     return seq + len(prepared)
 
 

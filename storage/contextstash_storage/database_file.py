@@ -29,10 +29,6 @@ FindKey = Callable[[], bytes | None]
 """Returns the user's key, None if the user has none. It may read a file."""
 
 
-def no_key() -> None:
-    """For files that are never encrypted."""
-
-
 def read_version(db: sqlite3.Connection) -> int:
     """The version of a database, 0 if it has no tables."""
     [version] = db.execute("PRAGMA user_version").fetchone()
@@ -67,7 +63,7 @@ def make_file(path: Path) -> None:
 
 def open_file(
     path: Path,
-    find_key: FindKey = no_key,
+    find_key: FindKey = lambda: None,
     prepare: Callable[[sqlite3.Connection], None] = lambda _: None,
     **options: Any,
 ) -> sqlite3.Connection:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import accumulate
 from math import log
 
-from contextstash_storage.messages import messages_before, readable_messages
+from contextstash_storage.messages import message_of, messages_before, readable_lines
 from contextstash_storage.records import Block, Message, Session, texts_of
 from contextstash_storage.transaction import Tx, microseconds, storable
 
@@ -100,23 +100,20 @@ def documents(texts: Sequence[tuple[int, str]], blocks: Sequence[Block]) -> list
 def _values(arguments: str) -> str:
     """The values of a call's arguments: in JSON, line breaks and quotes within them are letters to the index."""
     try:
-        children = [json.loads(arguments)]
+        read = json.loads(arguments)
+        return "\n".join(_leaves(read)) if isinstance(read, dict | list) else arguments
     except (ValueError, RecursionError):
         return arguments
-    if not isinstance(children[0], dict | list):
-        return arguments
-    found = []
-    while children:  # not recursive: arguments may be nested as deep as JSON is read
-        child = children.pop()
-        if isinstance(child, dict):
-            children += reversed(child.values())
-        elif isinstance(child, list):
-            children += reversed(child)
-        elif isinstance(child, str):
-            found.append(child)
-        elif isinstance(child, int | float) and not isinstance(child, bool):
-            found.append(repr(child))
-    return "\n".join(found)
+
+
+def _leaves(value: object) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for child in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(child)
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield repr(value)
 
 
 def pieces(document: Document) -> list[Document]:
@@ -185,7 +182,8 @@ def _calls_before(tx: Tx, row: int, messages: Sequence[Message]) -> Calls:
         own |= _calls_of(message).keys()
     found: Calls = {}
     if wanted:
-        for message in messages_before(tx, row, messages[0].session_id, messages[0].seq, CALL_MESSAGES):
+        first = messages[0]
+        for message in messages_before(tx, row, first.session_id, first.seq, CALL_MESSAGES, naming=wanted):
             found = {**_calls_of(message), **found}
             if wanted <= found.keys():
                 break
@@ -231,8 +229,10 @@ def read_documents(tx: Tx, places: Iterable[MessagePlace]) -> dict[MessagePlace,
     seqs: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
     for row, session_id, seq in places:
         seqs[row, session_id].add(seq)
-    return {
-        (row, session_id, seq): (message, documents(texts_of(content), message.blocks))
-        for (row, session_id), wanted in seqs.items()
-        for seq, (message, content) in readable_messages(tx, row, session_id, wanted).items()
-    }
+    found = {}
+    for (row, session_id), wanted in seqs.items():
+        contents = dict(readable_lines(tx, row, "contents", wanted))
+        for seq, line in readable_lines(tx, row, "facts", contents):
+            message = message_of(session_id, seq, line)
+            found[row, session_id, seq] = message, documents(texts_of(contents[seq]), message.blocks)
+    return found

@@ -75,11 +75,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=NEAR)), None)
 
 
-def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
-    """The message for an unknown argument, prompt, …, with the nearest known name."""
-    return f"There is no {what} '{name}'. {did_you_mean(name, known)}"
-
-
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The question for the name that is probably meant, or else all that are known."""
     known = list(known)

@@ -10,39 +10,21 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from contextstash_storage import records
 from contextstash_storage.errors import EditConflictError
-from contextstash_storage.records import (
-    Call,
-    Counters,
-    Declared,
-    DeclaredVersion,
-    Edit,
-    EditRecord,
-    Event,
-    Record,
-    Request,
-    Session,
-    SummaryEdit,
-    Usage,
-    checksum,
-    compressed,
-    damaged,
-    from_json,
-    plain,
-    to_bytes,
-    to_json,
-)
 from contextstash_storage.sessions import store
 from contextstash_storage.transaction import MAX_INTEGER, Tx, listed, name_hash, now, only
 
-Logged = TypeVar("Logged", bound=EditRecord | Event | Call | Request | DeclaredVersion)
+Logged = TypeVar(
+    "Logged", bound=records.EditRecord | records.Event | records.Call | records.Request | records.DeclaredVersion
+)
 
-_FORMS: dict[type[Record], tuple[str, str]] = {
-    EditRecord: ("edit", "edit_id"),
-    Event: ("event", "event_id"),
-    Call: ("call", "call_id"),
-    Request: ("request", "number"),
-    DeclaredVersion: ("declared", "version"),
+_FORMS: dict[type[records.Record], tuple[str, str]] = {
+    records.EditRecord: ("edit", "edit_id"),
+    records.Event: ("event", "event_id"),
+    records.Call: ("call", "call_id"),
+    records.Request: ("request", "number"),
+    records.DeclaredVersion: ("declared", "version"),
 }
 """The name of each kind of record, and the field that has its number."""
 
@@ -50,27 +32,27 @@ _LONG_BYTES = 1_000
 """From this length on, an edit or a declared part is compressed. The words of a summary are in it twice."""
 
 
-def _key(record: Record) -> str | None:
+def _key(record: records.Record) -> str | None:
     """By what a record is found, if not by its number alone; a call's reply is not in it."""
-    if isinstance(record, DeclaredVersion):
-        content = record.part.encode() + b"\0" + to_bytes(record.content)
+    if isinstance(record, records.DeclaredVersion):
+        content = record.part.encode() + b"\0" + records.to_bytes(record.content)
         return hashlib.sha256(content).hexdigest()[:32]
-    if isinstance(record, Event):
+    if isinstance(record, records.Event):
         return str(record.kind)
-    return record.summary_id if isinstance(record, SummaryEdit) else None
+    return record.summary_id if isinstance(record, records.SummaryEdit) else None
 
 
-def _put(tx: Tx, row: int, records: Sequence[Record], reply: str | None = None) -> None:
-    """Store records under their numbers, or replace those of these numbers; calls with the id of their reply."""
+def put(tx: Tx, row: int, new: Sequence[records.Record], reply: str | None = None) -> None:
+    """Store records under their numbers, or in place of those of these numbers; calls with the id of their reply."""
     rows = []
-    for record in records:
-        name, field = _FORMS[EditRecord if isinstance(record, EditRecord) else type(record)]
+    for record in new:
+        name, field = _FORMS[records.EditRecord if isinstance(record, records.EditRecord) else type(record)]
         number, key = getattr(record, field), _key(record) or reply
-        stored = to_json(record, type(record).model_fields.keys() - {field}).encode()
+        stored = records.to_json(record, type(record).model_fields.keys() - {field}).encode()
         if name in ("edit", "declared") and len(stored) >= _LONG_BYTES:
-            stored = compressed(stored)
+            stored = records.compressed(stored)
         key_hash = None if key is None else name_hash(key)
-        rows.append((row, name, number, key_hash, stored, checksum(name, number, stored)))
+        rows.append((row, name, number, key_hash, stored, records.checksum(name, number, stored)))
     tx.many(
         "INSERT INTO log (session, kind, number, key, record, checksum) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (session, kind, number) DO UPDATE SET record = excluded.record, checksum = excluded.checksum",
@@ -92,7 +74,7 @@ def append_log(tx: Tx, row: int, record: Logged, reply: str | None = None) -> in
     text = "SELECT coalesce(max(number), 0) FROM log WHERE session = ? AND kind = ?"
     number = 1 + int(only(tx.rows(text, (row, name))))
     stamp = {field: number, "created_at": record.created_at or now()}
-    _put(tx, row, [record.model_copy(update=stamp)], reply)
+    put(tx, row, [record.model_copy(update=stamp)], reply)
     return number
 
 
@@ -119,64 +101,54 @@ def read_log(
         values.append(listed(map(name_hash, keys)))
     order = f"ORDER BY number {'DESC' if newest else ''} LIMIT ?"
     rows = tx.rows(f"SELECT number, record, checksum FROM log WHERE {condition} {order}", (*values, limit))
-    for number, record, noted in rows:
-        if noted != checksum(name, number, record):
-            raise damaged(f"{name} {number}")
-    found: list[Any] = [from_json(kind, plain(record).decode()) for _, record, _ in rows]
-    return [record.model_copy(update={field: number}) for record, (number, *_) in zip(found, rows, strict=True)]
+    found: list[Any] = []
+    for number, stored, noted in rows:
+        if noted != records.checksum(name, number, stored):
+            raise records.damaged(f"{name} {number}")
+        record = records.from_json(kind, records.plain(stored).decode())
+        found.append(record.model_copy(update={field: number}))
+    return found
 
 
-def insert_edits(tx: Tx, row: int, edits: Sequence[Edit], counters: Counters) -> Counters:
+def insert_edits(tx: Tx, row: int, edits: Sequence[records.Edit], counters: records.Counters) -> records.Counters:
     """Store edits under the next numbers; returns the counters with their number."""
     moment = now()  # one for all: by their time, the edits of one prune or compaction can be undone together
     stamps = enumerate((edit.created_at or moment for edit in edits), start=counters.edits + 1)
     stamped = [{"edit_id": number, "created_at": time} for number, time in stamps]
-    _put(tx, row, [edit.model_copy(update=stamp) for edit, stamp in zip(edits, stamped, strict=True)])
+    put(tx, row, [edit.model_copy(update=stamp) for edit, stamp in zip(edits, stamped, strict=True)])
     return counters.model_copy(update={"edits": counters.edits + len(edits)})
 
 
-def append_edits(
+def change_session(
     tx: Tx,
     row: int,
-    session: Session,
-    edits: Sequence[Edit],
+    session: records.Session,
+    change: Callable[[records.Counters], records.Counters] = lambda counters: counters,
     *,
-    expected: int,
-    change: Callable[[Counters], Counters] = lambda counters: counters,
-    event: Event | None = None,
-) -> Session:
-    """Append edits if the session has exactly `expected` of them, else raise EditConflictError. `change(counters)`
-    returns the counters after them (pure)."""
-    if session.counters.edits != expected:
+    edits: Sequence[records.Edit] = (),
+    expected: int | None = None,
+    logged: records.Event | records.Call | None = None,
+    booked: tuple[int, records.Usage] | None = None,
+) -> records.Session:
+    """Append edits if the session has exactly `expected` of them, else raise EditConflictError; replace the counters
+    with the result of `change` (pure), which reads them in the same transaction. What is `logged` is stored with them,
+    and the usage `booked` to the request of that number."""
+    if expected not in (None, session.counters.edits):
         raise EditConflictError("The session's view was edited meanwhile; read it again and plan again.")
     counters = insert_edits(tx, row, edits, change(session.counters))
-    return change_counters(tx, row, session, lambda _: counters, logged=event)
-
-
-def change_counters(
-    tx: Tx,
-    row: int,
-    session: Session,
-    change: Callable[[Counters], Counters],
-    *,
-    logged: Event | Call | None = None,
-    booked: tuple[int, Usage] | None = None,
-) -> Session:
-    """Replace the counters with the result of `change` (pure), which reads them in the same transaction. What is
-    `logged` is stored with them, and the usage `booked` to the request of that number."""
     if logged is not None:
         append_log(tx, row, logged)
     if booked is not None:
         book_usage(tx, row, *booked)
-    return store(tx, row, session, counters=change(session.counters))
+    return store(tx, row, session, counters=counters)
 
 
-def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[Edit]:
+def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[records.Edit]:
     """The edits behind number `after`, in order. Raises DamagedError if one is damaged or missing."""
-    found: list[Any] = read_log(tx, row, EditRecord, after=after, limit=MAX_INTEGER)
+    found: list[Any] = read_log(tx, row, records.EditRecord, after=after, limit=MAX_INTEGER)
     for expected, edit in enumerate(found, start=after + 1):
         if edit.edit_id != expected:
-            raise damaged(f"edit {expected} of the view")
+            raise records.damaged(f"edit {expected} of the view")
     return found
 
 
@@ -193,52 +165,34 @@ def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = N
     return found
 
 
-def reports_again(tx: Tx, row: int, reply: str | None, usage: Usage) -> bool:
-    """Whether a call with this reply is stored; its usage is replaced by the later report."""
-    found = [] if reply is None else read_log(tx, row, Call, keys=[reply])
-    _put(tx, row, [call.model_copy(update=usage.model_dump()) for call in found], reply)
-    return bool(found)
-
-
-def append_request(tx: Tx, row: int, session: Session, request: Request) -> Request:
+def append_request(tx: Tx, row: int, session: records.Session, request: records.Request) -> records.Request:
     """Store a request under the next number, and make it the one that the next reported usage belongs to."""
     number = session.counters.requests + 1
     placed = request.model_copy(update={"number": number, "created_at": request.created_at or now()})
-    _put(tx, row, [placed])
+    put(tx, row, [placed])
     counters = session.counters.model_copy(update={"requests": number, "request": placed})
     store(tx, row, session, counters=counters)
     return placed
 
 
-def book_usage(tx: Tx, row: int, number: int, usage: Usage) -> None:
+def book_usage(tx: Tx, row: int, number: int, usage: records.Usage) -> None:
     """Add the reported usage to a request, if it exists."""
-    found = read_log(tx, row, Request, numbers=[number])
-    _put(tx, row, [request.model_copy(update={"usage": usage}) for request in found])
+    found = read_log(tx, row, records.Request, numbers=[number])
+    put(tx, row, [request.model_copy(update={"usage": usage}) for request in found])
 
 
 def declare(
     tx: Tx,
     row: int,
-    session: Session,
-    parts: Sequence[DeclaredVersion],
-    change: Callable[[Declared, Sequence[int]], Declared],
-) -> Session:
+    session: records.Session,
+    parts: Sequence[records.DeclaredVersion],
+    change: Callable[[records.Declared, Sequence[int]], records.Declared],
+) -> records.Session:
     """Store versions of declared parts, each content once, and put `change(declared, versions)` into the counters:
     `versions` are the numbers of `parts`. Pure."""
     versions = []
     for part in parts:
-        known = read_log(tx, row, DeclaredVersion, keys=[_key(part) or ""])
+        known = read_log(tx, row, records.DeclaredVersion, keys=[_key(part) or ""])
         versions.append(known[0].version if known else append_log(tx, row, part))
     declared = change(session.counters.declared, versions)
     return store(tx, row, session, counters=session.counters.model_copy(update={"declared": declared}))
-
-
-def copy_record(
-    tx: Tx, row: int, record: EditRecord | Event | Call | DeclaredVersion | Request, reply: str | None = None
-) -> None:
-    """Store a record of another store: one that was numbered when it was logged under its own number, of a call with
-    its `reply`, so that a later report of it finds the call."""
-    if isinstance(record, Event | Call):
-        append_log(tx, row, record, reply)
-    else:
-        _put(tx, row, [record])

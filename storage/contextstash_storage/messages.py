@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from contextstash_storage import records
 from contextstash_storage.errors import DamagedError, HandleNotFoundError
@@ -63,12 +63,9 @@ Column = Literal["facts", "contents"]
 """The frames of a segment."""
 
 
-class Line(NamedTuple):
-    """What is stored of a message: of what is derived from it (the JSON of its time, its fingerprint, its key and its
-    facts), and of its content."""
-
-    facts: bytes
-    content: bytes
+Line = tuple[bytes, bytes]
+"""What is stored of a message: of what is derived from it (the JSON of its time, its fingerprint, its key and its
+facts), and of its content."""
 
 
 def packed(row: int, first_seq: int, lines: Sequence[bytes]) -> bytes:
@@ -108,14 +105,14 @@ def store_lines(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None
             facts, contents = (read_lines(tx, row, column, seqs) for column in ("facts", "contents"))
             text = "DELETE FROM segments WHERE session = ? AND first_seq BETWEEN ? AND ?"
             tx.execute(text, (row, seqs[0], seqs[-1]))
-            _insert(tx, row, start, [Line(facts[seq], contents[seq]) for seq in seqs])
+            _insert(tx, row, start, [(facts[seq], contents[seq]) for seq in seqs])
 
 
 def _insert(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
     rows = []
     start = size = 0
     for place, line in enumerate(lines, start=1):
-        size += len(line.content)
+        size += len(line[1])
         if (first_seq + place) % MESSAGES == 0 or size >= BYTES or place == len(lines):
             frames = (packed(row, first_seq + start, column) for column in zip(*lines[start:place], strict=True))
             rows.append((row, first_seq + start, place - start, *frames))
@@ -126,13 +123,13 @@ def _insert(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
 def read_lines(tx: Tx, row: int, column: Column, seqs: Collection[int]) -> dict[int, bytes]:
     """What is stored of the messages at these positions, in order. Raises DamagedError if something of it is missing or
     damaged."""
-    found = dict(_readable(tx, row, column, seqs, is_strict=True))
+    found = dict(readable_lines(tx, row, column, seqs, is_strict=True))
     if missing := sorted(set(seqs).difference(found)):
         raise records.damaged(f"message {missing[0]}")
     return found
 
 
-def _readable(
+def readable_lines(
     tx: Tx, row: int, column: Column, seqs: Collection[int], *, is_strict: bool = False, newest: bool = False
 ) -> Iterator[tuple[int, bytes]]:
     """The same of those that can be read, or the newest first; raises DamagedError for a damaged segment if
@@ -232,13 +229,10 @@ def find_handles(tx: Tx, owner: str, prefix: str, limit: int) -> list[str]:
     return [handle for (handle,) in rows]
 
 
-KEY_BITS = 63
-"""Bits of a key that are stored: among a million keys of a session two have the same with a chance of 1 in 10^7."""
-
-
 def key_hash(key: str) -> int:
-    """The number by which a message's key is found."""
-    return int(name_hash(key)[:16], 16) >> 64 - KEY_BITS
+    """The number of 63 bits by which a message's key is found: among a million keys of a session two have the same with
+    a chance of 1 in 10^7."""
+    return int(name_hash(key)[:16], 16) >> 1
 
 
 def find_key(tx: Tx, row: int, name: str) -> int | None:
@@ -261,16 +255,19 @@ def message_of(session_id: str, seq: int, line: bytes, content: bytes | None = N
 
 
 def read_messages(
-    tx: Tx, owner: str, session_id: str, *, first: int = 0, last: int | None = None, bodies: bool = True
+    tx: Tx,
+    owner: str,
+    session_id: str,
+    *,
+    first: int = 0,
+    last: int | None = None,
+    at: Sequence[int] | None = None,
+    bodies: bool = True,
 ) -> list[records.Message]:
-    """Messages `first..last`, both included, in order. Raises DamagedError if one is missing or damaged."""
-    seqs = range(max(first, 0), MAX_INTEGER if last is None else last + 1)
+    """Messages `first..last`, both included, or those `at` some positions, in order. Raises DamagedError if one is
+    missing or damaged."""
+    seqs = range(max(first, 0), MAX_INTEGER if last is None else last + 1) if at is None else at
     return messages_at(tx, *read_session(tx, owner, session_id), seqs, bodies=bodies)
-
-
-def read_messages_at(tx: Tx, owner: str, session_id: str, seqs: Sequence[int]) -> list[records.Message]:
-    """The messages at these positions, with their bodies, in order of position."""
-    return messages_at(tx, *read_session(tx, owner, session_id), seqs)
 
 
 def messages_at(
@@ -287,19 +284,14 @@ def messages_at(
     return [message_of(name, seq, line, contents.get(seq)) for seq, line in facts.items()]
 
 
-def readable_messages(
-    tx: Tx, row: int, session_id: str, seqs: Collection[int]
-) -> dict[int, tuple[records.Message, bytes]]:
-    """Those of these messages that can be read, each with its content."""
-    contents = dict(_readable(tx, row, "contents", seqs))
-    facts = _readable(tx, row, "facts", contents)
-    return {seq: (message_of(session_id, seq, line), contents[seq]) for seq, line in facts}
-
-
-def messages_before(tx: Tx, row: int, session_id: str, seq: int, count: int) -> Iterator[records.Message]:
-    """Of the `count` messages before a position those that can be read, the newest first, without their bodies."""
-    lines = _readable(tx, row, "facts", range(max(0, seq - count), seq), newest=True)
-    return (message_of(session_id, place, line) for place, line in lines)
+def messages_before(
+    tx: Tx, row: int, session_id: str, seq: int, count: int, *, naming: Collection[str] = ("",)
+) -> Iterator[records.Message]:
+    """Of the `count` messages before a position those that can be read, and name one of these calls, the newest first,
+    without their bodies."""
+    names = [records.to_bytes(name)[1:-1] for name in naming]  # most messages need not be parsed for that
+    lines = readable_lines(tx, row, "facts", range(max(0, seq - count), seq), newest=True)
+    return (message_of(session_id, place, line) for place, line in lines if any(name in line for name in names))
 
 
 def read_fingerprints(tx: Tx, owner: str, session_id: str) -> list[bytes]:

@@ -236,13 +236,7 @@ TYPES = {
 """The types of schema.sql in PostgreSQL."""
 
 
-class PostgresStore(SessionStore):
-    """A SessionStore in PostgreSQL."""
-
-    database: PostgresDatabase
-
-
-async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS) -> PostgresStore:
+async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS) -> SessionStore:
     """Open the database at an address; its tables are made if they do not exist. A transaction waits `busy_seconds` for
     a connection or for a lock, and is tried again for so long if it failed for a reason that passes.
 
@@ -260,7 +254,7 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
             f"The database {address} cannot be opened: {reason}. See that the server runs, and to the name, password"
             " and permissions in --db."
         ) from error
-    store = PostgresStore(database)
+    store = SessionStore(database)
     store.deletions.finish_later()  # what killed processes left incomplete
     return store
 

@@ -290,7 +290,6 @@ class Declared(Record):
     """The declared parts in force: the versions of system prompt and tool definitions, and their tokens by our count.
     `replaced_tokens` are those of the recorded system messages that the declared system prompt stands for."""
 
-    model_config = ConfigDict(extra="ignore")  # what former versions counted too
     system: int | None = None
     tools: int | None = None
     system_tokens: int = 0
@@ -346,7 +345,6 @@ class Counters(Record):
     usage was reported for it yet.
     `host_window` is the window in tokens that the client last said it uses, None if it does not say."""
 
-    model_config = ConfigDict(extra="ignore")  # what former versions counted too
     messages: int = 0
     view_messages: int = 0
     view_results: int = 0
@@ -507,7 +505,6 @@ class ProxiedTotals(Record):
     contextstash. `faults` are requests that went out unedited because of an error, `unread` those that could not be
     read, so that they are neither recorded nor in the bill."""
 
-    model_config = ConfigDict(extra="ignore")  # what former versions counted too
     requests: int = 0
     edited: int = 0
     sent: int = 0
@@ -557,7 +554,6 @@ class DaySum(Usage):
 class StoredBatch(Record):
     """A batch that was stored under an id: `count` messages from `first_seq` on; the fingerprint is hexadecimal."""
 
-    batch_id: str
     first_seq: int
     count: int
     fingerprint: str

@@ -11,9 +11,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from contextstash_storage.documents import BLOCKS, MessagePlace, TextKind, pieces, read_documents
-from contextstash_storage.records import SearchHit, parsed
+from contextstash_storage.records import SearchHit
 from contextstash_storage.sessions import HIDDEN_OWNER
-from contextstash_storage.transaction import Found, Place, Tx, listed, only, storable
+from contextstash_storage.transaction import Found, Place, Tx, listed, storable
 
 MAX_TERMS = 64
 """Of a longer query, such as a step that an agent is about to do, names and paths come first. Of 48 to 256, with 64 one
@@ -158,12 +158,10 @@ Best = dict[tuple[int, int, int], Match]
 
 
 def ranked(matches: Iterable[Match], said_weight: float = 1.0) -> list[RankedHit]:
-    """The hits, best first; of equals the newest. What was said counts `said_weight` times."""
+    """The hits of matches (best first), best first; of equals the newest. What was said counts `said_weight` times."""
     best: dict[TextKind, Best] = {kind: {} for kind in TextKind}
     for match in matches:
-        place, known = (match.session, match.seq, match.block), best[match.kind]
-        if place not in known or match.score > known[place].score:
-            known[place] = match
+        best[match.kind].setdefault((match.session, match.seq, match.block), match)
     calls = best[TextKind.CALL]
     alone = [RankedHit(PAIR_WEIGHT * each.score, each, each.call) for each in calls.values() if each.handle is None]
     said = _smoothed(best[TextKind.TEXT].values(), said_weight)
@@ -174,9 +172,7 @@ def _smoothed(matches: Iterable[Match], weight: float) -> list[RankedHit]:
     """One hit for each message, with part of its neighbors' scores; the newest first."""
     best: dict[tuple[int, int], Match] = {}
     for match in matches:
-        place = (match.session, match.seq)
-        if place not in best or match.score > best[place].score:
-            best[place] = match
+        best.setdefault((match.session, match.seq), match)
     hits = []
     for (session, seq), match in sorted(best.items(), reverse=True):
         neighbors = [best[place].score for place in ((session, seq - 1), (session, seq + 1)) if place in best]
@@ -279,25 +275,19 @@ def search(
     return list(islice(_shown(tx, hits, wanted), limit))
 
 
-_OTHERS = """
-SELECT EXISTS (SELECT 1 FROM sessions WHERE owner < ? AND owner <> ?)
-    OR EXISTS (SELECT 1 FROM sessions WHERE owner > ? AND owner <> ?)
-"""
-
-
 def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
     """Where a query searches; None if there are no such sessions."""
-    is_shared, named = bool(only(tx.rows(_OTHERS, (owner, HIDDEN_OWNER) * 2))), where.session_ids
-    text, values = "SELECT session, counters FROM sessions WHERE owner = ?", [owner]
+    named = where.session_ids
+    is_shared = bool(tx.rows("SELECT 1 FROM sessions WHERE owner NOT IN (?, ?) LIMIT 1", (owner, HIDDEN_OWNER)))
+    text, values = "SELECT session, entry_count FROM sessions WHERE owner = ?", [owner]
     if named is not None:
         text += f" AND session_id IN {tx.texts}"
         values.append(listed(named))
     rows = tx.rows(text, values) if is_shared or named is not None else []
     if named is not None and not rows:
         return None
-    messages = sum(parsed(counters).get("messages", 0) for _, counters in rows)
     sessions = None if named is None else tuple(session for session, _ in rows)
-    return Place(owner, sessions, _KINDS[where.scope], messages, is_shared)
+    return Place(owner, sessions, _KINDS[where.scope], sum(count for _, count in rows), is_shared)
 
 
 def _matches(tx: Tx, found: Found, ranks: int, place: Place) -> list[Match]:

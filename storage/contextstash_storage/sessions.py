@@ -7,14 +7,14 @@ import json
 import time
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError, StoreError
+from contextstash_storage.errors import DamagedError, SessionNotFoundError, StoreError
 from contextstash_storage.notes import note_deleted
 from contextstash_storage.records import Call, Counters, DaySum, Session, checksum, damaged, from_json, to_json
-from contextstash_storage.transaction import Database, Tx, TxWork, microseconds, now, only, storable, time_of
+from contextstash_storage.transaction import Database, Tx, TxWork, microseconds, now, storable, time_of
 
 HIDDEN_OWNER = "\x1fhidden"
 """The owner of sessions that no reader sees: they are being copied or deleted. No user's name contains a control
@@ -101,9 +101,7 @@ def create_session(tx: Tx, owner: str, session: Session) -> Session:
 
 
 def update_session(tx: Tx, row: int, session: Session, /, **changes: Any) -> Session:
-    """Change `agent`, `model`, `format`, `title`, `source` or `settings`. Raises BadInputError for another field."""
-    if unknown := changes.keys() - {*_NAMES, "settings"}:
-        raise BadInputError(f"A session's {', '.join(sorted(unknown))} cannot be changed.")
+    """Change `agent`, `model`, `format`, `title`, `source` or `settings`."""
     store(tx, row, session, **changes)
     return read_session(tx, session.owner, session.session_id)[1]
 
@@ -156,11 +154,6 @@ def list_sessions(
         chosen: dict[str, Any] = {"parent": parent, "without_agent": without_agent, "by_message": by_message}
         found += list_sessions(tx, owner, limit=limit - len(found), before=rows[-1][0], **chosen)
     return found
-
-
-def session_count(tx: Tx, owner: str) -> int:
-    """How many sessions an owner has."""
-    return int(only(tx.rows("SELECT count(*) FROM sessions WHERE owner = ?", (owner,))))
 
 
 _SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
@@ -278,29 +271,21 @@ class Deletions:
     async def finish(self) -> bool:
         """Remove everything that is hidden. False if some of it may still be in the files: it is tried again then.
         Cancelling the caller does not stop it."""
-        finished = await asyncio.shield(self._task(self._removed()))
-        if not finished:
-            self.finish_later(AGAIN_SECONDS)
-        return finished
+        return await asyncio.shield(self.finish_later())
 
-    def finish_later(self, seconds: float = 0.0) -> None:
-        """Remove everything that is hidden until that is done; begin in `seconds`."""
-        if not self._closing.is_set():
-            self._task(self._until_removed(seconds))
-
-    def _task(self, work: Coroutine[Any, Any, bool]) -> asyncio.Task[bool]:
-        """Begin work that `close` waits for."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
+    def finish_later(self, seconds: float = 0.0) -> asyncio.Task[bool]:
+        """Begin to remove everything that is hidden in `seconds`; the task says whether the first attempt did it."""
+        task = asyncio.create_task(self._attempt(seconds))
+        self._tasks.add(task)  # `close` waits for it
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _until_removed(self, seconds: float) -> bool:
-        finished = False
-        while not finished and not self._closing.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), seconds)
-            finished, seconds = await self._removed(), AGAIN_SECONDS
+    async def _attempt(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
+        finished = await self._removed()
+        if not finished and not self._closing.is_set():
+            self.finish_later(AGAIN_SECONDS)
         return finished
 
     async def _removed(self) -> bool:

@@ -346,19 +346,13 @@ def _truncate_log(db: sqlite3.Connection) -> bool:
     return not busy
 
 
-class SqliteStore(SessionStore):
-    """A SessionStore in one file."""
-
-    database: SqliteDatabase
-
-
 async def open_sqlite(
     path: Path,
     *,
     busy_seconds: float = BUSY_SECONDS,
-    find_key: database_file.FindKey = database_file.no_key,
+    find_key: database_file.FindKey = lambda: None,
     is_brief: bool = False,
-) -> SqliteStore:
+) -> SessionStore:
     """Open the database at `path`; it is created if it does not exist, readable only by its owner. A transaction waits
     `busy_seconds` for those of other processes. `find_key` is called on another thread, once. What is used briefly, as
     a hook is, has one connection, and leaves to others what killed processes left incomplete.
@@ -372,7 +366,7 @@ async def open_sqlite(
     except BaseException:
         await database.close()
         raise
-    store = SqliteStore(database)
+    store = SessionStore(database)
     if not is_brief:
         store.deletions.finish_later()  # what killed processes left incomplete
     return store
@@ -388,25 +382,19 @@ class Health:
     something cannot be read, and what; all others are whole."""
 
     sessions: int
-    version: int
     check: str
     damaged: tuple[tuple[str, str], ...] = ()
     encrypted: bool = False
 
 
-def look_at(path: Path, find_key: database_file.FindKey = database_file.no_key) -> Health:
+def look_at(path: Path, find_key: database_file.FindKey = lambda: None) -> Health:
     """Check a database file. Raises StoreError if it can't be read, also if it is of another version."""
     with translated(), closing(database_file.open_file(path, find_key, read_only=True)) as db:
         [check] = db.execute("PRAGMA integrity_check(1)").fetchone()
-        encrypted, version, tx = database_file.is_encrypted(db), database_file.read_version(db), SqliteTx(db)
-        try:
-            sessions = tx.rows("SELECT session_id, owner FROM sessions WHERE owner <> ?", (HIDDEN_OWNER,))
-        except database_file.DriverError:
-            if check == "ok":
-                raise
-            sessions = []
+        encrypted, tx = database_file.is_encrypted(db), SqliteTx(db)
+        sessions = tx.rows("SELECT session_id, owner FROM sessions WHERE owner <> ?", (HIDDEN_OWNER,))
         damaged = tuple((name, why) for name, owner in sessions if (why := _damage(tx, owner, name)))
-    return Health(len(sessions), version, str(check), damaged, encrypted)
+    return Health(len(sessions), str(check), damaged, encrypted)
 
 
 def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
@@ -418,9 +406,6 @@ def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
         read_outputs(tx, row)
         log.check(tx, row)
         notes.check(tx, row)
-        [[last]] = tx.rows("SELECT coalesce(max(first_seq + messages), 0) FROM segments WHERE session = ?", (row,))
-        if last != session.counters.messages:
-            return f"its row says that it has {session.counters.messages:,} messages, and {last:,} are stored"
     except (ContextstashError, database_file.DriverError, ValueError, OverflowError) as error:
         return str(error)
     return None
@@ -433,9 +418,6 @@ WORDS_TABLE = (
     "CREATE VIRTUAL TABLE words USING fts5 (text, call, place, content = '', contentless_delete = 1,"
     " tokenize = 'porter unicode61')"
 )
-
-ENTRIES_A_MESSAGE = 2
-"""Of an entry for each text, call and output, about so many in a message: for the rarity of words among the owner's."""
 
 _BM25 = "bm25(words, 1.0, ?, 0.0)"
 """Of the columns text, call, whose weight is a value, and place."""
@@ -459,7 +441,7 @@ def _own_entries(
     for term in wanted:
         count = only(tx.rows("SELECT count(*) FROM words WHERE words MATCH ?", (_expression([term], "OR", ()),)))
         found = dict(tx.rows(_OWN, (CALL_WEIGHT, _expression([term], "OR", marks), place.owner)))
-        factor = rarity(len(found), ENTRIES_A_MESSAGE * place.messages) / rarity(count, indexed)
+        factor = rarity(len(found), place.entries) / rarity(count, indexed)
         for entry, score in found.items():
             scores[entry] = scores.get(entry, 0.0) + factor * score
         having_all = set(found) if having_all is None else having_all & found.keys()

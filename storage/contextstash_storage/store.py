@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self
 
@@ -114,7 +113,6 @@ class SessionStore:
     list_sessions = of_owner(sessions.list_sessions)
     find_session_ids = of_owner(sessions.find_session_ids)
     call_days = of_owner(sessions.call_days)
-    session_count = of_owner(sessions.session_count)
     update_session = changing(sessions.update_session)
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:
@@ -180,7 +178,6 @@ class SessionStore:
     fingerprint = staticmethod(messages.fingerprint)
     read_fingerprints = of_owner(messages.read_fingerprints)
     read_messages = of_owner(messages.read_messages)
-    read_messages_at = of_owner(messages.read_messages_at)
     read_news = of_owner(messages.read_news)
     find_key = of_session(messages.find_key)
     read_outputs = of_session(messages.read_outputs)
@@ -189,15 +186,15 @@ class SessionStore:
     search = of_owner(_search)
 
     read_edits = of_session(log.read_edits)
-    append_edits = changing(log.append_edits)
     find_summary = of_owner(log.find_summary)
-    change_counters = changing(log.change_counters)
+    change_session = changing(log.change_session)
     declare = changing(log.declare)
     append_request = changing(log.append_request)
     append_log = of_session(log.append_log, writes=True)
     read_log = of_session(log.read_log)
 
     acquire_lease = of_session(notes.acquire_lease, writes=True)
+    release_lease = of_session(notes.release_lease, writes=True)
     get_note = of_session(notes.get_note)
     put_note = of_session(notes.put_note, writes=True)
     get_cursor = of_owner(notes.get_cursor)
@@ -208,11 +205,6 @@ class SessionStore:
     read_tokens = of_owner(notes.read_tokens)
     find_token = of_owner(notes.find_token)
     remove_token = of_owner(notes.remove_token, writes=True)
-
-    async def release_lease(self, session_id: str, purpose: str, holder: str) -> None:
-        """Release the lease; releasing one that is not held is not an error."""
-        with suppress(SessionNotFoundError):
-            await self.change(session_id, lambda tx, row, _: notes.release_lease(tx, row, purpose, holder))
 
 
 def _partly_stored(batch: append.Batch, progress: append.Progress, error: Exception) -> str:

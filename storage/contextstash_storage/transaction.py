@@ -34,14 +34,13 @@ VERSION = 22
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a query searches: in `sessions`, or in all of the owner if it is None, and only rows of
-    `kinds`, if there are some. `messages` is how many messages the sessions have, 0 if all of the only owner are
-    searched."""
+    """Where a query searches: in `sessions`, or in all of the owner if it is None, and only rows of `kinds`, if there
+    are some. `entries` is how many rows the sessions have, 0 if all of the only owner are searched."""
 
     owner: str
     sessions: tuple[int, ...] | None
     kinds: tuple[int, ...]
-    messages: int
+    entries: int
     is_database_shared: bool
 
 

@@ -65,7 +65,9 @@ async def fill(store: SessionStore) -> None:
                 cursor=Cursor(source=f"{name} file", offset=7),
             )
             await record(mine, says("keyed", key=f"k\x00{name}"), session_id=name)
-            await mine.append_edits(name, [archiving(13), summarizing(0, 3), RestoreEdit(undoes=(1,))], expected=0)
+            await mine.change_session(
+                name, edits=[archiving(13), summarizing(0, 3), RestoreEdit(undoes=(1,))], expected=0
+            )
             await mine.append_log(name, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
             await mine.append_log(name, Call(purpose="summary", request_seq=1, prompt_tokens=2))
             part = DeclaredVersion(part="tools", content=[{"name": "Bash"}], tokens=9)

@@ -125,7 +125,7 @@ async def test_a_bug_of_ours_is_logged_with_its_line_but_without_its_message(
         raise KeyError("the user's secret words")
 
     async with stash_at(tmp_path / "l.db", automatic=True, window=16_000, estimator="chars") as stash:
-        before(stash, "append_edits", broken)
+        before(stash, "change_session", broken)
         with caplog.at_level(logging.ERROR):
             answer = await stash.record_messages(long_session(), session_id=SESSION)
     assert answer.recorded == len(long_session())

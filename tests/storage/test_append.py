@@ -38,7 +38,7 @@ from contextstash_storage.records import (
 )
 from contextstash_storage.search import SearchFilter
 from contextstash_storage.sessions import HIDDEN_OWNER, hide, insert_session
-from contextstash_storage.sqlite import SqliteStore, SqliteTx, look_at, open_sqlite
+from contextstash_storage.sqlite import SqliteTx, look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx, now
 from tests.support.conversations import json_objects
@@ -46,6 +46,7 @@ from tests.support.effort import examples
 from tests.support.stored_sessions import (
     OWNER,
     SESSION,
+    SqliteStore,
     answers,
     archiving,
     bodies,
@@ -441,7 +442,7 @@ async def test_what_a_killed_process_had_imported_is_removed_by_an_opening_ten_m
 
 
 async def test_an_opening_leaves_alone_what_a_living_process_is_importing(store: SqliteStore, path: Path) -> None:
-    opened: list[SqliteStore] = []
+    opened: list[SessionStore] = []
 
     async def open_another() -> None:
         opened.append(await open_sqlite(path))

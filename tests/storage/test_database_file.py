@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from contextstash_storage.database_file import MARK, FindKey, convert, no_key
+from contextstash_storage.database_file import MARK, FindKey, convert
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import StoreBusyError, StoreError
 from contextstash_storage.records import Native
@@ -27,6 +27,10 @@ from tests.storage.test_sessions import SECRET, fill_secret, marks, others
 from tests.support.stored_sessions import SESSION, bodies, held, new_session
 
 KEY = bytes(range(32))
+
+
+def no_key() -> None:
+    """For files that are not encrypted."""
 
 
 def our_key() -> bytes:

@@ -13,10 +13,9 @@ from contextstash.operations import SCOPES
 from contextstash_storage.errors import BadInputError, EditConflictError
 from contextstash_storage.notes import Token
 from contextstash_storage.records import Event, EventKind, KeptState, Part, SummaryEdit
-from contextstash_storage.sqlite import SqliteStore
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
-from tests.support.stored_sessions import SESSION, conversation, new_session, record, summarizing
+from tests.support.stored_sessions import SESSION, SqliteStore, conversation, new_session, record, summarizing
 
 
 async def acquire(store: SessionStore, holder: str, seconds: float = 60.0) -> bool:
@@ -84,9 +83,9 @@ async def test_messages_at_some_positions_come_in_order_with_their_bodies(store:
     await new_session(store)
     await record(store, *conversation(6))
     every = await store.read_messages(SESSION)
-    found = await store.read_messages_at(SESSION, [7, 0, 3, 99])
+    found = await store.read_messages(SESSION, at=[7, 0, 3, 99])
     assert found == [every[0], every[3], every[7]]
-    assert await store.read_messages_at(SESSION, []) == []
+    assert await store.read_messages(SESSION, at=[]) == []
 
 
 def summary(first: int, last: int) -> SummaryEdit:
@@ -96,9 +95,9 @@ def summary(first: int, last: int) -> SummaryEdit:
 async def test_edits_are_numbered_and_change_the_counters(store: SessionStore) -> None:
     before = (await record(store, *conversation(4))).session.counters
     parts = {Part.SUMMARIES: 2}
-    session = await store.append_edits(
+    session = await store.change_session(
         SESSION,
-        [summary(0, 1), summary(0, 3)],
+        edits=[summary(0, 1), summary(0, 3)],
         expected=0,
         change=lambda counters: counters.model_copy(update={"parts": parts, "summary_seq": 3}),
     )
@@ -112,9 +111,9 @@ async def test_edits_are_numbered_and_change_the_counters(store: SessionStore) -
 async def test_edits_planned_on_another_view_are_refused_whole(store: SessionStore) -> None:
     before = (await record(store, *conversation(4))).session
     event = Event(kind="prune", tokens_before=9, tokens_after=5, reason="full")
-    await store.append_edits(SESSION, [summary(0, 1)], expected=0, event=event)
+    await store.change_session(SESSION, edits=[summary(0, 1)], expected=0, logged=event)
     with pytest.raises(EditConflictError, match="plan again"):
-        await store.append_edits(SESSION, [summary(0, 3)], expected=0, event=event)
+        await store.change_session(SESSION, edits=[summary(0, 3)], expected=0, logged=event)
     assert len(await store.read_edits(SESSION)) == 1
     assert len(await store.read_log(SESSION, Event)) == 1
     assert before.counters.edits == 0

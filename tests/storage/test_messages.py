@@ -102,7 +102,7 @@ def request(messages: int) -> Request:
 
 async def test_news_are_what_lies_beyond_the_known_part(store: SessionStore) -> None:
     await record(store, *looped(12))
-    await store.append_edits(SESSION, [archiving(1), archiving(3), archiving(5)], expected=0)
+    await store.change_session(SESSION, edits=[archiving(1), archiving(3), archiving(5)], expected=0)
     await store.append_request(SESSION, request(1))
     newest = await store.append_request(SESSION, request(2))
     news = await store.read_news(SESSION, KnownPart(first=8, edits=1))
@@ -122,7 +122,7 @@ async def test_many_new_messages_are_left_to_who_needs_them(store: SessionStore)
 
 async def test_who_knows_nothing_gets_no_message_and_all_edits(store: SessionStore) -> None:
     await record(store, *looped(4))
-    await store.append_edits(SESSION, [archiving(1)], expected=0)
+    await store.change_session(SESSION, edits=[archiving(1)], expected=0)
     news = await store.read_news(SESSION, KnownPart())
     assert (news.messages, news.outputs, news.request, len(news.edits)) == ((), (), None, 1)
     assert (await store.read_news(SESSION, KnownPart(first=4, edits=1))).messages == ()

@@ -16,8 +16,9 @@ import pytest
 
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
-from contextstash_storage.postgres import PostgresStore, open_postgres
+from contextstash_storage.postgres import PostgresDatabase, open_postgres
 from contextstash_storage.records import NewMessage
+from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Address, Tx
 from tests.storage.test_sessions import SECRET, fill_secret, others
 from tests.support.effort import examples
@@ -27,8 +28,14 @@ from tests.support.stored_sessions import SESSION, bodies, conversation, new_ses
 pytestmark = pytest.mark.postgres
 
 
+class PostgresStore(SessionStore):
+    """A store that is known to be on a server."""
+
+    database: PostgresDatabase
+
+
 @pytest.fixture
-async def store() -> AsyncIterator[PostgresStore]:
+async def store() -> AsyncIterator[SessionStore]:
     async with await open_postgres(new_store_address()) as opened:
         yield opened
 
@@ -170,8 +177,8 @@ async def killed(address: str, server: str, rng: random.Random) -> int:
 
 
 async def test_nothing_acknowledged_is_lost_or_stored_twice() -> None:
-    async with await open_postgres(new_store_address()) as store:
-        address = store.database.address
+    address = new_store_address()
+    async with await open_postgres(address) as store:
         await new_session(store)
         counts = await asyncio.gather(*(killed(address.url, server, random.Random(server)) for server in SERVERS))
         messages = await store.read_messages(SESSION)

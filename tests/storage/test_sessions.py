@@ -21,12 +21,13 @@ from contextstash_storage.errors import HandleNotFoundError, SessionNotFoundErro
 from contextstash_storage.notes import KEPT_DAYS
 from contextstash_storage.records import Call, Cursor, Event, KeptState, NewMessage, ProxiedSession
 from contextstash_storage.sessions import PAUSE_SECONDS
-from contextstash_storage.sqlite import SqliteStore, look_at, open_sqlite
+from contextstash_storage.sqlite import look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx, only
 from tests.support.stored_sessions import (
     OWNER,
     SESSION,
+    SqliteStore,
     answers,
     archiving,
     bodies,
@@ -60,7 +61,7 @@ async def fill(store: SessionStore, session_id: str) -> None:
         session_id=session_id,
         cursor=Cursor(source=session_id),
     )
-    await store.append_edits(session_id, [archiving(1)], expected=0)
+    await store.change_session(session_id, edits=[archiving(1)], expected=0)
     await store.append_log(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason="asked"))
     await store.append_log(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2))
 
@@ -189,7 +190,7 @@ async def fill_secret(store: SessionStore, session_id: str) -> None:
     cursor = Cursor(source=f"/tmp/{SECRET}.jsonl", state={"last": SECRET})
     await record(store, *secret_messages(), session_id=session_id, cursor=cursor)
     edits = [archiving(place, text=f"{SECRET} edit {place}") for place in range(30)]
-    await store.append_edits(session_id, edits, expected=0)
+    await store.change_session(session_id, edits=edits, expected=0)
     await store.append_log(session_id, Event(kind="prune", tokens_before=2, tokens_after=1, reason=SECRET))
     await store.append_log(session_id, Call(purpose="summary", request_seq=1, prompt_tokens=2, error=SECRET))
     await store.put_note(session_id, KeptState(text=SECRET * 3))
@@ -285,7 +286,7 @@ async def test_no_trace_is_left_of_sessions_that_grew_side_by_side(path: Path, s
         text = f"trace of {name} " + rng.randbytes(rng.randrange(10, 900)).hex()[: rng.randrange(10, 900)]
         await record(store, says(text), session_id=name)
         edit = archiving(0, text=f"trace of {name} cut " + "x" * rng.randrange(300))
-        await store.append_edits(name, [edit], expected=edits[name])
+        await store.change_session(name, edits=[edit], expected=edits[name])
         edits[name] += 1
     for name in rng.sample(names, 4):
         stored = packed_bodies(path, name)

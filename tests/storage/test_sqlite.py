@@ -20,7 +20,7 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash_storage.errors import BadInputError, ContextstashError, StoreBusyError, StoreError
 from contextstash_storage.records import Event, ProxiedSession
-from contextstash_storage.sqlite import SqliteStore, look_at, open_sqlite
+from contextstash_storage.sqlite import look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
 from tests.support import killed_workers
@@ -29,6 +29,7 @@ from tests.support.killed_workers import Ledger, kill_once
 from tests.support.stashes import stash_at
 from tests.support.stored_sessions import (
     SESSION,
+    SqliteStore,
     answers,
     archiving,
     bodies,
@@ -191,11 +192,11 @@ async def filled(path: Path) -> list[str]:
             for number in range(50):
                 output = answers(f"call_{number}", f"line {number} of {name}\n" * 9, f"out_{name}{number}")
                 await record(store, says(f"ask {number}"), calls(f"call_{number}"), output, session_id=name)
-            await store.append_edits(name, [archiving(2, text=f"archived in {name}")], expected=0)
+            await store.change_session(name, edits=[archiving(2, text=f"archived in {name}")], expected=0)
         return [await everything(store, name) for name in ("one", "two", "three")]
 
 
-async def everything(store: SqliteStore, name: str) -> str:
+async def everything(store: SessionStore, name: str) -> str:
     """All that a session's view is made of."""
     messages = [message.model_dump_json() for message in await store.read_messages(name)]
     edits = [edit.model_dump_json() for edit in await store.read_edits(name)]
@@ -249,7 +250,7 @@ async def test_a_damaged_segment_names_its_messages_and_leaves_the_others_readab
         with pytest.raises(StoreError, match=f"Session 'one'.* messages? {first}"):
             await bodies(store)
         with pytest.raises(StoreError, match="damaged"):
-            await store.read_messages_at(SESSION, [last])
+            await store.read_messages(SESSION, at=[last])
         assert len(await store.read_messages(SESSION, first=last + 1)) == 150 - last - 1
         assert len(await store.read_messages(SESSION, bodies=False)) == 150
         assert len(await bodies(store, "two")) == 150

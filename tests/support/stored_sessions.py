@@ -21,7 +21,15 @@ from contextstash_storage.records import (
     Session,
     SummaryEdit,
 )
+from contextstash_storage.sqlite import SqliteDatabase
 from contextstash_storage.store import SessionStore
+
+
+class SqliteStore(SessionStore):
+    """A store that is known to be in a file."""
+
+    database: SqliteDatabase
+
 
 OWNER = "local"
 SESSION = "one"

@@ -23,7 +23,8 @@ from contextstash.stash import Stash
 from contextstash.transfer import delete_session
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import DeclaredVersion, Native, Request
-from contextstash_storage.sqlite import SqliteStore, open_sqlite
+from contextstash_storage.sqlite import open_sqlite
+from contextstash_storage.store import SessionStore
 from tests.support.conversations import FORMAT_NAMES, conversations, trace_files, trace_natives
 from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
@@ -250,7 +251,7 @@ async def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
     await hold_refused([other, *lines[1:]], lines, "Line 1 does not begin a session of version 4: export it again")
 
 
-async def fill(store: SqliteStore) -> None:
+async def fill(store: SessionStore) -> None:
     for name in ("one", "two", "three"):
         await new_session(store, name)
         await record(store, *conversation(5), session_id=name)

@@ -108,7 +108,7 @@ def _database(location: Location | None) -> Findings:
         """How many sessions there are, and requests of the last week that the proxy could not read."""
         async with await open_database(database) as store:
             proxied = await store.recent_proxied(time.time() - UNREAD_SECONDS, 1_000)
-            return await store.session_count(), sum(state.unread for _, state in proxied)
+            return len(await store.find_session_ids("", sys.maxsize)), sum(state.unread for _, state in proxied)
 
     path = location or default_database()
     if not isinstance(path, Path):

@@ -26,7 +26,7 @@ from contextstash.mcp.answers import answer_of, sendable, told
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.resources import add_completions, add_prompts, add_resources
 from contextstash.operations import OPERATIONS, Operation
-from contextstash_storage.errors import BadInputError, unknown_name
+from contextstash_storage.errors import BadInputError, did_you_mean
 
 ToolSet = Literal["agent", "all"]
 
@@ -169,7 +169,7 @@ class ToolServer(MCPServer[None]):
     ) -> CallToolResult:
         """Carry out a call. Raises ToolError, which says what to do next, for every failure."""
         if (operation := self._operations.get(name)) is None:
-            raise ToolError(unknown_name("tool", name, self._operations))
+            raise ToolError(f"There is no tool '{name}'. {did_you_mean(name, self._operations)}")
         try:
             given = checked(operation, arguments)
             stash = await self._stash.get()

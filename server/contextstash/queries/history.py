@@ -173,7 +173,7 @@ async def read_conversation(access: Access, session_id: str) -> list[Native]:
     path = sorted(path_to(edits, shown[-1][1] if shown else session.counters.messages - 1))
     natives: list[Native] = []
     for start in range(0, len(path), READ_AT_ONCE):
-        read = await access.store.read_messages_at(session_id, path[start : start + READ_AT_ONCE])
+        read = await access.store.read_messages(session_id, at=path[start : start + READ_AT_ONCE])
         natives += [message.body or {} for message in read]
     return natives
 

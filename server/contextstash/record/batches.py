@@ -312,7 +312,7 @@ async def _stored_head(access: Access, session: Session) -> list[Native] | None:
     head: list[Native] = []
     # Most conversations begin with one system message or none: the next messages can be large.
     for part in (positions[:1], positions[1:2], positions[2:]):
-        for message in await access.store.read_messages_at(session.session_id, part) if part else ():
+        for message in await access.store.read_messages(session.session_id, at=part) if part else ():
             if message.role != "system":
                 return head
             head.append(message.body or {})

@@ -343,7 +343,7 @@ async def book_late(access: Access, session: Session, usage: Mapping[str, Any]) 
     other = next((place for place, each in enumerate(replies) if each.role != "assistant"), len(replies))
     reply = sum(each.tokens for each in replies[:other])
     call = _call(session, read, sent.messages - 1)
-    return await access.store.change_counters(
+    return await access.store.change_session(
         session.session_id,
         lambda counters: reported_late(
             counters, read, sent.messages, reply, since=counters.view_tokens - sent.counted - reply
@@ -363,7 +363,7 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
     reply, *later = await access.store.read_messages(session_id, first=seq, bodies=False)
     since = sum(found.tokens for found in later if found.agent_visible)
     call = _call(session, usage, seq - 1).model_copy(update={"created_at": reply.created_at})
-    return await access.store.change_counters(
+    return await access.store.change_session(
         session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since=since), logged=call
     )
 

@@ -108,7 +108,7 @@ async def _recorded(
         session = await report_late(access, session, *transcript.late_usage)
     window = transcript.window
     if window is not None and window != session.counters.host_window:  # the client says that it uses it
-        session = await access.store.change_counters(
+        session = await access.store.change_session(
             session.session_id, lambda counters: counters.model_copy(update={"host_window": window})
         )
     if transcript.whole:

@@ -464,7 +464,7 @@ async def _corrected(access: Access, session: Session, overflow: ContextOverflow
     estimate = await estimate_session(access, session)
     least = max(budget.usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
-    return await access.store.change_counters(session.session_id, lambda counters: refused(counters, true))
+    return await access.store.change_session(session.session_id, lambda counters: refused(counters, true))
 
 
 async def _shrunk(access: Access, session: Session) -> list[str]:

@@ -269,7 +269,7 @@ class Access:
 
     async def output_text(self, session: Session, output: Output) -> str:
         """The full original text of a tool output."""
-        [message] = await self.store.read_messages_at(session.session_id, [output.seq])
+        [message] = await self.store.read_messages(session.session_id, at=[output.seq])
         return get_format(session.format).read(message.body or {}).texts[output.block]
 
     async def output_texts(
@@ -287,7 +287,7 @@ class Access:
         held = snapshot.messages_with_bodies
         wanted = sorted(seqs)
         missing = [seq for seq in wanted if seq not in held]
-        read = await self.store.read_messages_at(snapshot.session_id, missing) if missing else []
+        read = await self.store.read_messages(snapshot.session_id, at=missing) if missing else []
         return list(merge([held[seq] for seq in wanted if seq in held], read, key=lambda message: message.seq))
 
 

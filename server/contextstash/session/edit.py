@@ -122,8 +122,8 @@ async def _carry_out(access: Access, planned: Planned[Result], started: float) -
     change = await asyncio.to_thread(snapshot.counters_after, entries, own=planned.own)
     await anyio.lowlevel.checkpoint_if_cancelled()
     with anyio.CancelScope(shield=True):  # what is being stored is stored: the result must say so
-        session = await access.store.append_edits(
-            snapshot.session_id, edits, expected=len(snapshot.edits), change=change, event=event
+        session = await access.store.change_session(
+            snapshot.session_id, change, edits=edits, expected=len(snapshot.edits), logged=event
         )
         result = await asyncio.to_thread(planned.result, session, entries)
     return result  # noqa: RET504 - to the type checker a scope may swallow what is in it
