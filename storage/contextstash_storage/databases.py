@@ -16,13 +16,11 @@ if TYPE_CHECKING:
     Location: TypeAlias = Path | Address
     """Where a database is."""
 
-ADDRESS_SCHEMES = ("postgresql:", "postgres:")
-
 
 def location_of(text: str) -> Location:
     """The database that a text names: an address of PostgreSQL, else a file. Raises BadInputError if it is an address
     that cannot be read."""
-    if text.lower().startswith(ADDRESS_SCHEMES):
+    if text.lower().startswith(("postgresql:", "postgres:")):
         from contextstash_storage.transaction import parse_address
 
         return parse_address(text)

@@ -64,15 +64,11 @@ class EditConflictError(StoreError):
     """The session's view was edited meanwhile; plan again."""
 
 
-NEAR = 0.5
-"""How similar a name must be to be meant, by difflib's ratio. `prune_att` has 0.94 of `prune_at`."""
-
-
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is probably meant; None if none is near."""
+    """The known name that is probably meant, by difflib's ratio (`prune_att` has 0.94 of `prune_at`), else None."""
     import difflib  # the command line loads this module, and seldom needs it
 
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=NEAR)), None)
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)), None)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

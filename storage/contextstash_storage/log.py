@@ -60,9 +60,9 @@ def put(tx: Tx, row: int, new: Sequence[records.Record], reply: str | None = Non
     )
 
 
-def check(tx: Tx, row: int) -> None:
+def check(tx: Tx, row: int, session: records.Session) -> None:
     """Read all of a session's log. Raises DamagedError if something in it is damaged."""
-    read_edits(tx, row)
+    read_edits(tx, row, session)
     for kind in _FORMS:
         read_log(tx, row, kind, limit=MAX_INTEGER)  # type: ignore[type-var]
 
@@ -143,12 +143,11 @@ def change_session(
     return store(tx, row, session, counters=counters)
 
 
-def read_edits(tx: Tx, row: int, *, after: int = 0) -> list[records.Edit]:
+def read_edits(tx: Tx, row: int, session: records.Session, *, after: int = 0) -> list[records.Edit]:
     """The edits behind number `after`, in order. Raises DamagedError if one is damaged or missing."""
     found: list[Any] = read_log(tx, row, records.EditRecord, after=after, limit=MAX_INTEGER)
-    for expected, edit in enumerate(found, start=after + 1):
-        if edit.edit_id != expected:
-            raise records.damaged(f"edit {expected} of the view")
+    if missing := set(range(after + 1, session.counters.edits + 1)) - {edit.edit_id for edit in found}:
+        raise records.damaged(f"edit {min(missing)} of the view")
     return found
 
 

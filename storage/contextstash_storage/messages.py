@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from contextstash_storage import records
 from contextstash_storage.errors import DamagedError, HandleNotFoundError
@@ -58,10 +58,6 @@ grows is not, and a search takes 1.14 times as long."""
 
 BYTES = 512_000
 """Bytes from which a segment is full: to read one message, the whole segment is decompressed."""
-
-Column = Literal["facts", "contents"]
-"""The frames of a segment."""
-
 
 Line = tuple[bytes, bytes]
 """What is stored of a message: of what is derived from it (the JSON of its time, its fingerprint, its key and its
@@ -120,7 +116,7 @@ def _insert(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
     tx.many("INSERT INTO segments (session, first_seq, messages, facts, contents) VALUES (?, ?, ?, ?, ?)", rows)
 
 
-def read_lines(tx: Tx, row: int, column: Column, seqs: Collection[int]) -> dict[int, bytes]:
+def read_lines(tx: Tx, row: int, column: str, seqs: Collection[int]) -> dict[int, bytes]:
     """What is stored of the messages at these positions, in order. Raises DamagedError if something of it is missing or
     damaged."""
     found = dict(readable_lines(tx, row, column, seqs, is_strict=True))
@@ -130,7 +126,7 @@ def read_lines(tx: Tx, row: int, column: Column, seqs: Collection[int]) -> dict[
 
 
 def readable_lines(
-    tx: Tx, row: int, column: Column, seqs: Collection[int], *, is_strict: bool = False, newest: bool = False
+    tx: Tx, row: int, column: str, seqs: Collection[int], *, is_strict: bool = False, newest: bool = False
 ) -> Iterator[tuple[int, bytes]]:
     """The same of those that can be read, or the newest first; raises DamagedError for a damaged segment if
     `is_strict`. Each segment is decompressed when its turn comes: that takes 20 µs or more."""
@@ -163,7 +159,7 @@ def readable_lines(
 
 
 _NAMES = ("handle", "seq", "block", "tool", "argument", "tokens", "characters", "lines", "sha256", "is_error")
-_COLUMNS = ", ".join(_NAMES)
+_COLUMNS = ", ".join((*_NAMES, "outputs.checksum"))
 
 
 def store_outputs(tx: Tx, row: int, outputs: Sequence[records.Output]) -> None:
@@ -182,14 +178,19 @@ def store_outputs(tx: Tx, row: int, outputs: Sequence[records.Output]) -> None:
         number = numbers[each.handle] = numbers.get(each.handle, 0) + 1
         handle = each.handle if number == 1 else f"{each.handle}-{number}"
         sizes = (each.tokens, each.characters, each.lines, bytes.fromhex(each.sha256), int(each.is_error))
-        rows.append((row, handle, each.seq, each.block, storable(each.tool), storable(each.argument), *sizes))
-    tx.many(f"INSERT INTO outputs (session, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        values = (handle, each.seq, each.block, storable(each.tool), storable(each.argument), *sizes)
+        rows.append((row, *values, records.checksum(*values)))
+    text = f"INSERT INTO outputs (session, {', '.join(_NAMES)}, checksum)"
+    tx.many(f"{text} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def _output(row: Sequence[Any]) -> records.Output:
     """The output of a row of _COLUMNS. Raises DamagedError if it is damaged."""
-    fields = dict(zip(_NAMES, row, strict=True))
+    *values, noted = row
+    fields = dict(zip(_NAMES, values, strict=True))
     try:
+        if noted != records.checksum(*values):
+            raise ValueError("another checksum")
         return records.Output(**{**fields, "sha256": fields["sha256"].hex(), "is_error": bool(fields["is_error"])})
     except (TypeError, ValueError, AttributeError) as error:
         raise records.damaged(f"output {fields['handle']}") from error
@@ -311,7 +312,7 @@ def read_news(tx: Tx, owner: str, session_id: str, known: records.KnownPart) -> 
     row, session = read_session(tx, owner, session_id)
     counters = session.counters
     newest = read_log(tx, row, records.Request, newest=True, limit=1) if counters.requests else []
-    edits = read_edits(tx, row, after=known.edits) if counters.edits > known.edits else []
+    edits = read_edits(tx, row, session, after=known.edits) if counters.edits > known.edits else []
     first, last = counters.messages if known.first is None else known.first, counters.messages - 1
     last = first if last - first > known.most else last
     messages = messages_at(tx, row, session, range(first, last + 1))

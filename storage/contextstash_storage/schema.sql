@@ -57,6 +57,7 @@ CREATE TABLE outputs (
     lines INTEGER NOT NULL,
     sha256 BLOB NOT NULL,
     is_error INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
     UNIQUE (session, seq, block)
 );
 CREATE UNIQUE INDEX outputs_by_handle ON outputs (handle, session);

@@ -316,7 +316,7 @@ def _read(tx: Tx, entries: Sequence[int], scores: Mapping[int, float], place: Pl
     for owner, entry, *values in tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),)):
         match = Match(scores[entry], entry, *values)
         is_there = place.sessions is None or match.session in place.sessions
-        if is_there and owner == place.owner and (not place.kinds or match.kind in place.kinds):
+        if is_there and owner == place.owner and match.kind in (place.kinds or tuple(TextKind)):
             found[entry] = match._replace(
                 kind=TextKind(match.kind), tool=match.tool or "", argument=match.argument or ""
             )

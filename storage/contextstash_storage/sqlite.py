@@ -46,11 +46,6 @@ from contextstash_storage.transaction import (
     statements,
 )
 
-CACHED_STATEMENTS = 256
-
-CACHE_KIB = 2_000
-"""Of pages, in memory, of each connection. With SQLCipher's 8,000 nothing of bench.speed is quicker."""
-
 BEGIN_WRITING = "BEGIN IMMEDIATE"
 
 LOOK_SECONDS = (0.0005, 0.003)
@@ -169,14 +164,14 @@ def connect(
         _until_free(db, "PRAGMA journal_mode = WAL", busy_seconds)
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA temp_store = MEMORY")
-        db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        db.execute("PRAGMA cache_size = -2000")  # KiB: with SQLCipher's 8,000 nothing of bench.speed is quicker
         db.execute("PRAGMA secure_delete = ON")
         if is_first:
             make_tables(db)
         else:
             db.execute("PRAGMA query_only = ON")
 
-    options: dict[str, Any] = {"timeout": busy_seconds, "cached_statements": CACHED_STATEMENTS}
+    options: dict[str, Any] = {"timeout": busy_seconds, "cached_statements": 256}
     if is_first:
         database_file.make_file(path)
     db = database_file.open_file(path, find_key, prepare, isolation_level=None, check_same_thread=False, **options)
@@ -404,7 +399,7 @@ def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
         for first in range(0, session.counters.messages, READ_AT_ONCE):
             messages_at(tx, row, session, range(first, first + READ_AT_ONCE))
         read_outputs(tx, row)
-        log.check(tx, row)
+        log.check(tx, row, session)
         notes.check(tx, row)
     except (ContextstashError, database_file.DriverError, ValueError, OverflowError) as error:
         return str(error)

@@ -65,7 +65,10 @@ def _search(tx: Tx, owner: str, *arguments: Any, **named: Any) -> list[records.S
     """See `contextstash_storage.search.search`: a hook that stores an output does not load it."""
     from contextstash_storage.search import search
 
-    return search(tx, owner, *arguments, **named)
+    try:
+        return search(tx, owner, *arguments, **named)
+    except (TypeError, ValueError) as error:
+        raise records.damaged("the search index") from error
 
 
 class SessionStore:
@@ -185,7 +188,10 @@ class SessionStore:
     find_handles = of_owner(messages.find_handles)
     search = of_owner(_search)
 
-    read_edits = of_session(log.read_edits)
+    async def read_edits(self, session_id: str, *, after: int = 0) -> list[records.Edit]:
+        read = sessions.read_session
+        return await self.database.read(lambda tx: log.read_edits(tx, *read(tx, self.owner, session_id), after=after))
+
     find_summary = of_owner(log.find_summary)
     change_session = changing(log.change_session)
     declare = changing(log.declare)
