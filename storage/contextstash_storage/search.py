@@ -127,7 +127,7 @@ class Match(NamedTuple):
     seq: int
     block: int
     piece: int
-    kind: TextKind
+    kind: int
     call: int | None
     words: int
     handle: str | None
@@ -159,7 +159,7 @@ Best = dict[tuple[int, int, int], Match]
 
 def ranked(matches: Iterable[Match], said_weight: float = 1.0) -> list[RankedHit]:
     """The hits of matches (best first), best first; of equals the newest. What was said counts `said_weight` times."""
-    best: dict[TextKind, Best] = {kind: {} for kind in TextKind}
+    best: dict[int, Best] = {kind: {} for kind in TextKind}
     for match in matches:
         best[match.kind].setdefault((match.session, match.seq, match.block), match)
     calls = best[TextKind.CALL]
@@ -187,7 +187,7 @@ def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
     groups: dict[tuple[int, str, object], list[RankedHit]] = defaultdict(list)
     for place in {**outputs, **calls}:
         own, call = outputs.get(place), calls.get(place)
-        match = own or calls[place]._replace(piece=0)
+        match = own or calls[place]
         if match.handle is None:
             continue
         score = own.score if own else 0.0
@@ -201,7 +201,7 @@ def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
     for group in sorted(groups.values(), key=lambda members: -max(hit.match.entry for hit in members)):
         best = max(hit.score for hit in group)
         group.sort(key=lambda hit: (hit.score < best / 2, -hit.match.characters, -hit.match.entry))
-        hits += [hit._replace(score=best) for hit in group]
+        hits += [RankedHit(best, hit.match, hit.call) for hit in group]
     return hits
 
 
@@ -304,7 +304,8 @@ def _matches(tx: Tx, found: Found, ranks: int, place: Place) -> list[Match]:
 
 _ENTRIES = (
     "SELECT owner, entry, entries.session, session_id, entries.seq, entries.block, piece, kind, call, call_words,"
-    " handle, tool, argument, characters FROM entries JOIN sessions ON sessions.session = entries.session"
+    " handle, coalesce(tool, ''), coalesce(argument, ''), characters"
+    " FROM entries JOIN sessions ON sessions.session = entries.session"
     " LEFT JOIN outputs ON outputs.session = entries.session AND outputs.seq = entries.seq"
     " AND outputs.block = entries.block WHERE entry IN "
 )
@@ -312,14 +313,12 @@ _ENTRIES = (
 
 def _read(tx: Tx, entries: Sequence[int], scores: Mapping[int, float], place: Place) -> list[Match]:
     """Those of these entries that are searched, in the same order."""
-    found = {}
+    found, kinds = {}, place.kinds or tuple(TextKind)
     for owner, entry, *values in tx.rows(_ENTRIES + tx.numbers, (listed(sorted(entries)),)):
         match = Match(scores[entry], entry, *values)
         is_there = place.sessions is None or match.session in place.sessions
-        if is_there and owner == place.owner and match.kind in (place.kinds or tuple(TextKind)):
-            found[entry] = match._replace(
-                kind=TextKind(match.kind), tool=match.tool or "", argument=match.argument or ""
-            )
+        if is_there and owner == place.owner and match.kind in kinds:
+            found[entry] = match
     return [found[entry] for entry in entries if entry in found]
 
 
@@ -335,7 +334,8 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator
                 continue
             message, found = read[hit.match.place]
             cut = [piece.text for each in found if each.block == hit.match.block for piece in pieces(each)] or [""]
-            text = cut[min(hit.match.piece, len(cut) - 1)]
+            is_found = not hit.is_output or hit.match.kind == TextKind.OUTPUT  # and not its call alone
+            text = cut[min(hit.match.piece, len(cut) - 1) if is_found else 0]
             if hit.is_output and not _adds(text, folded, seen):
                 continue
             yield SearchHit(
