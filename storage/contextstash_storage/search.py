@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from contextstash_storage.documents import BLOCKS, MessagePlace, TextKind, pieces, read_documents
-from contextstash_storage.records import SearchHit
+from contextstash_storage.documents import BLOCKS, Document, MessagePlace, TextKind, pieces, read_documents
+from contextstash_storage.records import Message, SearchHit
 from contextstash_storage.sessions import HIDDEN_OWNER
 from contextstash_storage.transaction import Found, Place, Tx, listed, storable
 
@@ -89,7 +89,7 @@ CALL_WORDS = 30
 """The score of a call with more words (a patch, a script, the text of a file) counts less for its output, in inverse
 proportion: it names much that its output does not hold. Of recorded calls half have up to 19 words, three quarters up
 to 44. Of 15, 20, 30, 40 and none, on half of the recorded sessions: an agent that fetches an output again and searches
-with its own words finds it first in 52 instead of 33 % of the cases (docs/measured.md)."""
+with its own words finds it first in 52 instead of 33 % of the cases (docs/measured.md). Four marks count as words."""
 
 OUTPUT_CHARACTERS = 200
 """The score of a call counts half for an output with fewer characters: who looks for what a command has shown is not
@@ -193,7 +193,7 @@ def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
         score = own.score if own else 0.0
         if call is not None:
             says_little = call.characters < OUTPUT_CHARACTERS
-            score += PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / max(1, call.words)) * (0.5 if says_little else 1)
+            score += PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / (call.words + 4)) * (0.5 if says_little else 1)
         # Calls that name nothing, such as polls of a running command, are not equal because of that.
         group = groups[match.session, match.tool, match.argument or place]
         group.append(RankedHit(score, match, call.call if call else None))
@@ -328,7 +328,8 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator
     folded = {term.casefold() for term in wanted}
     for first in range(0, len(hits), READ_TOGETHER):
         some = hits[first : first + READ_TOGETHER]
-        read = read_documents(tx, [hit.match.place for hit in some])
+        calls = [(*hit.match.place[:2], hit.call // BLOCKS) for hit in some if hit.call is not None]
+        read = read_documents(tx, [*(hit.match.place for hit in some), *calls])
         for hit in some:
             if hit.match.place not in read:  # damaged
                 continue
@@ -344,20 +345,19 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator
                 role=message.role,
                 handles=() if hit.match.handle is None else (hit.match.handle,),
                 tool=hit.match.tool if hit.is_output else None,
-                text="\n".join(part for part in (_heading(tx, hit), text) if part),
+                text="\n".join(part for part in (_heading(read, hit), text) if part),
                 score=hit.score,
                 created_at=message.created_at,
             )
 
 
-def _heading(tx: Tx, hit: RankedHit) -> str:
+def _heading(read: Mapping[MessagePlace, tuple[Message, list[Document]]], hit: RankedHit) -> str:
     """The call that an output is of, whole if it matches."""
     if not hit.is_output:
         return ""
     if hit.call is not None:
         seq, block = divmod(hit.call, BLOCKS)
-        place = (hit.match.session, hit.match.session_id, seq)
-        _, found = read_documents(tx, [place]).get(place, (None, []))
+        _, found = read.get((*hit.match.place[:2], seq), (None, []))
         if (document := next((each for each in found if each.block == block), None)) is not None:
             return document.text[:CALL_CHARACTERS]
     return f"{hit.match.tool} {hit.match.argument}".strip()
