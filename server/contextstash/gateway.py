@@ -13,18 +13,20 @@ import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
+from anyio.abc import TaskGroup
 from mcp import MCPError, StdioServerParameters, types
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server, ServerRequestContext
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.session import ServerSession
 from pydantic import AliasChoices, BaseModel, Field, ValidationError
 
 from contextstash import __version__
@@ -154,7 +156,7 @@ class Upstream:
             await self._wanted.wait()
             self._lost, self._wanted = anyio.Event(), anyio.Event()
 
-    async def send(self, request: types.CallToolRequest, ctx: Request) -> types.CallToolResult:
+    async def send(self, request: types.CallToolRequest, ctx: Request, *, again: bool = True) -> types.CallToolResult:
         """The result of a client's call, on a new connection if the last one was lost; progress is passed on. Raises
         ToolError if the server is unavailable, or the MCPError of the server."""
         if self._client is None and self.settled.is_set():
@@ -172,12 +174,17 @@ class Upstream:
         except ValidationError as error:
             raise ToolError(f"The answer of the server '{self.name}' does not follow the protocol.") from error
         except MCPError as error:
-            # The SDK uses this code for a lost connection, and many servers for errors of their own.
-            if error.code != types.CONNECTION_CLOSED or "connection closed" not in error.message.lower():
+            # The SDK uses these codes for a lost connection and for status 404, by which a server says that it knows
+            # the session no more; many servers have them for errors of their own.
+            closed = error.code == types.CONNECTION_CLOSED and "connection closed" in error.message.lower()
+            forgotten = again and error.code == types.INVALID_REQUEST and "session" in error.message.lower()
+            if not closed and not forgotten:
                 raise
             if self._client is client:
                 self._client = None
                 self._lost.set()
+            if forgotten:  # the call was refused, so that it can be sent once more
+                return await self.send(request, ctx, again=False)
             raise ToolError(
                 f"The server '{self.name}' ended while '{request.params.name}' ran: it is unknown whether the call took"
                 " effect. The next call starts the server again."
@@ -236,6 +243,7 @@ class Gateway:
         self._own = ToolServer(self._stash, [OPERATIONS[RETRIEVAL]], followed=False)
         self._upstreams = [Upstream(name, entry) for name, entry in entries.items()]
         self._listed_by = math.inf
+        self._tasks: TaskGroup  # while it is served
 
     def server(self, on_stopped: Callable[[], None]) -> Server[None]:
         """The server to run; `on_stopped` is called after all servers behind it have stopped."""
@@ -243,12 +251,12 @@ class Gateway:
         @asynccontextmanager
         async def lifespan(_: Server[None]) -> AsyncIterator[None]:
             try:
-                async with self._stash.in_use(), anyio.create_task_group() as group:
+                async with self._stash.in_use(), anyio.create_task_group() as self._tasks:
                     self._listed_by = anyio.current_time() + LIST_SECONDS
                     for upstream in self._upstreams:
-                        group.start_soon(upstream.run)
+                        self._tasks.start_soon(upstream.run)
                     yield
-                    group.cancel_scope.cancel()
+                    self._tasks.cancel_scope.cancel()
             finally:
                 on_stopped()
 
@@ -273,14 +281,21 @@ class Gateway:
                 found[offered_name(f"{upstream.name}__{tool.name}", found)] = upstream, tool
         return found
 
-    async def _list_tools(self, _: Request, __: Any) -> types.ListToolsResult:
+    async def _list_tools(self, ctx: Request, _: Any) -> types.ListToolsResult:
         """All tools, without the schemas of results: these would promise structured content, which a cut result has
-        not."""
+        not. If a server is late, the client is told when it can list more."""
         theirs = [
             tool.model_copy(update={"name": name, "output_schema": None})
             for name, (_, tool) in (await self._offered()).items()
         ]
+        if late := [each for each in self._upstreams if not each.settled.is_set()]:
+            self._tasks.start_soon(self._tell, ctx.session, late)
         return types.ListToolsResult(tools=[*theirs, *await self._own.list_tools()])
+
+    async def _tell(self, client: ServerSession, late: Sequence[Upstream]) -> None:
+        for upstream in late:
+            await upstream.settled.wait()
+        await client.send_tool_list_changed()
 
     async def _call_tool(self, ctx: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -303,9 +318,10 @@ class Gateway:
         return result if result.is_error else await self._shortened(result, params)
 
     async def _shortened(self, result: types.CallToolResult, call: types.CallToolRequestParams) -> types.CallToolResult:
-        """The result within the limits, archived whole if it is cut. Structured content is left out if the text that
-        says the same was cut: it would bring all of it back."""
-        texts = [block.text for block in result.content if isinstance(block, types.TextContent)]
+        """The result within the limits, archived whole if it is cut, with the texts of resources in it. Structured
+        content is left out if the text that says the same was cut: it would bring all of it back."""
+        parts = [block.resource if isinstance(block, types.EmbeddedResource) else block for block in result.content]
+        texts = [part.text for part in parts if isinstance(part, types.TextContent | types.TextResourceContents)]
         if result.structured_content is not None and not texts:
             texts = [json.dumps(result.structured_content, ensure_ascii=False)]
         stash = await self._stash.get()
@@ -313,7 +329,8 @@ class Gateway:
         whole = await stash.limit_output("\n".join(texts), tool=call.name, argument=argument, limits=self._limits)
         if not whole.cut:
             return result
-        rest = [block for block in result.content if not isinstance(block, types.TextContent)]
+        has_text = (types.TextContent, types.TextResourceContents)
+        rest = [block for block, part in zip(result.content, parts, strict=True) if not isinstance(part, has_text)]
         content = [types.TextContent(type="text", text=whole.text), *rest]
         return result.model_copy(update={"content": content, "structured_content": None})
 

@@ -95,6 +95,11 @@ def test_the_last_request_is_recorded_before_run_ends_however_busy_the_machine_i
     assert "Proxy: 2 requests" in said
 
 
+def test_requests_that_could_not_be_read_are_said_at_the_end(tmp_path: Path) -> None:
+    odd = ONE_REQUEST.replace('open(sys.argv[1], "rb").read()', """b'{"messages": []}'""")
+    assert "Could not be read, so neither recorded nor in the bill: 2 requests." in said_by_run(tmp_path, odd + odd)
+
+
 @pytest.mark.slow
 def test_what_could_not_be_recorded_is_said_at_the_end(tmp_path: Path) -> None:
     holding = HOLDS_THE_DATABASE.replace("sleep(3)", "sleep(60)")

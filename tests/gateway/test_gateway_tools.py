@@ -11,15 +11,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from mcp import MCPError
-from mcp.types import ImageContent
+from mcp.types import ImageContent, ToolListChangedNotification
 
 from contextstash.events.calls import ASKING_TOOLS
 from contextstash.outputs.own_tools import own_tool
 from tests.support.gateways import SCRIPT, appears, gateway, original, server, text_of, tool_names
+from tests.support.provider import Asked, Sent, served
 from tests.support.servers import MODES, Mode
 from tests.support.upstream_servers import PIXEL, lines
 
@@ -73,6 +75,14 @@ async def test_many_text_blocks_are_shortened_as_one_text_and_images_are_unchang
         assert text.type == "text"
         assert isinstance(image, ImageContent)
         assert image.data == PIXEL * 400
+
+
+async def test_the_text_of_a_resource_is_shortened_too(tmp_path: Path) -> None:
+    async with gateway(tmp_path, {"one": server("one")}, *SHORT) as client:
+        result = await client.call_tool("one__a_file")
+        assert [block.type for block in result.content] == ["text"]
+        assert len(text_of(result)) <= 4_000
+        assert await original(client, handle_in(text_of(result))) == f"The file:\n{lines(2_000)}"
 
 
 async def test_an_error_is_passed_on_unchanged(tmp_path: Path) -> None:
@@ -187,6 +197,59 @@ def http_upstream() -> Iterator[str]:
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
             process.terminate()
+
+
+class Forgetful:
+    """A server over HTTP as of protocol 2025-06-18, which forgets its sessions when it starts anew."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.called = 0
+
+    def say(self, asked: Asked) -> Sent:
+        """The answer to a request."""
+        message = asked.body
+        method, number = message.get("method"), message.get("id")
+        if asked.method != "POST":
+            return Sent(405, b"")
+        if method == "initialize":
+            self.sessions.add(name := f"session-{len(self.sessions)}-{self.called}")
+            about = {"serverInfo": {"name": "old", "version": "1"}, "capabilities": {"tools": {}}}
+            result = {"protocolVersion": "2025-06-18", **about}
+            return Sent(200, {"jsonrpc": "2.0", "id": number, "result": result}, {"mcp-session-id": name})
+        if asked.headers.get("mcp-session-id") not in self.sessions:
+            error = {"code": -32600, "message": "Session not found"}
+            return Sent(404, {"jsonrpc": "2.0", "id": None, "error": error})
+        if number is None:
+            return Sent(202, b"")
+        tools = {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]}
+        self.called += method == "tools/call"
+        said = {"content": [{"type": "text", "text": f"hello {self.called}"}]}
+        return Sent(200, {"jsonrpc": "2.0", "id": number, "result": tools if method == "tools/list" else said})
+
+
+async def test_a_call_to_a_server_that_knows_the_session_no_more_is_made_in_a_new_one(tmp_path: Path) -> None:
+    upstream = Forgetful()
+    with served(upstream.say) as address:
+        async with gateway(tmp_path, {"old": {"url": f"{address}/mcp"}}) as client:
+            for count in range(1, 4):
+                assert text_of(await client.call_tool("old__hello")) == f"hello {count}"
+                upstream.sessions.clear()
+
+
+async def test_a_client_is_told_to_list_again_when_a_slow_server_has_started(tmp_path: Path) -> None:
+    told = anyio.Event()
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            told.set()
+
+    slow = {"command": "sh", "args": ["-c", f'sleep 12; exec "{sys.executable}" "{SCRIPT}" one']}
+    async with gateway(tmp_path, {"one": slow}, mode="legacy", hear=hear) as client:
+        assert await tool_names(client) == ["get_archived_output"]
+        with anyio.fail_after(30):
+            await told.wait()
+        assert "one__only_one" in await tool_names(client)
 
 
 async def test_a_server_over_http_works_like_one_over_stdio(tmp_path: Path) -> None:

@@ -173,6 +173,15 @@ def test_parallel_agents_with_equal_prompts_get_sessions_of_their_own_and_are_pr
         assert proxy.state(name).requests >= 24
 
 
+def test_a_second_sub_agent_with_the_prompt_of_the_first_has_a_session_of_its_own(proxy: RunningProxy) -> None:
+    fields: dict[str, Any] = {**NAMED, "system": [{"type": "text", "text": "You are a sub-agent."}]}
+    first, second = agent_messages(1, 3), agent_messages(2, 3)
+    assert say(proxy, session(2)[:1], **NAMED) == ID
+    names = [say(proxy, messages[:count], **fields) for messages in (first, second) for count in (1, 3, 5)]
+    assert len({ID, *names}) == 3
+    assert recorded(proxy.database)[names[0]] == first[:5]
+
+
 def test_a_fork_of_the_conversation_beside_it_is_a_session_of_its_own(proxy: RunningProxy) -> None:
     messages = session(3)
     assert say(proxy, messages[:5], **NAMED) == ID

@@ -111,6 +111,18 @@ def test_a_refused_edited_request_goes_out_unedited_once_and_the_session_is_left
     ) == ([], 1, 8)
 
 
+def test_a_request_that_is_refused_without_edits_too_ends_no_edits(proxy: RunningProxy) -> None:
+    messages = session(8)
+    prune_cold(proxy, messages)
+    pruned = placeholders(proxy.provider.bodies[-1])
+    proxy.provider.refusals.append(Refusal(400, "image exceeds 5 MB maximum", lambda body: True, times=2))
+    picture = {"role": "user", "content": "A picture that is too large."}
+    assert proxy.send(request_of([*messages, picture])).status_code == 400
+    assert proxy.send(request_of([*messages, *turn(8, "more")])).status_code == 200
+    assert placeholders(proxy.provider.bodies[-1]) == pruned
+    assert proxy.state(ID).left_alone is None
+
+
 def test_the_newest_read_of_a_file_under_edit_stays(proxy: RunningProxy) -> None:
     messages = session(3)
     messages += turn(50, "z" * 20_000, argument="/src/engine.py")

@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 from mcp import Client, StdioServerParameters
+from mcp.client.session import MessageHandlerFnT
 from mcp.types import CallToolResult, TextContent
 
 from tests.support import upstream_servers
@@ -39,9 +40,10 @@ async def gateway(
     *options: str,
     mode: Mode = "auto",
     environment: Mapping[str, str] | None = None,
+    hear: MessageHandlerFnT | None = None,
 ) -> AsyncIterator[Client]:
     """The SDK's own client, connected to a gateway in front of these servers; its database and home are in `folder`,
-    and `environment` is on top of ours."""
+    `environment` is on top of ours, and `hear` gets the notifications."""
     arguments = ["-P", "-m", "contextstash", "gateway", "--config", str(written(folder, servers)), *options]
     parameters = StdioServerParameters(
         command=sys.executable,
@@ -49,7 +51,7 @@ async def gateway(
         env=environment_of(folder, **(environment or {})),
         cwd=folder,
     )
-    async with Client(parameters, mode=mode, read_timeout_seconds=60, cache=None) as connected:
+    async with Client(parameters, mode=mode, read_timeout_seconds=60, cache=None, message_handler=hear) as connected:
         yield connected
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import anyio
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
-from mcp.types import CallToolResult, ImageContent, TextContent
+from mcp.types import CallToolResult, EmbeddedResource, ImageContent, TextContent, TextResourceContents
 from pydantic import BaseModel, Field
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -58,6 +58,12 @@ def mixed() -> CallToolResult:
     return CallToolResult(content=[*blocks, image])
 
 
+def a_file() -> CallToolResult:
+    """A file as a resource, as GitHub's server gives one."""
+    held = EmbeddedResource(type="resource", resource=TextResourceContents(uri="file:///a", text=lines(2_000)))
+    return CallToolResult(content=[TextContent(type="text", text="The file:"), held])
+
+
 def failing() -> CallToolResult:
     """A long error."""
     return CallToolResult(content=[TextContent(type="text", text=lines(2_000))], is_error=True)
@@ -90,7 +96,17 @@ def process_id() -> str:
     return str(os.getpid())
 
 
-PLAIN: tuple[Callable[..., Any], ...] = (long_text, mixed, failing, counting, waiting, dying, process_id)
+PLAIN: tuple[Callable[..., Any], ...] = (
+    long_text,
+    mixed,
+    failing,
+    a_file,
+    a_file,
+    counting,
+    waiting,
+    dying,
+    process_id,
+)
 
 STRUCTURED: tuple[Callable[..., Any], ...] = (long_string, records)
 

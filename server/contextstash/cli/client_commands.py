@@ -193,6 +193,7 @@ def run(
     from contextstash.configuration.database import data_folder
     from contextstash.proxy.app import ServedProxy, check_upstream, proxy_beside
     from contextstash.proxy.edits import ProxyOptions
+    from contextstash.results import unread_line
     from contextstash_storage.databases import name_of
 
     program = _program(client)
@@ -213,6 +214,8 @@ def run(
             command, added = proxied.launch(url, (program, *arguments), window)
             code = run_client(command, {**os.environ, **added, **used})
         _report(opener, started)
+    if unread := sum(served.unread.values()):
+        click.echo(unread_line(unread), err=True)
     if served.unrecorded:
         click.echo(
             f"contextstash: {len(served.unrecorded)} times what went through the proxy could not be recorded at once;"

@@ -141,7 +141,7 @@ def gateway(opener: StashOpener, config: Path) -> None:
     configure_logs()
     entries = read_servers(config.expanduser(), os.environ)
     limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
-    asyncio.run(run_until_signal(Gateway(entries, opener, limits=limits).server))
+    asyncio.run(run_until_signal(Gateway(entries, opener, limits=limits).server, tools_change=True))
 
 
 @click.group()

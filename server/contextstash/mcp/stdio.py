@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
-from mcp.server import Server
+from mcp.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
@@ -43,8 +43,9 @@ def serve_stdio(opener: StashOpener, tools: ToolSet) -> None:
     anyio.run(run_until_signal, build)
 
 
-async def run_until_signal(build: Callable[[Callable[[], None]], Server[None]]) -> None:
-    """Run a server on stdin and stdout. `build` makes it, given what it calls when it has closed what it uses."""
+async def run_until_signal(build: Callable[[Callable[[], None]], Server[None]], *, tools_change: bool = False) -> None:
+    """Run a server on stdin and stdout. `build` makes it, given what it calls when it has closed what it uses. With
+    `tools_change` clients are told that its list of tools may change."""
     serving = anyio.CancelScope()
 
     def stopped() -> None:
@@ -56,10 +57,11 @@ async def run_until_signal(build: Callable[[Callable[[], None]], Server[None]]) 
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, serving.cancel)
     server = build(stopped)
+    options = server.create_initialization_options(NotificationOptions(tools_changed=tools_change))
     with serving:
         try:
             async with _streams() as (read, write):
-                await server.run(read, write, server.create_initialization_options())
+                await server.run(read, write, options)
         except* BrokenPipeError:
             logger.warning("the client disconnected without closing stdin")
 

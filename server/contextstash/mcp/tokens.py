@@ -235,7 +235,7 @@ class IssuedTokens:
             token=token,
             client_id=str(claims.get("client_id") or owner),
             scopes=[scope for scope in SCOPES if scope in words],
-            expires_at=int(claims["exp"]),
+            expires_at=int(claims["exp"]) + LEEWAY_SECONDS,  # the SDK compares it once more, without one
             subject=owner,
             claims={"iss": self._issuer},
         )

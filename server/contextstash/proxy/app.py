@@ -95,7 +95,7 @@ left: it may take minutes, and who ends the proxy waits for it."""
 class ServedProxy:
     """What is served: `upstream` is the model API's address. With a `secret`, only requests whose path begins with it
     are served: those of the one client that was told it. `unrecorded` gets the session of each request that could not
-    be recorded."""
+    be recorded, `unread` how many could not be read, by the client's session, if none of it was recorded."""
 
     upstream: str
     options: ProxyOptions
@@ -105,6 +105,7 @@ class ServedProxy:
     secret: str | None = None
     clock: Callable[[], float] = field(default=time.time)
     unrecorded: list[str] = field(default_factory=list)
+    unread: dict[str | None, int] = field(default_factory=dict)
 
 
 def serve_proxy(served: ServedProxy) -> None:
@@ -158,7 +159,8 @@ async def proxy_app(served: ServedProxy) -> AsyncIterator[ProxyApp]:
         logger.warning("Nothing is recorded or pruned: %s", error)
     else:
         options = replace(served.options, one_user=served.secret is not None)
-        engine = Engine(stash, options, served.clock, ingest=partial(ingest, stash), unrecorded=served.unrecorded)
+        read = partial(ingest, stash)
+        engine = Engine(stash, options, served.clock, ingest=read, unrecorded=served.unrecorded, unread=served.unread)
 
     gc.collect()
     try:
@@ -229,11 +231,13 @@ class Exchange:
         prepared = await self._prepared()
         try:
             reply = await self._reply(prepared)
-            if reply.refusal is not None and prepared is not None and self._engine is not None:
-                again = await self._engine.after_refusal(prepared, *reply.refusal)
+            if (refusal := reply.refusal) is not None and prepared is not None and self._engine is not None:
+                again = await self._engine.after_refusal(prepared, *refusal)
                 if again is not None:
                     await reply.response.aclose()
                     prepared, reply = again, await self._reply(again)
+                    if reply.succeeded and not again.edited:
+                        self._engine.original_accepted(again, *refusal)
         except httpx2.TransportError as error:
             logger.warning("no response from upstream: %s", type(error).__name__)
             await send_error(self._send, 502, "api_error", "the model API could not be reached.")  # clients try again

@@ -191,8 +191,10 @@ class Conversation:
         # The messages of a stored conversation are not known: a request goes back in it unless it is in a loop of
         # calls, in which people do not go back.
         stored_back = not self.line and is_main and not (asked.request.latest.results and self.state.mark)
-        if alike and (goes_back(self.line, asked.request.messages, common) if self.line else stored_back):
-            # A person goes back in the main conversation, also to a message that a fork beside it has as well.
+        went_back = is_main and goes_back(self.line, asked.request.messages, common) if self.line else stored_back
+        if alike and (went_back or edited_in_place(self.line, asked.request.messages, common)):
+            # A person goes back in the main conversation alone, also to a message that a fork beside it has as well: a
+            # second sub-agent that begins with the same prompt is another one.
             return GOES_BACK, common, is_main
         if alike and (self.compacting or (is_main and continues_summary(asked.request.messages[0].native))):
             return BEGINS_AGAIN, common, is_main
@@ -312,20 +314,24 @@ def has_reply(line: Line) -> bool:
 
 
 def goes_back(line: Line, messages: Line, common: int) -> bool:
-    """Whether a request of the same client continues `line`, with which it has so many messages in common, after the
-    client changed it: a person went back to an earlier message, or the client edited old messages in place, so that a
-    reply behind them stands where it stood.
+    """Whether in a request of the same client a person went back to an earlier message of `line`, with which it has so
+    many messages in common.
 
     Parallel agents begin with the same messages too. They are told apart by where they differ: two replies to the same
     request, or two results of the same calls, followed by further work of the agent and not by words of a person."""
-    behind = zip(line[common + 1 :], messages[common + 1 :], strict=False)
-    if common in (len(line), len(messages)) or any(old.is_models and old.plain == new.plain for old, new in behind):
+    if common in (len(line), len(messages)):
         return True
     if common == 0:
         return False
     new, old = messages[common], line[common]
     is_parallel = (new.is_models and old.is_models) or bool(new.results and old.results)
     return not (is_parallel and any(message.results for message in behind_reply(messages)))
+
+
+def edited_in_place(line: Line, messages: Line, common: int) -> bool:
+    """Whether the client edited old messages of `line`: a reply behind them stands where it stood."""
+    behind = zip(line[common + 1 :], messages[common + 1 :], strict=False)
+    return any(old.is_models and old.plain == new.plain for old, new in behind)
 
 
 def behind_reply(messages: Line) -> Line:

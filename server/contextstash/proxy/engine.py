@@ -60,6 +60,11 @@ HEAL_SECONDS = 30.0
 would compact otherwise, which takes a minute."""
 
 
+def is_overflow(error: bytes | None) -> bool:
+    """Whether a refusal says that the request is too long."""
+    return error is not None and recognize(error.decode("utf-8", "replace")) is not None
+
+
 class Engine:
     """The conversations behind one proxy."""
 
@@ -71,9 +76,11 @@ class Engine:
         *,
         ingest: Callable[[Path], Awaitable[object]] | None = None,
         unrecorded: list[str] | None = None,
+        unread: dict[str | None, int] | None = None,
     ) -> None:
         """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one;
-        `unrecorded` gets the session of each request or reply that could not be recorded."""
+        `unrecorded` gets the session of each request or reply that could not be recorded; `unread` holds how many
+        requests of each client's session could not be read, until a request of it is recorded."""
         self._access = access
         self._options = options
         self._clock = clock
@@ -82,7 +89,7 @@ class Engine:
         # asyncio itself keeps only weak references, so that a task could end before its work does.
         self._running: set[asyncio.Task[Any]] = set()
         self._unrecorded = [] if unrecorded is None else unrecorded
-        self._unread: dict[str | None, int] = {}
+        self._unread = {} if unread is None else unread
         self.faults = 0
 
     # Before it is sent.
@@ -196,19 +203,20 @@ class Engine:
     # After a refusal.
 
     async def after_refusal(self, prepared: Prepared, status: int, error: bytes | None) -> Prepared | None:
-        """The request to send once more after the provider refused it; None if the client gets the refusal. What
-        cannot be read (`error` is None) is no verdict on our edits: the session goes on. Never raises."""
-        conversation = prepared.conversation
-        again = replace(prepared, body=prepared.request.body) if prepared.edited else None
+        """The request to send once more after the provider refused it with this text (None if it cannot be read); None
+        if the client gets the refusal. Never raises."""
         try:
-            if error is not None and recognize(error.decode("utf-8", "replace")) is not None:
+            if is_overflow(error):
                 return await self._within(HEAL_SECONDS / self._options.step_seconds, self._healed(prepared))
         except Exception as fault:
-            self._fault(conversation, fault)
-            return again
-        if error is not None and again is not None:
-            self._leave_alone(conversation, f"the provider refused an edited request with status {status}")
-        return again
+            self._fault(prepared.conversation, fault)
+        return replace(prepared, body=prepared.request.body) if prepared.edited else None
+
+    def original_accepted(self, prepared: Prepared, status: int, error: bytes | None) -> None:
+        """End the edits of a session: the provider refused an edited request with this text, and took the original. One
+        that it refuses too, such as for a picture that is too large, says nothing of the edits."""
+        if error is not None and not is_overflow(error):
+            self._leave_alone(prepared.conversation, f"the provider refused an edited request with status {status}")
 
     async def _healed(self, prepared: Prepared) -> Prepared | None:
         """The request shrunk below what was refused; None if nothing more can leave it."""
