@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.handoff.fill import cut_middle
+from contextstash.handoff.fill import Section, cut_middle, fill
 from tests.support.turns import laws, quarter
 
 REPORT = """The review is done. I read the whole module first. It took a while. That was worth it.
@@ -25,3 +25,9 @@ def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() ->
 @given(st.text(st.sampled_from("ab1 .!?\n`/。"), max_size=300), st.integers(0, 60))
 def test_a_text_is_never_longer_than_its_room(text: str, room: int) -> None:
     assert quarter(cut_middle(text, room, quarter)) <= room
+
+
+@laws
+@given(st.integers(20, 120))
+def test_a_section_that_takes_its_whole_room_is_not_left_out(tokens: int) -> None:
+    assert fill([Section("Words", 1.0, 0, lambda room: ["x" * (4 * room - 3)])], tokens, quarter)

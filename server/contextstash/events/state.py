@@ -65,6 +65,9 @@ MIN_NOTE, MIN_HANDLED, MAX_FAILED = 40, 400, 900
 """Characters: a shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later; the handle
 of a shorter output is not told; and what is told of a run that failed, some eight places with their reasons."""
 
+MAX_ANNOUNCED = 3
+"""Sentences of a message that only says what the agent does next. An answer that is as short seldom says that, too."""
+
 MAX_PARTS = 16
 """Lines that are known of what was changed in a file, the newest."""
 
@@ -250,7 +253,9 @@ class State:
         # Some clients record calls as messages of their own: one sentence may be what the agent says before the next.
         said = self.said.text if newest.ends and self.said and self.said.seq == newest.seq else ""
         sentences = own_sentences(said[-MAX_TEXT:])
-        ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not _says_what_comes(sentences[-1]))
+        # In a few sentences that say what it does now, the last one may say how.
+        telling = sentences if len(sentences) <= MAX_ANNOUNCED else sentences[-1:]
+        ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not any(map(_says_what_comes, telling)))
         ends = ends or said.lstrip()[:1] == "{"  # a result as JSON
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
@@ -408,7 +413,9 @@ class _Fold:
         if _reports(call, uses):
             state.tree = None  # the sub-agent may have changed it
             if call.output and not call.output.text.lstrip().startswith("{"):  # a number of the agent, not its words
-                state.notes.append(Told(call.seq, f"{call_line(call)}: {conclusion(call.output.text)}"))
+                state.notes.append(
+                    Told(call.seq, f"{call_line(call)}: {conclusion(call.output.text.partition(_COUNTED)[0])}")
+                )
         self._ran(call)
         if call.output is not None:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False)
@@ -489,7 +496,7 @@ def _line(call: Call, uses: list[FileUse]) -> str:
     handle = f" [{call.handle}]" if large else ""
     if call.output is None or not _reports(call, uses):
         return f"{outcome_line(call, uses)}{handle}"
-    return f"{call_line(call)}{handle}:\n{defused(call.output.text.strip()[:MAX_TEXT])}"
+    return f"{call_line(call)}{handle}:\n{defused(call.output.text.partition(_COUNTED)[0].strip()[:MAX_TEXT])}"
 
 
 def _reports(call: Call, uses: list[FileUse]) -> bool:
@@ -499,6 +506,9 @@ def _reports(call: Call, uses: list[FileUse]) -> bool:
 
 _REPORTS = re.compile(r"agent|^(?:task|wait)$", re.IGNORECASE)
 """Tools whose output is what a sub-agent reports: prose, whose first and last line do not say what it found."""
+
+_COUNTED = "\n<usage>"
+"""Where Claude Code says what a sub-agent took."""
 
 _NOTICE = re.compile(r"\A\s*<(?P<tag>task-notification|subagent_notification)>(?P<text>.*)</(?P=tag)>", re.DOTALL)
 _NOTICE_PARTS = re.compile(r"<(summary|result)>(.*?)</\1>|\"completed\"\s*:\s*(\"(?:[^\"\\]|\\.)*\")", re.DOTALL)

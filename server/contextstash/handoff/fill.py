@@ -35,7 +35,7 @@ def fill(sections: Sequence[Section], max_tokens: int, count: Count) -> str:
             room = left + own if again else min(left, int(max_tokens * section.share))
             if again and left <= 0:
                 break
-            text = _written(section, room, count)
+            text = _written(section, room - BETWEEN, count)
             cost = count(f"{text}\n\n") if text else 0
             if cost <= left + own and (cost or not again):
                 written[section.heading], costs[section.heading] = text, cost
@@ -44,6 +44,10 @@ def fill(sections: Sequence[Section], max_tokens: int, count: Count) -> str:
     while parts and count("\n\n".join(parts)) > max_tokens:
         parts.pop()
     return "\n\n".join(parts)
+
+
+BETWEEN = 3
+"""Tokens between two sections at most: a section that took its whole room would not fit with them."""
 
 
 def _written(section: Section, room: int, count: Count) -> str:

@@ -97,7 +97,7 @@ def summary_of(
     sections = [
         *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
         Section(f"Earlier summary{as_of}", 0.3, 7, write.carried),
-        Section("Said at the end of turns, and commits", 0.25, 5, write.done),
+        Section("Said at the end of turns, and commits", 0.2, 5, write.done),
         Section("Files touched", FILES_SHARE if max_names is None else FILES_SHARE / 2, 4, write.files),
         Section("Failed when last run", 0.15, 2, write.failures),
         Section("Open items", 0.2, 0, write.open),
