@@ -160,8 +160,8 @@ _ALL_SHORT = re.compile(r"git status (?:-s|--short|--porcelain)")
 _OF_TREE = re.compile(r"^(?:Your branch|## |nothing to commit|[ MADRCU?]{2} (?=\S)|\t(?=\S)).*$", re.MULTILINE)
 """What `git status` prints: of the branch, and of each file that is changed or not tracked."""
 
-_SHORT = re.compile(r"^([ MADRCU?]{2}) (?=\S)")
-"""Before a file in the short form: how it stands in the index, and in the work tree. In brackets, no blank is lost."""
+_OF_FILE = re.compile(r"([ MADRCU?]{2}) (?=\S)|\t(?:([a-z ]+): +)?(?=\S)")
+"""Before a file: in the short form how it stands in the index and in the work tree; in brackets, no blank is lost."""
 
 _SAID = re.compile(r" (?:-\w*m|--message) ?=?(?:\"(?:[^\"\\]|\\.)*\"|'[^']*')", re.DOTALL)
 """A message in a command, which may name commands of Git."""
@@ -195,10 +195,11 @@ def work_tree_of(call: Call) -> str:
     told: list[str] = []
     files: dict[str, list[str]] = {}
     for line in _OF_TREE.findall(call.output.text[:MAX_COMMAND]):
-        short = _SHORT.match(line)
-        (files.setdefault(f"[{short[1]}] ", []) if short else told).append(
-            line[short.end() :] if short else line.strip()
-        )
+        if state := _OF_FILE.match(line):
+            mark = f"[{state[1]}] " if state[1] else f"{state[2]}: " if state[2] else ""
+            files.setdefault(mark, []).append(line[state.end() :])
+        else:
+            told.append(line.strip())
     for mark, paths in files.items():
         more = f" and {len(paths) - MAX_PATHS} more" if len(paths) > MAX_PATHS else ""
         told.append(f"{mark}{', '.join(paths[:MAX_PATHS])}{more}")

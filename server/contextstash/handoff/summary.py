@@ -299,9 +299,12 @@ class _Writer:
             since = " (the same changed since)" if since and known and known[-1].endswith(since) else since
             known += [f"{told}{since}"] if run else []
         bound = min(max(room // 3, MIN_CALL), MAX_CALL)
+        known = [cut_middle(line, bound, self._item) for line in known]
         known = first_of(known, room - MIN_CALL if state.calls else room, self.count)
         room -= sum(map(self._item, known))
-        told_above = {run.seq for run in (*state.failed.values(), state.tree, state.passed) if run}
+        told = "\n".join(known)
+        told_above = {run.seq for run in (state.tree, passed) if run and f"at message {run.seq}:" in told}
+        told_above |= {run.seq for run in state.failed.values()}
         shown = [each for each in state.calls if each.seq not in told_above or "&&" in each.text]
         calls = [cut_middle(self._call(each), bound, self._item) for each in shown]
         said_share = 1.0 if state.answered else SAID_SHARE
