@@ -145,3 +145,13 @@ async def test_an_address_in_an_imported_session_is_not_used(untrusted: Untruste
             await answer(client, "configure_session", session_id="copy", settings={"prune_at": 0.5})
     assert pruned["archived"]
     assert thief.requests == []
+
+
+async def test_a_projects_file_gets_nothing_if_the_user_chose_another_model(untrusted: UntrustedProject) -> None:
+    with model_provider() as thief, model_provider() as chosen:
+        untrusted.write(stealing(thief))
+        untrusted.configure('summarizer_model = "claude-haiku-4-5"\n')
+        at = {"CONTEXTSTASH_SUMMARIZER_BASE_URL": chosen.url, "ANTHROPIC_API_KEY": KEY}
+        await record_and_compact(untrusted, SERVE, chosen, **at)
+    assert thief.requests == []
+    assert chosen.requests

@@ -318,3 +318,11 @@ def test_a_token_can_expire_belongs_to_its_name_by_default_and_mistakes_are_name
     assert (made["owner"], made["scopes"], "expires_at" in made) == ("bob", ["read", "write"], True)
     assert "There is a token bob already" in failure_of(contextstash.run("token", "create", "bob"))
     assert "There is no token eve" in failure_of(contextstash.run("token", "revoke", "eve"))
+
+
+def test_a_damaged_list_trusts_nothing_and_is_named(untrusted: UntrustedProject) -> None:
+    untrusted.user_folder.mkdir(parents=True)
+    (untrusted.user_folder / "trusted.json").write_text("{")
+    assert shown_there(untrusted)["settings"]["summary_prompt"] == "handoff"
+    done = untrusted.run("config", "trust", "--yes")
+    assert (done.returncode, "trusted.json" in done.stderr) == (1, True)

@@ -210,3 +210,10 @@ def test_a_text_from_before_git_took_other_versions_says_so() -> None:
         "[… message 1, before `git pull` in 5]",
         "[… message 3, before `git pull` in 5]",
     ]
+
+
+def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
+    script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": "open('/srv/a.py', 'w').write(x)"}, "")
+    patch = "python - <<'EOF'\ntext = open('/srv/a.py').read()\nopen('/srv/a.py', 'w').write(text)\nEOF"
+    assert "/srv/a.py" in {file.path for file in known_files(script.turns)}
+    assert "/srv/a.py" not in {file.path for file in known_files(script.call("Bash", {"command": patch}, "").turns)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -34,6 +35,7 @@ from tests.support.proxies import (
     request_of,
     running_proxy,
     session,
+    turn,
 )
 from tests.support.stashes import called
 
@@ -343,3 +345,29 @@ def test_a_signal_ends_it_with_a_reply_and_a_body_in_midstream(tmp_path: Path) -
         process.wait(MAX_SECONDS)
         provider.resumed.set()
     assert process.returncode == 0
+
+
+def test_a_full_disk_lets_requests_through_with_what_was_pruned_before(proxy: RunningProxy) -> None:
+    messages = session(8)
+    play(proxy, messages[:-2])
+    proxy.clock.now += 400
+    proxy.send(request_of(messages))
+    in_database(proxy, "PRAGMA max_page_count = 1")
+    for number in range(20, 24):
+        messages += turn(number, "".join(f"row {number} {k}\n" for k in range(2_000)))
+        proxy.clock.now += 400
+        assert proxy.send(request_of(messages)).status_code == 200
+        assert placeholders(proxy.provider.bodies[-1])[: len(OLD)] == OLD
+    in_database(proxy, "PRAGMA max_page_count = 1000000")
+    proxy.clock.now += 400
+    proxy.send(request_of(messages))
+    proxy.clock.now += 400
+    proxy.send(request_of(messages))
+    assert len(placeholders(proxy.provider.bodies[-1])) > len(OLD)
+
+
+def in_database(proxy: RunningProxy, statement: str) -> None:
+    """Run a statement on the connection through which the proxy writes."""
+    store: Any = proxy.engine._access.store
+    work = store.database.writer.run(lambda db: db.execute(statement).fetchall())
+    asyncio.run_coroutine_threadsafe(work, proxy.loop).result(30)

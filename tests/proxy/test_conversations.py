@@ -355,3 +355,33 @@ def test_what_continues_a_conversation_that_the_provider_keeps_goes_on_unchanged
         assert ("x-contextstash-session" in response.headers) is not bool(kept)
     assert recorded(proxy.database) == {ID: [said]}
     assert (proxy.state(ID).requests, proxy.state(ID).unread) == (1, 1)
+
+
+def test_agents_that_wait_for_their_replies_at_the_same_time_are_not_mixed(proxy: RunningProxy) -> None:
+    """The requests of each round are on their way at once."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    agents = [agent_messages(agent, 8) for agent in range(3)]
+    with ThreadPoolExecutor(3) as pool:
+        for count in range(1, 18, 2):
+            bodies = [request_of(messages[:count], metadata={}) for messages in agents]
+            list(pool.map(lambda body: proxy.http.post(f"{proxy.url}/v1/messages", json=body), bodies))
+            proxy.settle()
+    whole = [messages for messages in recorded(proxy.database).values() if len(messages) == 17]
+    assert sorted(whole, key=json.dumps) == sorted(agents, key=json.dumps)
+
+
+def test_a_session_that_is_deleted_while_the_model_replies_is_not_recorded_again(
+    proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = session(3)
+    proxy.send(request_of(messages[:5]))
+    kept = proxy.engine._keep
+
+    async def late(*given: Any) -> None:
+        await asyncio.to_thread(delete, proxy.database)
+        await kept(*given)
+
+    monkeypatch.setattr(proxy.engine, "_keep", late)
+    proxy.send(request_of(messages))
+    assert recorded(proxy.database) == {}

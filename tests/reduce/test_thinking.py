@@ -100,3 +100,10 @@ async def test_behind_a_summary_the_provider_is_asked_to_drop_thinking_that_it_d
     }
     assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
     assert len(thoughts(context.messages)) == 4
+
+
+async def test_models_that_do_not_verify_thinking_keep_it(stash: Stash) -> None:
+    await recorded(stash, turns(4), model="claude-sonnet-4-5")
+    result = await stash.prune_tool_outputs(SESSION, keep_last=2)
+    assert "thinking" not in result.reason
+    assert len(thoughts(await valid_view(stash, "anthropic"))) == 8

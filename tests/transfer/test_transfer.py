@@ -4,6 +4,7 @@ a database keeps, and what goes by its age."""
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -318,3 +319,13 @@ async def test_a_session_that_goes_on_while_others_are_deleted_stays(
     async with stash_at(path) as stash:
         await stash.retain(NOW + 60 * DAY, days=30, dry_run=False)
         assert {line.session_id for line in (await stash.list_sessions()).sessions} == {"s-0", "s-1"}
+
+
+async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await filled(path)
+    async with stash_at(path) as stash:
+        for _ in range(5):
+            await stash.limit_output(secrets.token_hex(20_000), limits={"chars": 1_000})
+        aged = await stash.retain(NOW + 40 * DAY, days=30, dry_run=True)
+    assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
