@@ -181,6 +181,12 @@ def test_a_list_of_the_tasks_says_how_they_stand() -> None:
     assert plan_of(script) == [("done", "#1: Parse dates"), ("doing", "#2: Write docs")]
 
 
+def test_a_failed_run_says_that_another_test_run_passed_since() -> None:
+    script = run(run(Script(), "make test-all", GO_FAILED, failed=True), "go test ./...", GO_PASSED)
+    (told,) = sections_of(script)[Section.FAILED]
+    assert told.endswith(" (another test run passed since, at message 3)")
+
+
 def test_of_a_test_that_prints_much_the_reasons_at_the_end_are_told() -> None:
     steps = "".join(f"    flow_test.go:{at}: Phase {at}: go on\n" for at in range(10, 30))
     script = run(

@@ -215,7 +215,12 @@ class _Writer:
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
         runs = sorted(self.state.failed.values(), key=lambda run: run.seq)
-        lines = [f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}" for run in runs]
+        passed = self.state.passed
+        lines = [
+            f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}"
+            + (f" (another test run passed since, at message {passed.seq})" if passed and passed.seq > run.seq else "")
+            for run in runs
+        ]
         return newest(lines, room, self.count)
 
     def open(self, room: int) -> list[str]:
