@@ -15,7 +15,7 @@ STORAGE = ROOT / "storage" / "contextstash_storage"
 
 RECORDS = tuple(f"contextstash_storage.{name}" for name in ("records", "errors"))
 
-DRIVERS = ("sqlite3", "sqlcipher3", "psycopg")
+DRIVERS = ("sqlite3", "sqlcipher3", "aiosqlite", "psycopg")
 """What the stores speak to their databases with."""
 
 PURE = ("safety", "outputs", "messages", "events", "handoff", "view", "window")
@@ -45,7 +45,7 @@ MUST_NOT_IMPORT = {
 """For each other layer, the parts of the server that must not be known to it."""
 
 IMPURE = {
-    "anyio", "asyncio", "glob", "http", "io", "logging", "multiprocessing", "os", "pathlib",
+    "aiosqlite", "anyio", "asyncio", "glob", "http", "io", "logging", "multiprocessing", "os", "pathlib",
     "random", "secrets", "shutil", "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile",
     "threading", "time", "uuid",
 }  # fmt: skip
@@ -58,6 +58,7 @@ ONLY_IN = {
     "uvicorn": ("server/contextstash/web.py",),
     "jinja2": ("server/contextstash/pages/app",),
     "click": ("server/contextstash/cli",),
+    "aiosqlite": ("storage",),
     "sqlcipher3": ("storage/contextstash_storage/database_file",),
     "sqlite3": ("storage", "server/contextstash/clients/opencode.py"),
     "tiktoken": ("server/contextstash/tokenizer",),
@@ -157,7 +158,7 @@ def test_the_store_in_postgresql_imports_nothing_that_imports_sqlite() -> None:
     while waiting:
         path = waiting.pop()
         seen.add(path)
-        drivers += [found for found in imports(path) if is_within(found.module, ("sqlite3", "sqlcipher3"))]
+        drivers += [found for found in imports(path) if is_within(found.module, ("sqlite3", "sqlcipher3", "aiosqlite"))]
         waiting += [each for found in imports(path) for each in _files_of(found.module) if each not in seen]
     assert drivers == []
 

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 PRIVATE_NAMES = {
     "server/contextstash/mcp/stdio.py": {"_lowlevel_server"},
+    "storage/contextstash_storage/sqlite.py": {"_execute", "_thread"},
 }
 """The private names of libraries that each module of ours uses."""
 

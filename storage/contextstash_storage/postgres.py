@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import threading
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
@@ -24,7 +26,6 @@ from contextstash_storage.transaction import (
     BUSY_SECONDS,
     VERSION,
     Address,
-    Connections,
     Database,
     Found,
     Place,
@@ -130,14 +131,35 @@ class PostgresDatabase(Database):
 
     def __init__(self, address: Address, retry_seconds: float) -> None:
         self.address = address
-        self.connections = Connections(CONNECTIONS, self._connect, lambda db: not db.closed and not db.broken)
         self._retry_seconds = retry_seconds
+        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="contextstash-postgres")
+        self._opened: dict[int, psycopg.Connection[Any]] = {}
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(**{**CONNECTION, **conninfo_to_dict(self.address.url)}, autocommit=True)
+    async def run(self, work: Callable[[psycopg.Connection[Any]], Result]) -> Result:
+        """What `work` returns, run on a connection when a thread is free. What has begun runs to its end, even if its
+        caller is cancelled. Raises StoreError after `close`."""
+        try:
+            running = self._threads.submit(lambda: work(self._connection()))
+        except RuntimeError as error:
+            raise StoreError("The session store is closed.") from error
+        return await asyncio.wrap_future(running)
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        """That of the thread which runs this."""
+        thread = threading.get_ident()
+        db = self._opened.get(thread)
+        if db is None or db.closed:  # or broken
+            db = psycopg.connect(**{**CONNECTION, **conninfo_to_dict(self.address.url)}, autocommit=True)
+            self._opened[thread] = db
+        return db
 
     async def close(self) -> None:
-        await asyncio.to_thread(self.connections.close)
+        def after_all() -> None:
+            self._threads.shutdown()
+            for db in self._opened.values():
+                db.close()
+
+        await asyncio.to_thread(after_all)
 
     async def forget(self, *_: object) -> bool:
         return True  # PostgreSQL overwrites removed rows when it vacuums their tables
@@ -155,7 +177,7 @@ class PostgresDatabase(Database):
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                return await self.connections.run(partial(self._transaction, work, mode))
+                return await self.run(partial(self._transaction, work, mode))
             except _DRIVER_ERRORS as error:
                 passes = _is_unreachable(error) or isinstance(error, _COLLIDED)
                 if not passes or time.monotonic() > give_up:
@@ -243,7 +265,7 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
     Raises StoreVersionError for a database of a newer contextstash, StoreError for one that cannot be used."""
     database = PostgresDatabase(address, busy_seconds)
     try:
-        await database.connections.run(lambda _: None)
+        await database.run(lambda _: None)
         await database.write(make_tables)
     except BaseException as error:
         await database.close()

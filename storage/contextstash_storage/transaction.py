@@ -11,16 +11,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from contextstash_storage.errors import BadInputError, StoreError, StoreVersionError
+from contextstash_storage.errors import BadInputError, StoreVersionError
 
 MAX_INTEGER = 2**63 - 1
 
@@ -111,42 +109,6 @@ class Tx:
 
 Result = TypeVar("Result")
 TxWork = Callable[[Tx], Result]
-
-
-class Connections:
-    """Threads that run functions, each on a connection of its own: one that has begun runs to its end, even if its
-    caller is cancelled. `connect` makes a connection when a thread needs the first one, or one that is usable."""
-
-    def __init__(self, count: int, connect: Callable[[], Any], is_usable: Callable[[Any], bool] = bool) -> None:
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix="contextstash-storage")
-        self._connect, self._is_usable = connect, is_usable
-        self._own = threading.local()
-        self._opened: list[Any] = []
-
-    async def run(self, work: Callable[[Any], Result]) -> Result:
-        """What `work` returns, run when a thread is free. Raises StoreError after `close`."""
-        try:
-            running = self._threads.submit(lambda: work(self._connection()))
-        except RuntimeError as error:
-            raise StoreError("The session store is closed.") from error
-        return await asyncio.wrap_future(running)
-
-    def _connection(self) -> Any:
-        db = getattr(self._own, "db", None)
-        if db is None or not self._is_usable(db):
-            if db is not None:
-                db.close()
-                self._opened.remove(db)
-            self._own.db = None
-            self._own.db = db = self._connect()
-            self._opened.append(db)
-        return db
-
-    def close(self) -> None:
-        """Wait for what was begun or waits, and close the connections; again, this does nothing."""
-        self._threads.shutdown()
-        while self._opened:
-            self._opened.pop().close()
 
 
 class Database(Protocol):

@@ -32,7 +32,7 @@ def test_a_file_that_is_not_a_database_is_an_error_in_one_line(contextstash: Com
 
 
 def test_the_whole_command_line_imports_nothing_heavy_before_a_command_runs() -> None:
-    heavy = ["rich", "pydantic", "mcp", "tiktoken", "genai_prices", "sqlcipher3", "platformdirs"]
+    heavy = ["rich", "pydantic", "mcp", "tiktoken", "genai_prices", "aiosqlite", "sqlcipher3", "platformdirs"]
     program = "import sys; from contextstash.cli.app import cli; list(cli.commands.values());"
     program += f"print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -90,7 +90,7 @@ async def main():
         await client.list_prompts()
 
 anyio.run(main)
-heavy = {"sqlcipher3", "tiktoken", "genai_prices", "anthropic", "platformdirs"}
+heavy = {"aiosqlite", "sqlcipher3", "tiktoken", "genai_prices", "anthropic", "platformdirs"}
 heavy.add("contextstash.stash")
 print(sorted(heavy & sys.modules.keys()))
 """

@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -118,6 +119,32 @@ async def test_a_closed_store_says_so(path: Path) -> None:
         await store.list_sessions()
     with pytest.raises(StoreError, match="closed"):
         await new_session(store)
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.001, 0.1])
+async def test_an_opening_that_is_cancelled_leaves_nothing_open(path: Path, wait: float) -> None:
+    before = threading.active_count()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        opening = asyncio.create_task(open_sqlite(path, busy_seconds=0.3))
+        await asyncio.sleep(wait)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        other.execute("ROLLBACK")
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("CREATE TABLE alone (x)")  # refused if another connection were open
+    assert threading.active_count() <= before + 1  # one of asyncio's own
+
+
+@pytest.mark.processes
+def test_a_program_that_does_not_close_its_store_ends_all_the_same(path: Path) -> None:
+    program = (
+        "import asyncio, pathlib, sys; from contextstash_storage.sqlite import open_sqlite;"
+        " store = asyncio.run(open_sqlite(pathlib.Path(sys.argv[1]))); print('opened')"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "opened\n", "")
 
 
 async def test_a_database_held_by_another_process_is_an_error_with_words_and_loses_nothing(path: Path) -> None:
