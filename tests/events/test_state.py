@@ -121,13 +121,18 @@ def test_what_a_sub_agent_reports_in_a_notice_is_told(notice: str) -> None:
     assert told.startswith("(3) A sub-agent reports: Review of fines: Two & more bugs.")
 
 
+GOES_ON, ENDED = "running with session ID 7", "exited with code 0"
+
 words = st.text(st.sampled_from("ab ./_'\"`\n#-*漢:"), max_size=40)
-steps = st.lists(st.tuples(st.sampled_from(["user", "assistant", "bash", "edit"]), words, words), max_size=16)
+steps = st.lists(
+    st.tuples(st.sampled_from(["user", "assistant", "bash", "edit", "start", "wait"]), words, words), max_size=16
+)
 
 
 @laws
 @given(steps, st.integers(0, 16))
 @example([("user", "", ""), ("assistant", "", ""), ("user", "", ""), ("user", "", "")], 3)
+@example([("user", "", ""), ("start", "Say so", ""), ("wait", "", "Say so")], 2)
 def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tuple[str, str, str]], cut: int) -> None:
     script = Script()
     ends = [0]
@@ -138,6 +143,10 @@ def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tu
             script.assistant(f"Done {text}.")
         elif kind == "bash":
             script.call("Bash", {"command": f"pytest {text}"}, output)
+        elif kind == "start":
+            script.call("exec_command", {"cmd": f"git commit -m '{text}'"}, codex("", state=GOES_ON))
+        elif kind == "wait":
+            script.call("write_stdin", {"session_id": 7}, codex(f"[main a1b2c3d] {output}", state=ENDED))
         else:
             script.call("Edit", {"file_path": f"src/{text}.py", "old_string": "a", "new_string": output}, "updated")
         ends.append(len(script.turns))

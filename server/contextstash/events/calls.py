@@ -324,11 +324,12 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(each)
 
 
-def calls_of(turns: Iterable[Turn]) -> list[Call]:
+def calls_of(turns: Iterable[Turn], running: dict[str, Call] | None = None) -> list[Call]:
     """All tool calls in order, each with its result, wherever in the turns that is. The result of a call that only
-    waits for a process is that of the command that began it."""
+    waits for a process is that of the command that began it; `running` are such commands by their processes, those of
+    earlier turns, and then those that still go on."""
     calls: dict[str, Call] = {}
-    running: dict[str, Call] = {}  # the commands that go on, by their processes
+    running = {} if running is None else running
     done: list[Call] = []
     answered: set[str] = set()
     newest, spoke = -1, ""  # where the assistant's newest step begins, of one or more messages

@@ -45,9 +45,9 @@ from contextstash.events.words import (
 )
 from contextstash.safety.sanitize import clip, defused, is_speaker_line, one_line
 
-MAX_CALLS, MAX_OPEN = 6, 4
-"""Newest calls that are told with what came of them, and requests that are under way at once: with more, the agent
-never says that it ends a turn."""
+MAX_CALLS, MAX_RUNNING, MAX_OPEN = 6, 16, 4
+"""Newest calls that are told with what came of them, commands that go on and whose output is waited for, and requests
+that are under way at once: with more, the agent never says that it ends a turn."""
 
 MAX_LINES, MAX_NOTES, MAX_WORDS = 60, 8, 200
 """Entries that are known, the newest, of commits and ends of turns, of what the agent said between its calls, and of
@@ -221,8 +221,8 @@ class State:
     the plan that the user approved in the turn under way. `failed` are the runs that failed last, by their
     programs, `passed` the newest test run that passed, unless the same command failed since. `commit` is the newest
     one that a call of the session made, `pushed` the message of its newest push, `branch` the one that Git named
-    last, `tree` what it said of the work tree. `calls` are the newest calls. `quoted` counts the quoted wordings
-    and the numbers that the agent wrote.
+    last, `tree` what it said of the work tree. `calls` are the newest calls, `running` the commands that went on, by
+    their processes. `quoted` counts the quoted wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -243,6 +243,7 @@ class State:
     branch: Told | None = None
     tree: Run | None = None
     calls: list[Told] = field(default_factory=list)
+    running: dict[str, Call] = field(default_factory=dict)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
 
@@ -300,7 +301,8 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     folding = _Fold(before or State())
     state = folding.state
     requests, carried = requests_of(turns, state.unanswered)
-    calls = calls_of(turns)
+    calls = calls_of(turns, state.running)
+    state.running = dict([*state.running.items()][-MAX_RUNNING:])
     words = words_with(state.words, turns, state.newest, requests, calls)
     happened: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = [
         *((request.seq, 0, folding.asked, (request,)) for request in requests),
