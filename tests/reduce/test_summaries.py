@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.reduce import automatic, summaries
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
 from contextstash.window.settings import PRESETS
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import KEPT_BEHIND, KeptState, Native
+from contextstash_storage.records import KEPT_BEHIND, Cursor, KeptState, Native
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
@@ -178,20 +181,63 @@ async def test_half_of_a_surrogate_pair_in_the_users_words_stops_no_compaction(t
             assert (await stash.compact_session(SESSION)).compacted
 
 
+@pytest.fixture
+def fold_every(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Has a state folded after so many messages, not 500, and up to 20 before the newest one, 30 at a time."""
+
+    def fold_every(messages: int) -> None:
+        for module, name, value in (
+            (summaries, "MAX_READ", 30),
+            (summaries, "MAX_KEPT", 20),
+            (summaries, "FOLD_EVERY", messages),
+            (automatic, "FOLD_EVERY", messages),
+        ):
+            monkeypatch.setattr(module, name, value)
+
+    return fold_every
+
+
+async def kept_behind(stash: Stash) -> int:
+    """Up to which message a state is kept for later; -1 if none is."""
+    kept = await stash.store.get_note(SESSION, KeptState, KEPT_BEHIND)
+    return -1 if kept is None else int(json.loads(kept.text)["seq"])
+
+
 async def test_a_state_that_was_folded_while_the_session_grew_is_that_of_all_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fold_every: Callable[[int], None]
 ) -> None:
-    monkeypatch.setattr(summaries, "MAX_READ", 30)
-    monkeypatch.setattr(summaries, "MAX_KEPT", 20)
     seen = []
     for every in (1_000, 10):
-        monkeypatch.setattr(automatic, "FOLD_EVERY", every)
-        monkeypatch.setattr(summaries, "FOLD_EVERY", every)
+        fold_every(every)
         async with stash_at(tmp_path / f"{every}.db", window=16_000, output_reserve=0) as stash:
             await stash.record_messages([{"role": "user", "content": TASK}], session_id=SESSION)
             await run(stash, 60, said={20: "Never rename table_20.", 50: "Keep the logs."})
-            kept = await stash.store.get_note(SESSION, KeptState, KEPT_BEHIND)
+            kept = await kept_behind(stash)
             await stash.compact_session(SESSION)
-            seen.append((kept is None, await view(stash)))
+            seen.append((kept == -1, await view(stash)))
     assert seen == [(True, seen[0][1]), (False, seen[0][1])]
     assert "Never rename table_20." in str(seen)
+
+
+async def test_calls_without_results_keep_no_state_from_being_folded_while_the_session_grows(
+    stash: Stash, fold_every: Callable[[int], None]
+) -> None:
+    fold_every(10)
+    for number in range(100):
+        await stash.record_messages(
+            [{"role": "user", "content": f"Try {number}."}, step(number)[0]], session_id=SESSION
+        )
+    assert await kept_behind(stash) >= 200 - 20 - 30
+
+
+async def test_an_import_folds_nothing_and_the_first_hand_off_folds_once_for_all_later_ones(
+    stash: Stash, fold_every: Callable[[int], None]
+) -> None:
+    fold_every(10)
+    natives = [{"role": "user", "content": TASK}, *(each for number in range(60) for each in step(number))]
+    messages = [TranscriptMessage(body=native, key=f"k{place}") for place, native in enumerate(natives)]
+    found = TranscriptSession(SESSION, "openai-chat")
+    await stash.record_transcript(found, messages, Cursor(source="t"), reduce=False)
+    assert await kept_behind(stash) == -1
+    assert await stash.hand_off_text(SESSION, None)
+    assert len(natives) - 20 - 30 - 2 <= await kept_behind(stash) < len(natives) - 20

@@ -65,7 +65,7 @@ class AutoReducer:
         """Reduce the session if that is due, and if `reduce`. Returns its state afterwards, and what was done since the
         last recording. A failure here never fails the recording."""
         session, session_id = appended.session, appended.session.session_id
-        if session.counters.messages % FOLD_EVERY < len(appended.messages):
+        if reduce and session.counters.messages % FOLD_EVERY < len(appended.messages):
             with _harmless(session_id):
                 await fold_behind(self._access, session)
         estimate = await estimate_session(self._access, session)

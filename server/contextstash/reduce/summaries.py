@@ -6,13 +6,16 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Literal
 
 from pydantic import TypeAdapter
 
 from contextstash.events.call_lines import WAITS
+from contextstash.events.calls import calls_of
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
 from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_block
@@ -35,7 +38,7 @@ from contextstash.writers import (
     WrittenSummary,
     summary_by_model,
 )
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import KEPT_BEHIND, Call, KeptState, Message, Session
 
 MAX_READ = 1_500
@@ -140,7 +143,7 @@ async def state_at(turns: SessionTurns, last_seq: int) -> State:
     """The state of the session after message `last_seq`."""
     state, is_last = await _kept(turns.access, turns.snapshot, last_seq), False
     while not is_last:  # more than once only if it was not folded while the session grew, such as of an import
-        is_last = last_seq - state.seq <= MAX_READ
+        is_last = last_seq - state.seq <= MAX_READ + MAX_KEPT
         state = await _folded(turns, state, last_seq, apart=not is_last)
     return state
 
@@ -151,20 +154,24 @@ async def fold_behind(access: Access, session: Session) -> None:
     last_seq = session.counters.messages - 1 - MAX_KEPT
     known = await _kept(access, snapshot, last_seq)
     if last_seq - known.seq >= FOLD_EVERY:
-        state = await _folded(SessionTurns(access, snapshot), known, last_seq, apart=True)
-        await keep_state(access, snapshot, state, KEPT_BEHIND)
+        await _folded(SessionTurns(access, snapshot), known, last_seq, apart=True)
 
 
 async def _folded(turns: SessionTurns, state: State, last_seq: int, *, apart: bool) -> State:
-    """The state with at most MAX_READ more messages; `apart` from others that are folded later."""
-    last = min(state.seq + MAX_READ, last_seq)
+    """The state after message `last_seq`; `apart` from what is folded later, with at most MAX_READ more messages, and
+    kept: whoever is interrupted goes on from it."""
+    last = min(state.seq + MAX_READ, last_seq) if apart else last_seq
     new = await turns.between(state.seq + 1, last)
     if apart:  # up to a reply, behind the results of the calls before it
         starts = [at for at in range(1, len(new)) if new[at].role == "assistant" != new[at - 1].role]
-        new = new[: starts[-1]] if starts else new
+        steps = reversed([*pairwise(starts[len(starts) // 2 :])])
+        ended = (end for begin, end in steps if all(call.output for call in calls_of(new[begin:end])))
+        new = new[: next(ended, starts[-1])] if starts else new
         turns.forget()
-    state = await asyncio.to_thread(fold, new, state)
-    return state if new else replace(state, seq=last)
+    state = await asyncio.to_thread(fold, new, state) if new else replace(state, seq=last)
+    if apart:
+        await keep_state(turns.access, turns.snapshot, state, KEPT_BEHIND)
+    return state
 
 
 async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> State:
@@ -187,13 +194,15 @@ async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> Sta
 
 
 async def keep_state(access: Access, snapshot: SessionSnapshot, state: State, key: str = "") -> None:
-    """Keep a state for the next compaction, unless a call still runs: its result comes with a later message."""
-    if any(each.text.endswith(WAITS) for each in state.calls):
+    """Keep a state for the next compaction, unless a call still runs: its result comes with a later message; behind the
+    newest messages none does. It is a cache: nothing fails if the database is busy, or the session deleted."""
+    if key != KEPT_BEHIND and any(each.text.endswith(WAITS) for each in state.calls):
         return
-    rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits))
+    rewinds = tuple(edit.edit_id for edit in rewinds_in_force(snapshot.edits) if edit.first_seq <= state.seq)
     # Not pydantic's own JSON, which refuses half of a surrogate pair in the user's words.
     text = await asyncio.to_thread(lambda: json.dumps(_adapter().dump_python(state, mode="json")))
-    await access.store.put_note(snapshot.session_id, KeptState(text=text, rewinds=rewinds), key)
+    with suppress(ContextstashError):
+        await access.store.put_note(snapshot.session_id, KeptState(text=text, rewinds=rewinds), key)
 
 
 def keeps_words(settings: ContextSettings) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -33,7 +32,7 @@ from contextstash.session.open_session import WITH_ALL_OUTPUTS
 from contextstash.view.ladder import PLACEHOLDER_TOKENS
 from contextstash.view.session_snapshot import SessionSnapshot
 from contextstash.writers import EXTRACTIVE
-from contextstash_storage.errors import BadInputError, ContextstashError
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Cursor, Event, SummaryEdit
 
 MAX_INDEX_SHARE = 0.02
@@ -145,8 +144,7 @@ async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> Ha
     client = next((message for message in recorded if not is_window_key(message.key)), None)
     turns = SessionTurns(access, snapshot)
     state = await state_at(turns, turns.last_seq)
-    with suppress(ContextstashError):  # a cache: the hand-off does not wait for a database that is busy
-        await keep_state(access, snapshot, state)
+    await keep_state(access, snapshot, state)
     return HandedOff(
         state=state,
         recent=await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq),
