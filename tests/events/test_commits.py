@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from contextstash.events.state import fold
 from tests.support.turns import Script, Section, extract_summary, quarter, read_summary
 
 
@@ -99,3 +100,12 @@ def test_what_git_says_of_the_work_tree_is_told(printed: str, told: str | None) 
     script = bash(Script().user("Look."), "git status", printed)
     expected = [] if told is None else [f"Git status at message 2: {told}"]
     assert told_in(script, Section.STATE, "Git status") == expected
+
+
+def test_the_work_tree_of_another_repository_is_not_told() -> None:
+    script = Script().call("Edit", {"file_path": "/srv/a/src/x.py", "old_string": "a", "new_string": "b"}, "updated")
+    script.call("Edit", {"file_path": "/srv/a/src/y.py", "old_string": "a", "new_string": "b"}, "updated")
+    bash(script, "git log --stat", "src/x.py | 2 +-\nsrc/y.py | 2 +-")
+    dirty = "Changes not staged for commit:\n\tmodified:   x.py\n"
+    assert fold(bash(script, "cd /srv/b && git status", dirty).turns).tree is None
+    assert fold(bash(script, "cd /srv/a && git status", dirty).turns).tree is not None

@@ -217,3 +217,9 @@ def test_a_file_that_a_script_changed_has_to_be_read_again() -> None:
     patch = "python - <<'EOF'\ntext = open('/srv/a.py').read()\nopen('/srv/a.py', 'w').write(text)\nEOF"
     assert "/srv/a.py" in {file.path for file in known_files(script.turns)}
     assert "/srv/a.py" not in {file.path for file in known_files(script.call("Bash", {"command": patch}, "").turns)}
+
+
+def test_a_change_without_a_result_yet_is_not_shown_as_made() -> None:
+    script = read_whole()
+    change = {"file_path": "/srv/a.py", "old_string": "    return x + 97", "new_string": "    return x + 1000"}
+    assert "    return x + 97" in lines_of(edited(script.call("Edit", change, None)))

@@ -439,13 +439,13 @@ class _Fold:
             state.tree = None
             if told.startswith(COMMITTED):  # its number and branch, unless Git was quiet
                 state.commit = Run(call.seq, "", told.removeprefix(COMMITTED).partition(":")[0].strip())
-        moves, branch = moves_of(call), branch_of(call)
-        if branch or {"checkout", "switch"} & {*moves}:  # only for these few: the session's folder takes long to find
-            ours = not call.folder or f"{call.folder}/".startswith(state.folder)  # else of another repository
-            state.branch = (Told(call.seq, branch) if branch else None) if ours else state.branch
+        moves, branch, tree = moves_of(call), branch_of(call), work_tree_of(call)
+        switches = bool(branch or {"checkout", "switch"} & {*moves})
+        # Not of another repository. Only for these few: the session's folder takes long to find.
+        if (switches or tree) and (not call.folder or f"{call.folder}/".startswith(state.folder)):
+            state.branch = (Told(call.seq, branch) if branch else None) if switches else state.branch
+            state.tree = Run(call.seq, "", tree) if tree else state.tree
         state.pushed = call.seq if "push" in moves else state.pushed
-        if tree := work_tree_of(call):
-            state.tree = Run(call.seq, "", tree)
 
     def _ran(self, call: Call) -> None:
         """Whether a program that tests, checks or builds failed or passed."""

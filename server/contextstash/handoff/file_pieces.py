@@ -163,7 +163,8 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
     paths = KnownPaths(files)
     calls = calls_of(turns)
     for call, uses in zip(calls, uses_of(calls), strict=True):
-        for use in uses:
+        pending = call.output is None and not call.ended  # what it changes is not there yet
+        for use in () if pending else uses:
             path, was = paths.of(use.path), paths.of(use.was) if use.was else ""
             _use(files, path, was, use, call)
         moved = [each for each in moves_of(call) if each != "push" and not any(use.changes for use in uses)]

@@ -229,8 +229,9 @@ class _Writer:
         now = [cut for line in now if (cut := cut_middle(line, room // len(now), self._item))]
         tasks = [*map(defused, self._plan())]
         plan = first_of(tasks, room - sum(map(self._item, now)), self.count)
-        if plan and len(tasks) > len(plan):
-            plan[-1] = f"{plan[-1]} [left out: {len(tasks) - len(plan)} more]"
+        out = [each for each in tasks if each not in plan and not each.startswith("[x]")]
+        if plan and out:
+            plan[-1] = f"{plan[-1]} [left out: {len(out)} more]"
         left = min(PLAN_TOKENS, room - sum(map(self._item, [*plan, *now])))
         rest = cut_middle(self._rest_of_plan(), left, self._item) if left > MIN_CALL else ""
         return [*plan, *([rest] if rest else []), *now]
@@ -243,7 +244,8 @@ class _Writer:
         shown = first_lines(approved.text, MAX_PLAN_LENGTH, "").count("\n")
         rest = without_blocks("\n".join(approved.text.split("\n")[shown:]), indented=False)
         text = re.sub(r"\n\s*\n", "\n", rest).strip()
-        return f"The rest of the plan approved in message {approved.seq}, without code:\n{text}" if text else ""
+        head = f"The rest of the plan approved in message {approved.seq}, without code, whatever of it is done:"
+        return f"{head}\n{text}" if text else ""
 
     def _plan(self) -> list[str]:
         plan = self.state.plan
@@ -490,13 +492,10 @@ def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
 
 
 def _answered(entries: Sequence[Said], answered: Mapping[int, int]) -> list[str]:
-    """A line that says which of these the agent has answered, without naming each."""
+    """A line that says which of these the agent has answered last. Of older ones it would not be certain: some are
+    done without a word on them, some answered with another one."""
     last = max((entry.seq for entry in entries if entry.seq in answered), default=None)
-    if last is None:
-        return []
-    others = [f"({each.seq})" for each in entries if each.seq < last and each.seq not in answered and not each.source]
-    but = f"; no turn ended with words on {', '.join(others)}" if others else ""
-    return [f"Answered by the agent: all up to ({last}), that one at {answered[last]}{but}."]
+    return [] if last is None else [f"Answered by the agent last: ({last}), at {answered[last]}."]
 
 
 def _letters_of(text: str) -> str:

@@ -27,6 +27,9 @@ MAX_DEFINITIONS, MAX_NAMED = 6, 4
 
 _GREP_LINE = re.compile(r"^([^\s:]{1,250}):(\d{1,7})[:-]", re.MULTILINE)
 _SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORECASE)
+_LIMITED, _PAGE = re.compile(r"\|\s*head\b"), "[Showing results with pagination"
+"""Of a search that prints no more than some of its matches; the second is Claude Code's last line."""
+
 _READING = re.compile(
     r"(?:^|[\s/|;&(])(?:read|view|open|cat(?! *>)|sed|head|tail|nl|bat|less|get_file|fetch_file)\w*",
     re.IGNORECASE,
@@ -79,7 +82,8 @@ def _described(call: str, text: str, is_error: bool) -> str:
     if matches and len(matches) >= (1 if _SEARCHING.search(call) else MIN_TENTHS * lines / 10):
         files = [name.rstrip("/").rsplit("/", 1)[-1] for name in dict.fromkeys(name for name, _ in matches)]
         named = _listed([f"{files[0]}:{matches[0][1]}", *files[1:]], MAX_NAMED)
-        return f"{counted(len(matches), 'match')} in {counted(len(files), 'file')}: {named}"
+        cut = "the first " if _LIMITED.search(call) or _PAGE in text[-100:] else ""
+        return f"{cut}{counted(len(matches), 'match')} in {counted(len(files), 'file')}: {named}"
     head = text[:MAX_HEAD]
     if len(text) > MAX_HEAD:
         head = head[: head.rfind("\n") + 1] or head
