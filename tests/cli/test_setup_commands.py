@@ -55,8 +55,6 @@ def test_an_installed_client_whose_command_is_gone_is_found(contextstash: Comman
         ("sessions.db", b"no database at all" * 200, "no SQLite database"),
         ("contextstash/contextstash.toml", b"prune_att = 1", "Did you mean 'prune_at'"),
         ("contextstash/contextstash.toml", b"agents = 1", "'agents' must hold tables"),
-        (".claude.json", b"{", "not plain JSON"),
-        (".claude/settings.json", b"{", "not plain JSON"),
     ],
 )
 def test_a_damaged_file_is_named(contextstash: CommandLine, name: str, content: bytes, says: str) -> None:
@@ -66,6 +64,17 @@ def test_a_damaged_file_is_named(contextstash: CommandLine, name: str, content: 
     code, found = findings(contextstash)
     assert code == 1
     assert any(says in finding["says"] for finding in found.values() if finding["state"] == "wrong")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", [".claude.json", ".claude/settings.json"])
+def test_a_clients_file_with_comments_is_only_noted(contextstash: CommandLine, name: str) -> None:
+    path = contextstash.folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{ // mine\n}")
+    code, found = findings(contextstash)
+    assert (code, found["claude-code"]["state"]) == (0, "note")
+    assert "not plain JSON" in found["claude-code"]["says"]
 
 
 @pytest.mark.processes

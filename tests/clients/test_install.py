@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.command_line import CommandLine, failure_of
+from tests.support.command_line import CommandLine
 
 FILES = {
     "claude-desktop": "Claude/claude_desktop_config.json",
@@ -145,7 +145,7 @@ def test_hooks_are_added_beside_the_users_own_and_taken_out_again(
     file, count = HOOKS[client]
     path = contextstash.folder / file
     path.parent.mkdir(parents=True)
-    greet = {"type": "command", "command": f"greet hook {client}"}
+    greet = {"type": "command", "command": f"/opt/contextstash/greet hook {client}-cli"}
     own = f'{{"hooks": {{"SessionStart": [{{"matcher": "x", "hooks": [{json.dumps(greet)}]}}]}},   "o": 1}}'
     path.write_text(own)
     said = run(contextstash, "install", client, "--yes")
@@ -206,17 +206,38 @@ def test_what_would_change_is_shown_and_nothing_written_unless_agreed(contextsta
         ("opencode", b'{"mcp": 3}', "not a mapping"),
         ("gemini", b'{"hooks": {"SessionEnd": "x"}}', "does not list groups of hooks"),
         ("cursor", b"\xff{}", "not UTF-8"),
+        ("cursor", b'{"a": 1e400}', "1e400 is too large"),
+        ("cursor", b'{"a": {"b": 1, "b": 2}}', "b is there twice"),
+        ("codex", b'mcp_servers.a.command = "a"\nmcp_servers.a.args = []\nmodel = "x"\n', "moving other settings"),
     ],
 )
-def test_a_file_that_cannot_be_parsed_is_not_changed(
+def test_a_file_that_cannot_be_read_or_would_not_keep_its_content_is_not_changed(
     contextstash: CommandLine, client: str, content: bytes, says: str
 ) -> None:
     path = place(contextstash, client)
     path.write_bytes(content)
-    said = failure_of(contextstash.run("install", client, "--yes"))
-    assert says in said
-    assert "Nothing was written" in said
+    done = contextstash.run("install", client, "--yes")
+    said, _, by_hand = done.stderr.partition(" To be added by hand:\n")
+    assert (done.returncode, says in said, said.endswith("Nothing was written.")) == (1, True, True)
+    assert entry(client, by_hand)["command"]
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("client", "file", "before"),
+    [
+        ("cursor", ".cursor/mcp.json", '{"mcpServers":{}}'),
+        ("codex", ".codex/config.toml", "[mcp_servers]\n\n[features]\nx = 1\n"),
+        ("claude-code", ".claude/settings.json", '{"env":{}, "enabledPlugins":{}, "model":"opus"}'),
+    ],
+)
+def test_an_empty_place_is_the_users_own(contextstash: CommandLine, client: str, file: str, before: str) -> None:
+    path = contextstash.folder / file
+    path.parent.mkdir()
+    path.write_text(before)
+    run(contextstash, "install", client, "--yes")
+    run(contextstash, "uninstall", client, "--yes")
+    assert path.read_text() == before
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links and modes are another matter there")
@@ -236,6 +257,16 @@ def test_a_link_stays_one_permissions_stay_and_no_link_directs_the_backup_elsewh
     assert (path.is_symlink(), real.read_text(), other.read_text()) == (True, "{}", "mine")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links are another matter there")
+def test_a_link_to_no_file_leads_to_none_again(contextstash: CommandLine) -> None:
+    real, path = contextstash.folder / "dotfiles.json", place(contextstash, "cursor")
+    path.symlink_to(real)
+    run(contextstash, "install", "cursor", "--yes")
+    assert "contextstash" in real.read_text()
+    run(contextstash, "uninstall", "cursor", "--yes")
+    assert (path.is_symlink(), real.exists()) == (True, False)
+
+
 def test_all_clients_on_the_machine_are_installed_at_once(contextstash: CommandLine) -> None:
     for name in (".claude", ".codex", ".cursor", ".gemini"):
         (contextstash.folder / name).mkdir()
@@ -245,6 +276,13 @@ def test_all_clients_on_the_machine_are_installed_at_once(contextstash: CommandL
     assert named == ["claude-code:", "codex:", "gemini:", "cursor:"]
     assert (contextstash.folder / ".codex" / "hooks.json").exists()
     assert (contextstash.folder / ".cursor" / "mcp.json").exists()
+
+
+def test_a_client_whose_file_cannot_be_read_stands_in_the_way_of_no_other(contextstash: CommandLine) -> None:
+    place(contextstash, "codex").write_text("model = ")
+    path = place(contextstash, "cursor")
+    done = contextstash.run("install", "--yes", environment={"PATH": "/nowhere"})
+    assert (done.returncode, "config.toml is not valid TOML" in done.stderr, path.exists()) == (1, True, True)
 
 
 def test_what_was_changed_between_two_installations_is_there_after_both_are_taken_back(

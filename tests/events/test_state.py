@@ -124,14 +124,14 @@ def test_what_a_sub_agent_reports_in_a_notice_is_told(notice: str) -> None:
 GOES_ON, ENDED = "running with session ID 7", "exited with code 0"
 
 words = st.text(st.sampled_from("ab ./_'\"`\n#-*漢:"), max_size=40)
-steps = st.lists(
-    st.tuples(st.sampled_from(["user", "assistant", "bash", "edit", "start", "wait"]), words, words), max_size=16
-)
+kinds = st.sampled_from(["user", "stop", "assistant", "bash", "edit", "start", "wait"])
+steps = st.lists(st.tuples(kinds, words, words), max_size=16)
 
 
 @laws
 @given(steps, st.integers(0, 16))
 @example([("user", "", ""), ("assistant", "", ""), ("user", "", ""), ("user", "", "")], 3)
+@example([("user", "", ""), ("stop", "", ""), ("assistant", "", ""), ("user", "", "")], 3)
 @example([("user", "", ""), ("start", "Say so", ""), ("wait", "", "Say so")], 2)
 def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tuple[str, str, str]], cut: int) -> None:
     script = Script()
@@ -139,6 +139,8 @@ def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tu
     for kind, text, output in drawn:
         if kind == "user":
             script.user(f"Please {text}")
+        elif kind == "stop":
+            script.user("[Request interrupted by user]")
         elif kind == "assistant":
             script.assistant(f"Done {text}.")
         elif kind == "bash":

@@ -440,12 +440,12 @@ def words_with(
     known = {entry.source for entry in before.entries}
     found = _entries(turns, requests, calls)
     entries = [entry for entry in found if not entry.source or entry.source not in known]
-    answered, stopped = _ends(turns, entries, before.open, newest)
+    answered, stopped = _ends(turns, entries, before, newest)
     return UserWords(
         (*before.entries, *entries),
         {**before.answered, **answered},
         {**before.withdrawn, **_withdrawn(before, entries)},
-        {**before.interrupted, **stopped},
+        stopped,
         before.forgotten,
     )
 
@@ -491,18 +491,19 @@ def _rules_of_files(turns: Sequence[Turn]) -> Iterator[Said]:
 
 
 def _ends(
-    turns: Sequence[Turn], entries: Sequence[Said], before: Said | None, newest: Newest
+    turns: Sequence[Turn], entries: Sequence[Said], before: UserWords, newest: Newest
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """The entries on which the assistant ended its turn, that is, said something without a call before the user's next
-    message, and those on which the user interrupted it: those before the message that says so. The newest entry has no
-    next one, so more may follow."""
-    asked = [*([before] if before else []), *(entry for entry in entries if not entry.source)]
+    """The new entries on which the assistant ended its turn, that is, said something without a call before the user's
+    next message, and all on which the user interrupted it: those before the message that says so. The newest entry has
+    no next one, so more may follow."""
+    last_known = before.open
+    asked = [*([last_known] if last_known else []), *(entry for entry in entries if not entry.source)]
     told = {entry.seq for entry in entries if entry.stopped}
     starts = [entry.seq for entry in asked]
     last: dict[int, tuple[int, bool]] = {}
-    if before and newest.seq > before.seq:
-        last[before.seq] = (newest.seq, newest.ends)
-    stopped: dict[int, int] = {}
+    if last_known and newest.seq > last_known.seq:
+        last[last_known.seq] = (newest.seq, newest.ends)
+    stopped = dict(before.interrupted)
     place = -1
     for turn in turns:
         while place + 1 < len(starts) and starts[place + 1] <= turn.seq:

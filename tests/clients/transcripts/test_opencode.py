@@ -77,8 +77,9 @@ def test_a_reply_that_is_still_being_made_is_read_once_it_is_done(tmp_path: Path
     head, parts = TALK[1]
     unfinished = {**head, "time": {"created": 1}}
     state: State = {}
-    assert keys(read(write_session(tmp_path, [TALK[0], (unfinished, parts[:2])]), state)) == ["msg_1"]
-    assert keys(read(write_session(tmp_path, TALK), state)) == ["msg_2", "msg_2=", "msg_2#1"]
+    queued = (info("msg_3", "user", 9), [text("Then lint")])
+    assert keys(read(write_session(tmp_path, [TALK[0], (unfinished, parts[:2]), queued]), state)) == ["msg_1"]
+    assert keys(read(write_session(tmp_path, [*TALK, queued]), state)) == ["msg_2", "msg_2=", "msg_2#1", "msg_3"]
 
 
 def test_a_call_that_was_interrupted_is_answered_as_opencode_does(tmp_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_a_call_that_was_interrupted_is_answered_as_opencode_does(tmp_path: Path
         TALK[0],
         ({**head, "time": {"created": 1}}, [tool("c", "", "running")]),
         (info("msg_3", "user", 9), [text("Go")]),
+        (info("msg_4", "assistant", 10), [text("Again.")]),
     ]
     result = read(write_session(tmp_path, talk))[2].body["content"][0]
     assert (result["content"], result["is_error"]) == ("[Tool execution was interrupted]", True)
