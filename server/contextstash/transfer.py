@@ -308,6 +308,9 @@ def _message(fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settin
     """The message in a record, with what the settings here store of it."""
     outputs = [{**output, "seq": 0} for output in fields.get("outputs", ())]
     message = NewMessage.model_validate({**fields, "outputs": outputs}, extra="ignore")
+    results = [place for place, block in enumerate(message.blocks) if block.type == "tool_result"]
+    if results != [output.block for output in message.outputs]:
+        raise ValueError("each result has its output")
     read = fmt.read(message.body)
     blocks, texts = derived(settings, read.role, message.blocks, read.texts or ("",))
     remember_calls(calls, blocks)

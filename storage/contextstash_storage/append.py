@@ -124,15 +124,15 @@ class Progress:
     appended: records.Appended | None = None
 
 
-def append_piece(batch: Batch, progress: Progress, most: int, tx: Tx) -> Progress:
-    """Store the next piece of a batch, of about the size `most`; returns how far it has got."""
+def append_piece(batch: Batch, progress: Progress, tx: Tx) -> Progress:
+    """Store the next piece of a batch, of about PIECE_SIZE; returns how far it has got."""
     row, session = sessions.read_session(tx, batch.owner, batch.session_id, locked=True)
     into = (row, session.created_at)
     if progress.into not in (None, into):
         raise SessionNotFoundError(f"The session '{batch.session_id}' was deleted, and made again, meanwhile.")
     counters = _edited_before(tx, row, session.counters, batch, progress.left)
     known, first_seq = _known(tx, row, counters.messages, batch, progress.done)
-    done, chosen = _chosen(tx, row, batch, known, most)
+    done, chosen = _chosen(tx, row, batch, known)
     stored = store_messages(tx, row, session, counters.messages, chosen)
     for message, prepared in zip(stored, chosen, strict=True):
         if message.usage is not None:
@@ -201,7 +201,7 @@ def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int,
     return done + len(stored), first_seq
 
 
-def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, list[Prepared]]:
+def _chosen(tx: Tx, row: int, batch: Batch, done: int) -> tuple[int, list[Prepared]]:
     """The messages of the next piece, those from number `done` on that are not stored; and the number behind them."""
     left = batch.messages[done:]
     keys = [each.message.key for each in left] if batch.has_keys else []
@@ -213,7 +213,7 @@ def _chosen(tx: Tx, row: int, batch: Batch, done: int, most: int) -> tuple[int, 
     size = 0
     for each in left:
         size += each.size
-        if chosen and size > (most if batch.messages[done - 1].may_end else 2 * most):
+        if chosen and size > PIECE_SIZE * (1 if batch.messages[done - 1].may_end else 2):
             break
         done += 1
         key = each.message.key
@@ -301,13 +301,11 @@ async def copy_session(
     row = await database.write(begin)
     if row is None:
         return None
-    seq = 0
+    seq, store_piece = 0, partial(_store_piece, row=row, session=session, holder=holder)
     try:
         # Read in another thread, while no transaction is open.
         while read := await asyncio.to_thread(_read_piece, items):
-            seq = await database.write(
-                partial(_store_piece, row=row, session=session, holder=holder, seq=seq, read=read)
-            )
+            seq = await database.write(partial(store_piece, seq=seq, read=read))
             await asyncio.sleep(PAUSE_SECONDS)
         return await database.write(partial(_publish, row=row, session=session, holder=holder))
     except BaseException:

@@ -79,10 +79,9 @@ def get_note(tx: Tx, row: int, kind: type[Noted], key: str = "") -> Noted | None
 
 def check(tx: Tx, row: int) -> None:
     """Read all that a session has beside its history. Raises DamagedError if something of it is damaged."""
-    records = {name: kind for kind, name in _KINDS.items()}
-    for kind, record in tx.rows("SELECT kind, record FROM notes WHERE session = ?", (row,)):
-        if kind in records:
-            from_json(records[kind], record)
+    for kind, name in _KINDS.items():
+        for (record,) in tx.rows("SELECT record FROM notes WHERE session = ? AND kind = ?", (row, name)):
+            from_json(kind, record)
 
 
 def get_cursor(tx: Tx, owner: str, source: str) -> Cursor | None:

@@ -154,12 +154,9 @@ class PostgresDatabase(Database):
         return db
 
     async def close(self) -> None:
-        def after_all() -> None:
-            self._threads.shutdown()
-            for db in self._opened.values():
-                db.close()
-
-        await asyncio.to_thread(after_all)
+        await asyncio.to_thread(self._threads.shutdown)
+        for db in self._opened.values():
+            await asyncio.to_thread(db.close)
 
     async def forget(self, *_: object) -> bool:
         return True  # PostgreSQL overwrites removed rows when it vacuums their tables

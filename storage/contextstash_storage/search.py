@@ -6,11 +6,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 from contextstash_storage.documents import BLOCKS, Document, MessagePlace, TextKind, pieces, read_documents
+from contextstash_storage.errors import DamagedError
+from contextstash_storage.messages import read_outputs
 from contextstash_storage.records import Message, SearchHit
 from contextstash_storage.sessions import HIDDEN_OWNER
 from contextstash_storage.transaction import Found, Place, Tx, listed, storable
@@ -337,7 +340,7 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator
             cut = [piece.text for each in found if each.block == hit.match.block for piece in pieces(each)] or [""]
             is_found = not hit.is_output or hit.match.kind == TextKind.OUTPUT  # and not its call alone
             text = cut[min(hit.match.piece, len(cut) - 1) if is_found else 0]
-            if hit.is_output and not _adds(text, folded, seen):
+            if hit.is_output and not (_adds(text, folded, seen) and _is_intact(tx, hit.match)):
                 continue
             yield SearchHit(
                 session_id=hit.match.session_id,
@@ -345,19 +348,28 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator
                 role=message.role,
                 handles=() if hit.match.handle is None else (hit.match.handle,),
                 tool=hit.match.tool if hit.is_output else None,
-                text="\n".join(part for part in (_heading(read, hit), text) if part),
+                text="\n".join(part for part in (_heading(read, hit, message), text) if part),
                 score=hit.score,
                 created_at=message.created_at,
             )
 
 
-def _heading(read: Mapping[MessagePlace, tuple[Message, list[Document]]], hit: RankedHit) -> str:
-    """The call that an output is of, whole if it matches."""
+def _is_intact(tx: Tx, match: Match) -> bool:
+    """Whether what is stored of a match's output is what was stored."""
+    with suppress(DamagedError):
+        outputs = read_outputs(tx, match.session, first=match.seq, last=match.seq)
+        return (match.block, match.handle) in {(each.block, each.handle) for each in outputs}
+    return False
+
+
+def _heading(read: Mapping[MessagePlace, tuple[Message, list[Document]]], hit: RankedHit, message: Message) -> str:
+    """The call that an output in this message is of, whole if it matches."""
     if not hit.is_output:
         return ""
     if hit.call is not None:
         seq, block = divmod(hit.call, BLOCKS)
-        _, found = read.get((*hit.match.place[:2], seq), (None, []))
-        if (document := next((each for each in found if each.block == block), None)) is not None:
-            return document.text[:CALL_CHARACTERS]
+        made, found = read.get((*hit.match.place[:2], seq), (message, []))
+        for each in found:
+            if each.block == block and made.blocks[block].call_id == message.blocks[hit.match.block].call_id:
+                return each.text[:CALL_CHARACTERS]
     return f"{hit.match.tool} {hit.match.argument}".strip()

@@ -395,10 +395,6 @@ async def open_sqlite(
     return store
 
 
-READ_AT_ONCE = 500
-"""Messages that are in memory at a time."""
-
-
 @dataclass(frozen=True, slots=True)
 class Health:
     """The state of a database file. `check` is `ok` or SQLite's first complaint. `damaged` are the sessions of which
@@ -424,8 +420,8 @@ def _damage(tx: SqliteTx, owner: str, session_id: str) -> str | None:
     """What of a session cannot be read; None if all of it can."""
     try:
         row, session = read_session(tx, owner, session_id)
-        for first in range(0, session.counters.messages, READ_AT_ONCE):
-            messages_at(tx, row, session, range(first, first + READ_AT_ONCE))
+        for first in range(0, session.counters.messages, 500):  # in memory at a time
+            messages_at(tx, row, session, range(first, first + 500))
         read_outputs(tx, row)
         log.check(tx, row, session)
         notes.check(tx, row)

@@ -162,16 +162,13 @@ class SessionStore:
         is_large, prepare = append.is_large(messages), append.prepare
         prepared = await asyncio.to_thread(prepare, messages) if is_large else prepare(messages)
         batch = append.Batch(self.owner, session_id, prepared, count, known_by, cursor, edits)
-
-        def piece(progress: append.Progress) -> Callable[[Tx], append.Progress]:
-            return partial(append.append_piece, batch, progress, append.PIECE_SIZE)
-
+        piece = partial(append.append_piece, batch)
         # Committed together with others that begin at the same time.
-        progress = await self.database.write_together(piece(append.Progress()))
+        progress = await self.database.write_together(partial(piece, append.Progress()))
         while progress.appended is None:
             try:
                 await asyncio.sleep(BETWEEN_PIECES_SECONDS)
-                progress = await self.database.write(piece(progress))
+                progress = await self.database.write(partial(piece, progress))
             except EditConflictError:
                 raise
             except (SessionNotFoundError, StoreError, BadInputError) as error:

@@ -4,8 +4,9 @@ what is kept in memory is what the store holds, whatever happens to the session 
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +18,7 @@ from contextstash.session import open_session
 from contextstash.session.access import Access
 from contextstash.session.open_session import WITHIN_REACH, Scope
 from contextstash.stash import Stash
-from contextstash_storage.errors import BadInputError
+from contextstash_storage.errors import BadInputError, DamagedError
 from contextstash_storage.records import Native, Request
 from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, called, counters_in_step, history, stash_at
@@ -185,3 +186,14 @@ async def check_kept(stash: Stash, scope: Scope) -> None:
     assert (kept.edits, kept.overlay) == (again.edits, again.overlay)
     assert (kept.entries, kept.outputs) == (again.entries, again.outputs)
     assert await stash.read_context(SESSION) == await Stash(store).read_context(SESSION)
+
+
+async def test_a_view_whose_output_is_missing_in_a_damaged_database_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "c.db"
+    async with stash_at(path) as stash:
+        await stash.record_messages(conversation(9), session_id=SESSION)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DELETE FROM outputs WHERE seq = 5")
+    async with stash_at(path) as stash:
+        with pytest.raises(DamagedError, match=r"an output of message 5 .*doctor"):
+            await stash.get_context(SESSION)

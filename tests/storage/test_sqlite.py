@@ -19,6 +19,7 @@ import pytest
 from blockbuster import blockbuster_ctx
 from sqlcipher3 import dbapi2 as sqlite3
 
+from contextstash_storage.documents import BLOCKS
 from contextstash_storage.errors import BadInputError, ContextstashError, StoreBusyError, StoreError
 from contextstash_storage.records import Event, KnownPart, ProxiedSession
 from contextstash_storage.search import SearchFilter
@@ -340,6 +341,27 @@ async def test_a_missing_edit_and_another_output_are_noticed_by_who_reads_a_view
     async with await open_sqlite(path) as store:
         with pytest.raises(StoreError, match="damaged"):
             await store.read_news(SESSION, KnownPart(first=0, most=999))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE outputs SET handle = 'gut' || substr(handle, 4) WHERE session = 1 AND seq = 23",
+        "UPDATE outputs SET tool = 'Cash' WHERE session = 1 AND seq = 23",
+        f"UPDATE entries SET call = {BLOCKS} * 21 WHERE session = 1 AND seq = 23 AND kind = 1",
+    ],
+)
+async def test_no_hit_names_another_handle_tool_or_call_than_its_output_has(path: Path, change: str) -> None:
+    await filled(path)
+    async with await open_sqlite(path) as store:
+        where = SearchFilter(session_ids=[SESSION], scope="outputs")
+        [hit, *_] = await store.search("ls line 7", where)
+        assert (hit.seq, hit.handles, hit.tool, hit.text[:11]) == (23, ("out_one7",), "Bash", "Bash\nls\nlin")
+        with closing(sqlite3.connect(path)) as db, db:
+            assert db.execute(change).rowcount == 1
+        found = await store.search("ls line 7", where)
+        assert len(found) == 10
+        assert [each.text[:8] for each in found if each.seq == 23] == (["Bash\nlin"] if "entries" in change else [])
 
 
 async def test_recordings_at_the_same_time_take_fewer_commits_and_one_that_fails_leaves_the_others(

@@ -10,7 +10,7 @@ Of a view far larger than the window only the newest part is read: what is older
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contextstash.messages.rules import KnownParts
@@ -30,7 +30,7 @@ from contextstash.view.view import (
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Block, Edit, KnownPart, Message, Output, Session, SessionNews
+from contextstash_storage.records import Block, Edit, KnownPart, Message, Output, Session, SessionNews, damaged
 from contextstash_storage.store import SessionStore
 
 MAX_TOKENS = 2_000_000
@@ -192,7 +192,7 @@ class OpenSession:
             return None
         if read[: len(known.edits[-1:])] != known.edits[-1:]:
             return None
-        outputs = {**known.outputs, **_by_message(newest, news.outputs)}
+        outputs = {**known.outputs, **_by_message(newest.values(), news.outputs)}
         advanced = replace(known, session=session, messages={**known.messages, **newest}, outputs=outputs)
         edits = (*known.edits[:-1], *read)
         if len(edits) == len(known.edits):
@@ -217,9 +217,9 @@ class OpenSession:
     async def outputs(self, known: Known, messages: Sequence[Message]) -> dict[Place, Output]:
         """The outputs of these messages, which are in order."""
         found = known.outputs
-        missing = [each.seq for each in messages if each.seq not in found]
+        missing = [each for each in messages if each.seq not in found]
         if missing:
-            read = await self._store.read_outputs(self._id, first=missing[0], last=missing[-1])
+            read = await self._store.read_outputs(self._id, first=missing[0].seq, last=missing[-1].seq)
             found = {**found, **_by_message(missing, read)}
             current = self._known
             if current is not None and current.session == known.session:
@@ -310,12 +310,16 @@ def _beyond(known: Known, entries: Sequence[Entry], span: Span) -> Beyond | None
     return Beyond(*span, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
 
 
-def _by_message(seqs: Iterable[int], outputs: Iterable[Output]) -> dict[int, tuple[Output, ...]]:
-    """The outputs of these messages, by position."""
-    found: dict[int, tuple[Output, ...]] = dict.fromkeys(seqs, ())
+def _by_message(messages: Collection[Message], outputs: Iterable[Output]) -> dict[int, tuple[Output, ...]]:
+    """The outputs of these messages, by position. Raises DamagedError if that of a result is missing."""
+    found: dict[int, tuple[Output, ...]] = {message.seq: () for message in messages}
     for output in outputs:
         if output.seq in found:
             found[output.seq] += (output,)
+    for message in messages:
+        results = [place for place, block in enumerate(message.blocks) if block.type == "tool_result"]
+        if results != [output.block for output in found[message.seq]]:
+            raise damaged(f"an output of message {message.seq}")
     return found
 
 
