@@ -75,4 +75,7 @@ def _load(name: str) -> Encoding:
     words = raw.split()[::2]
     # Without a step of Python for each of 200,000 lines: half the time. Each line's rank is its number, from 0.
     ranks = dict(zip(map(a2b_base64, words), range(len(words)), strict=True))
-    return Encoding(name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens={_BETWEEN: len(words)})
+    end = {_BETWEEN: len(words)}
+    loaded = Encoding(name=name, pat_str=known["pattern"], mergeable_ranks=ranks, special_tokens=end)
+    ranks.clear()  # 24 MB, which only a pickled one would need: counting has its own copy
+    return loaded
