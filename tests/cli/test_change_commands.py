@@ -73,7 +73,11 @@ def test_a_session_is_deleted_only_if_that_is_confirmed(orchard: Orchard) -> Non
 
 def test_a_session_is_not_deleted_by_an_unset_variable_or_a_few_characters(orchard: Orchard) -> None:
     assert "8 characters" in failure_of(orchard.run("delete", orchard.session[:7], "--yes"))
-    for arguments in (("delete", "", "--yes"), ("search", "--session", "", "orchard"), ("continue", "codex", "")):
+    for arguments in (
+        ("delete", "", "--yes"),
+        ("search", "--session", "", "orchard"),
+        ("continue", "codex", "", "--print"),
+    ):
         assert "id is empty" in failure_of(orchard.run(*arguments))
     assert orchard.json("delete", orchard.session[:8], "--yes")["deleted"] is True
 

@@ -127,7 +127,11 @@ async def delete(stash: Stash, session: str | None, yes: bool) -> DeleteResult:
     """Delete a session, its outputs, its summaries and the sessions of its sub-agents. This cannot be undone."""
     if session is None:
         raise click.UsageError("Name the session to delete. contextstash sessions lists them.")
+    from contextstash.queries.sessions import MIN_ID_CHARACTERS
+
     session_id = await find_session(stash, session)
+    if len(session) < min(MIN_ID_CHARACTERS, len(session_id)):
+        raise BadInputError(f"To delete it, pass at least {MIN_ID_CHARACTERS} characters of its id: {session_id}")
     if not yes and not sys.stdin.isatty():
         raise BadInputError("Not a terminal: pass --yes to delete the session without being asked.")
     if not yes:

@@ -183,8 +183,11 @@ def _keywords(kind: Any, default: Any) -> dict[str, Any]:
 async def find_session(stash: Stash, prefix: str | None) -> str:
     """The session whose id begins with `prefix`; by default the one with the newest message.
 
-    Raises BadInputError if several ids begin with it, SessionNotFoundError if none does.
+    Raises BadInputError if several ids begin with it, or if it is empty, as a variable that is not set; and
+    SessionNotFoundError if none does.
     """
+    if prefix == "":
+        raise BadInputError("The session's id is empty. Pass the beginning of one: contextstash sessions lists them.")
     if prefix is None:
         newest = (await stash.list_sessions(limit=1)).sessions
         if not newest:

@@ -258,7 +258,7 @@ async def search(stash: Stash, words: tuple[str, ...], session: str | None, **fi
     """Search everything that was recorded, for whole words; texts with all of them come first."""
     found = await stash.search_history(
         " ".join(words),
-        session_id=await find_session(stash, session) if session else None,
+        session_id=None if session is None else await find_session(stash, session),
         unseen_first=False,
         **filters,
     )
