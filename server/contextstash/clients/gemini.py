@@ -20,6 +20,7 @@ from typing import Any
 from contextstash.base.files import open_regular, read_regular
 from contextstash.clients.client import Client, Entry, Files, Hooks, TextPath, below
 from contextstash.clients.transcripts import (
+    BEGINNING,
     Json,
     Line,
     Reader,
@@ -41,10 +42,13 @@ from contextstash.record.transcript_records import TranscriptMessage
 UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
 """The states of calls that have no result yet (packages/core/src/scheduler/types.ts)."""
 
+LEFT = "$left"
+"""Marks a record of a branch that a rewind has left. No field of Gemini CLI's messages begins so."""
+
 
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
     """All messages of a recording: a reply, then each of its calls with its result. A last reply with unfinished calls
-    is read when they are finished.
+    is read when they are finished. A branch that was left by a rewind is read too, also if it is seen only afterwards.
 
     Not kept: which calls were made together, thought signatures, how the terminal displayed a result, messages of
     Gemini CLI itself (`info`, `error`), and the reply that it adds after a summary.
@@ -59,6 +63,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
         state["parent"] = Path(source).parent.name
     last = next(reversed(records), None)
     first_keys: dict[str, str | None] = {}
+    kept_to, after_left = BEGINNING, False
     for key, record in records.items():
         if key == last and any(call.get("status") in UNFINISHED for call in objects(record.get("toolCalls"))):
             return
@@ -67,7 +72,12 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
             if key in summaries:
                 kept = first_keys.get(summaries[key] or "")
                 message = replace(message, covers_before=True, covers_before_key=kept)
-            yield message
+            if LEFT not in record:
+                yield replace(message, rewind_to_key=kept_to) if after_left else message
+                kept_to, after_left = str(message.key), False
+            else:
+                yield message
+                after_left = True
 
 
 READER = Reader(
@@ -84,9 +94,9 @@ def _take(record: Json, head: Json, records: dict[str, Json], summaries: dict[st
     first record that they kept."""
     given = record["$set"] if isinstance(record.get("$set"), dict) else record
     if text_of(record.get("$rewindTo")):
-        ids = list(records)  # to before this message; to the beginning if it does not exist
+        ids = _kept(records)  # to before this message; to the beginning if it does not exist
         for gone in ids[ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0 :]:
-            del records[gone]
+            records[gone] = {**records[gone], LEFT: True}
     elif given is record and text_of(record.get("id")):
         records[record["id"]] = record
     elif given is not record or "sessionId" in record:
@@ -96,12 +106,17 @@ def _take(record: Json, head: Json, records: dict[str, Json], summaries: dict[st
             _rebuild(rebuilt, records, summaries)
 
 
+def _kept(records: dict[str, Json]) -> list[str]:
+    """The ids of the records that no rewind has left."""
+    return [key for key, record in records.items() if LEFT not in record]
+
+
 def _rebuild(rebuilt: list[Json], records: dict[str, Json], summaries: dict[str, str | None]) -> None:
     """The history as Gemini CLI rebuilt it. Known messages keep their first version, because Gemini CLI may have masked
     them since. If the beginning was removed, one of the first new messages is its summary."""
     ids = [record["id"] for record in rebuilt]
-    known = next((place for place, found in enumerate(ids) if found in records), len(ids))
-    before = list(records)
+    before = _kept(records)
+    known = next((place for place, found in enumerate(ids) if found in before), len(ids))
     forgotten = before[: before.index(ids[known])] if known < len(ids) else before
     asked = [record for record in rebuilt[:known] if record.get("type") == "user"]
     if asked and not set(forgotten) <= set(ids):
@@ -109,7 +124,8 @@ def _rebuild(rebuilt: list[Json], records: dict[str, Json], summaries: dict[str,
         summaries[summary["id"]] = ids[known] if known < len(ids) else None
         records[summary["id"]] = summary
     for record in rebuilt[known:] if before else rebuilt:
-        records.setdefault(record["id"], record)
+        if record["id"] not in before:
+            records[record["id"]] = record
 
 
 def _messages(record: Json) -> Iterator[TranscriptMessage]:

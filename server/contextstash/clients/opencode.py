@@ -118,12 +118,13 @@ INTERRUPTED = "[Tool execution was interrupted]"
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
     """The messages of a session: each step of a reply, then the results of its calls.
 
-    A reply is read when it is complete, or when another message follows it. Not kept: which outputs OpenCode pruned,
-    snapshots, patches, parts of agents, subtasks and retries, attachments of results, and the part that marks a
-    compaction if the summary follows it.
+    A reply is read when it is complete, or when another reply follows it: a prompt that follows may wait for its end.
+    Not kept: which outputs OpenCode pruned, snapshots, patches, parts of agents, subtasks and retries, attachments of
+    results, and the part that marks a compaction if the summary follows it.
     """
     head, *records = [line.record for line in lines] or [{}]
     state |= {"session": head.get("id"), "title": title_of(head.get("title")), "parent": head.get("parentID")}
+    last_reply = next((each for each in reversed(records) if part(each, "info").get("role") != "user"), None)
     first_keys: dict[str, str] = {}
     kept: dict[str, str | None] = {}
     for record in records:
@@ -132,7 +133,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
         if key is None:
             continue
         is_complete = part(info, "time").get("completed") or info.get("error")
-        if not is_users and record is records[-1] and not is_complete:
+        if record is last_reply and not is_complete:
             return
         if is_users:
             blocks = [block for item in parts if (block := _user_block(item)) is not None]
