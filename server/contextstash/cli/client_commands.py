@@ -49,7 +49,7 @@ YES = click.option("--yes", is_flag=True, help="Write without asking.")
 @DATABASE
 @DRY_RUN
 @YES
-def install(client: str | None, db: Location | None, **confirmed: bool) -> None:
+def install(client: str | None, db: Location | None, **confirmed: bool) -> int:
     """Add contextstash to your configuration of CLIENT: the server, and where there are hooks, those that archive large
     outputs and write hand-offs. Safe to repeat; uninstall removes it.
 
@@ -71,10 +71,16 @@ def install(client: str | None, db: Location | None, **confirmed: bool) -> None:
             f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
             " See: contextstash install --help"
         )
+    code = 0
     for each in found:
         if client is None:
             click.echo(f"{each.name}:")
-        _install(each, database, confirmed)
+        try:
+            _install(each, database, confirmed)
+        except BadInputError as error:  # with the lines to add by hand; the next client has other files
+            echo(f"Error: {error}", err=True)
+            code = 1
+    return code
 
 
 def _install(client: Client, database: Location | None, confirmed: Mapping[str, bool]) -> None:
@@ -299,7 +305,7 @@ async def _start(stash: Stash, named: str | None) -> tuple[str, str | None]:
     """The first message, and the folder of the session if its transcript still names it."""
     from contextstash.clients.follow import ingest
 
-    session_id = await find_session(stash, named) if named else await _newest(stash)
+    session_id = await _newest(stash) if named is None else await find_session(stash, named)
     session = await stash.read_session(session_id)
     if session.source is not None:
         try:  # what the client has written since

@@ -175,7 +175,7 @@ def _of_client(client: Client) -> Findings:
                 elif hooks.remark and str(hooks.file()) not in str(value_at(found, ("hooks", "state"))):
                     yield Finding(f"{client.name} hooks", "note", "not trusted yet", hooks.remark)
     except BadInputError as error:
-        yield Finding(client.name, "wrong", str(error), "Correct the file.")
+        yield Finding(client.name, "note", str(error), f"Correct it, or see what to add to it by hand: {install}")
         return
     if (plugin := client.plugin) is not None and (command := plugin.installed()) is not None:
         yield _starts(f"{client.name} (plugin)", command, install)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import sys
@@ -75,13 +76,18 @@ def own_command(executable: str = sys.executable) -> list[str]:
 
 def plan_install(client: Client, command: Sequence[str], database: Location | None = None) -> list[Change]:
     """The changes that an installation would make; server and hooks get the `database`, if one is named. Raises
-    BadInputError if one of the client's files cannot be read."""
+    BadInputError, with what to add by hand, if one of the client's files cannot be read or changed."""
     named = () if database is None else ("--db", name_of(database))
     changes = []
     for path, pieces in _by_file(_pieces(client, command, named)).items():
-        before = read_file(path)
-        after = _edited(pieces[0].kind, before or b"", [each.add for each in pieces], path) or before
-        is_first = _edited(pieces[0].kind, before or b"", [each.take for each in pieces], path) is None
+        kind, adds = pieces[0].kind, [each.add for each in pieces]
+        try:
+            before = read_file(path)
+            after = _edited(kind, before or b"", adds, path) or before
+            is_first = _edited(kind, before or b"", [each.take for each in pieces], path) is None
+        except BadInputError as error:
+            entry = (_edited(kind, b"", adds, path) or b"").decode()
+            raise BadInputError(f"{error} To be added by hand:\n{entry.rstrip()}") from error
         changes.append(Change(path, before, after, tuple(each.what for each in pieces if each.what), is_first))
     if (plugin := client.plugin) is not None:
         path = plugin.file()
@@ -98,11 +104,11 @@ def plan_uninstall(client: Client) -> list[Change]:
     for path, pieces in _by_file(_pieces(client, [SERVER], ("--db", ""))).items():
         current, former, kind = read_file(path), read_file(_backup(path)), pieces[0].kind
         after = None if current is None else _edited(kind, current, [each.take for each in pieces], path)
-        gone = [each for each in pieces if each.what and _edited(kind, current or b"", [each.take], path) is not None]
-        does = tuple(f"without {each.what.partition(':')[0]}" for each in gone)
+        gone = [each for each in pieces if _edited(kind, current or b"", [each.take], path) is not None]
+        does = tuple(f"without {each.what.partition(':')[0]}" for each in gone if each.what)
         if after is None:
             after = current
-        elif gone and after.strip() == _left_of(former or b"", kind, pieces, path):
+        elif does and after.strip() == _left_of(former or b"", kind, gone, path):
             after = former
         changes.append(Change(path, current, after, does))
     if (plugin := client.plugin) is not None:
@@ -130,7 +136,7 @@ def apply_uninstall(change: Change) -> None:
     if change.needed and change.after is not None:
         replace_file(change.path, change.after)
     elif change.needed:
-        change.path.unlink()
+        change.path.resolve().unlink()  # a link was there before, to a file that was not
         with suppress(OSError):  # the folders that are empty then, which the installation may have made
             for folder in change.path.parents:
                 if folder in (Path.home(), settings_folder()):
@@ -162,22 +168,22 @@ def _pieces(client: Client, command: Sequence[str], named: Sequence[str]) -> Ite
             lines = [shlex.join([*called, *part, *named]) for part in (parts if event == "SessionStart" else [()])]
             group = {"hooks": [{"type": "command", "command": line, "timeout": hooks.timeout} for line in lines]}
             said = what if event == hooks.events[0] else ""
-            yield _group(hooks.file(), ("hooks", event), group, f"hook {client.name}", said)
+            yield _group(hooks.file(), ("hooks", event), group, client.name, said)
 
 
 def _value(path: Path, kind: Kind, keys: Keys, value: object, what: str) -> Piece:
     return Piece(path, kind, lambda data: put(data, keys, value), lambda data: remove(data, keys), what)
 
 
-def _group(path: Path, keys: Keys, group: object, marked: str, what: str) -> Piece:
-    """A group of hooks in the list of an event, behind those of others; ours are those whose command is `marked`."""
+def _group(path: Path, keys: Keys, group: object, client: str, what: str) -> Piece:
+    """A group of hooks in the list of an event, behind those of others."""
 
     def add(data: MutableMapping[str, Any]) -> None:
-        put(data, keys, [*_others(_groups(data, keys), marked), group])
+        put(data, keys, [*_others(_groups(data, keys), client), group])
 
     def take(data: MutableMapping[str, Any]) -> None:
         groups = _groups(data, keys)
-        others = _others(groups, marked)
+        others = _others(groups, client)
         if others and others != groups:
             put(data, keys, others)
         elif others != groups:
@@ -195,17 +201,21 @@ def _groups(data: object, keys: Keys) -> list[dict[str, Any]]:
     return listed
 
 
-def _others(groups: Iterable[dict[str, Any]], marked: str) -> list[dict[str, Any]]:
-    """The groups of hooks without ours, nor a group that is empty then."""
-    ours = re.compile(f"{SERVER}.* {marked}")
-    pairs = [(each, [hook for hook in each.get("hooks", ()) if not ours.search(str(hook))]) for each in groups]
+def _others(groups: Iterable[dict[str, Any]], client: str) -> list[dict[str, Any]]:
+    """The groups of hooks without ours, nor a group that is empty then. Ours run our command, by path or as a module;
+    a command of others may name our folder, or have a `hook` of its own."""
+    ours = re.compile(rf"(?<![\w-]){SERVER}(\.exe)?['\"]? hook {client}(?!\S)")
+    pairs = [
+        (each, [hook for hook in each.get("hooks", ()) if not ours.search(str(value_at(hook, ["command"])))])
+        for each in groups
+    ]
     return [{**group, "hooks": rest} for group, rest in pairs if rest or not group.get("hooks")]
 
 
 def missing_hooks(client: str, events: Iterable[str], settings: object) -> list[str]:
     """The events without contextstash's hook in these settings. Raises BadInputError if something else is there."""
     listed = {event: _groups(settings, ("hooks", event)) for event in events}
-    return [event for event, groups in listed.items() if _others(groups, f"hook {client}") == groups]
+    return [event for event, groups in listed.items() if _others(groups, client) == groups]
 
 
 def _by_file(pieces: Iterable[Piece]) -> dict[Path, list[Piece]]:
@@ -258,25 +268,46 @@ def _backup(path: Path) -> Path:
 def content(kind: Kind, text: str, place: str) -> dict[str, Any]:
     """The content of a document. Raises BadInputError, naming the place, if it cannot be read."""
     try:
-        data = tomllib.loads(text) if kind == "toml" else json.loads(text) if text.strip() else {}
+        data = tomllib.loads(text) if kind == "toml" else _json(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:
         wrong = "is not valid TOML" if kind == "toml" else "is not plain JSON, perhaps with comments"
-        raise BadInputError(f"{place} {wrong}: {error}. Nothing was written: add the entry by hand.") from error
+        raise BadInputError(f"{place} {wrong}: {error}. Nothing was written.") from error
     if not isinstance(data, dict):
         raise BadInputError(f"{place} does not hold a mapping of settings. Nothing was written.")
     return data
 
 
+def _json(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError also for what would not be written again as it was."""
+
+    def number(digits: str) -> float:
+        if math.isinf(found := float(digits)):
+            raise ValueError(f"{digits} is too large a number")
+        return found
+
+    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError(f"one of {', '.join(found)} is there twice")
+        return found
+
+    return json.loads(text, parse_float=number, object_pairs_hook=mapping)
+
+
 def edited(kind: Kind, text: str, edit: Edit, place: str) -> str:
-    """The document after `edit`. Raises BadInputError, naming the place, if it cannot be read."""
+    """The document after `edit`. Raises BadInputError, naming the place, if it cannot be read or edited."""
     data = content(kind, text, place)
+    edit(data)
     if kind == "toml":
         import tomlkit
 
         document = tomlkit.parse(text)
         edit(document)
-        return tomlkit.dumps(document)
-    edit(data)
+        after = tomlkit.dumps(document)
+        # tomlkit puts a new table between keys with dots at the top, which then are in it
+        if content(kind, after, place) != data:
+            raise BadInputError(f"{place} cannot be changed without moving other settings. Nothing was written.")
+        return after
     indent = re.search(r"\n([ \t]+)\S", text)
     ending = text[len(text.rstrip("\r\n")) :] if text.strip() else "\n"
     escapes = "\\ud" in text.lower()  # perhaps half of a surrogate pair, which only an escape can write
@@ -304,7 +335,9 @@ def remove(data: MutableMapping[str, Any], keys: Sequence[str], *, keep_empty: b
     """Remove the value at a place, if there is one, and the mappings around it that are empty then; of what the client
     noted these stay: Claude Code takes a list of plugins without them for damaged."""
     inner = data.get(keys[0])
-    if len(keys) > 1 and isinstance(inner, MutableMapping):
+    if len(keys) == 1:
+        data.pop(keys[0], None)
+    elif isinstance(inner, MutableMapping) and inner:  # one that was empty before is the user's own
         remove(inner, keys[1:], keep_empty=keep_empty)
-    if keys[0] in data and (len(keys) == 1 or not (inner or keep_empty)):
-        del data[keys[0]]
+        if not (inner or keep_empty):
+            del data[keys[0]]
