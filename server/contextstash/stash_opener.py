@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from contextstash.configuration.setting_layers import Configuration
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
 
 T = TypeVar("T")
+
+CALL: ContextVar[Mapping[str, Any] | None] = ContextVar("CALL", default=None)
+"""The `_meta` of the tool call in hand: by it clients tell which of their sessions makes the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class StashOpener:
         follower: Follower | None = None
 
         async def current_session() -> str | None:
-            return await follower.catch_up() if follower else None
+            return await follower.catch_up(CALL.get()) if follower else None
 
         store = await open_database(self.database)
         try:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client, StdioServerParameters
 
 from contextstash.clients.follow import Follower, find_transcripts, ingest
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError
-from tests.support.client_files import SESSION, as_lines, prompt, reply, write_lines, write_session
+from tests.support.client_files import SESSION, as_lines, call, prompt, reply, write_lines, write_session
 from tests.support.stashes import history, stash_at
 
 TALK = [prompt("a", None, "First question"), reply("b", "a", "First answer"), prompt("c", "b", "Second question")]
@@ -107,11 +110,80 @@ async def test_the_transcript_written_to_last_is_the_current_one(stash: Stash, f
     for place, session_id in enumerate((SESSION, other)):
         path = folder / f"{session_id}.jsonl"
         path.write_bytes(as_lines([{**item, "sessionId": session_id} for item in TALK]))
-        os.utime(path, (1000 + place, 1000 + place))
+        os.utime(path, (1000 * place, 1000 * place))
     follower = Follower(stash, find_transcripts("claude-code", PROJECT))
     assert await follower.catch_up() == other
     os.utime(folder / f"{SESSION}.jsonl", (2000, 2000))
     assert await follower.catch_up() == SESSION
+
+
+@pytest.fixture
+def windows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """The transcripts of two windows in which a tool was called, A's written last, and that of B's sub-agent."""
+    monkeypatch.delenv("CLAUDE_CODE_SESSION_ID", raising=False)
+    files = {"B": folder / "B.jsonl", "agent": folder / "B" / "subagents" / "agent-1.jsonl", "A": folder / "A.jsonl"}
+    for place, (name, path) in enumerate(files.items()):
+        session_id = "B" if name == "agent" else name
+        records = [prompt("p", None, f"The task of {name}"), call("c", "p", f"toolu_{name}")]
+        write_lines(path, [{**each, "sessionId": session_id, "isSidechain": name == "agent"} for each in records])
+        os.utime(path, (1000 + place, 1000 + place))
+    return files
+
+
+def used(call_id: str) -> dict[str, Any]:
+    return {"claudecode/toolUseId": call_id}
+
+
+async def test_a_window_is_told_of_its_own_session_while_another_one_works_in_its_folder(
+    windows: dict[str, Path], tmp_path: Path
+) -> None:
+    parameters = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "contextstash", "serve", "--follow", "claude-code", "--db", str(tmp_path / "stash.db")],
+        env={**os.environ, "CLAUDE_PROJECT_DIR": str(PROJECT)},
+    )
+    async with Client(parameters, read_timeout_seconds=60) as client:
+        for name in ("A", "B", "A"):
+            meta: Any = used(f"toolu_{name}")
+            found: Any = (await client.call_tool("search_history", {"query": "task"}, meta=meta)).structured_content
+            assert [hit["session_id"] for hit in found["hits"]] == [name]
+        refused = await client.call_tool("prune_tool_outputs", {})
+    assert refused.is_error
+    assert "Pass session_id" in str(refused.content)
+
+
+def test_a_call_is_the_sessions_whose_transcript_has_its_id_soon(windows: dict[str, Path]) -> None:
+    find = find_transcripts("claude-code", PROJECT)
+    assert find(used("toolu_agent")) == find(used("toolu_B")) == [windows["B"], windows["agent"]]
+
+    def write() -> None:
+        with windows["B"].open("ab") as file:
+            file.write(as_lines([call("d", "c", "toolu_late")]))
+
+    timer = threading.Timer(0.2, write)
+    timer.start()
+    assert find(used("toolu_late"))[0] == windows["B"]
+    timer.join()
+
+
+@pytest.mark.parametrize("given", [{}, used("toolu_nowhere")])
+def test_a_call_that_names_no_session_is_of_the_one_that_the_server_was_started_for_or_refused(
+    windows: dict[str, Path], given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = find_transcripts("claude-code", PROJECT)
+    with pytest.raises(BadInputError, match="Pass session_id"):
+        find(given)
+    monkeypatch.setenv("CLAUDE_CODE_SESSION_ID", "B")
+    assert find(given)[0] == windows["B"]
+
+
+async def test_codex_names_the_session_of_a_call(home: Path) -> None:
+    other = NAME.replace("1", "9")
+    find = find_transcripts("codex")
+    named = {each: write_session("codex", home, each, Path.cwd(), "One") for each in (NAME, other)}
+    for thread, session_id in ((NAME, NAME), (other, other), ("of-a-sub-agent", NAME)):
+        meta = {"x-codex-turn-metadata": {"thread_id": thread, "session_id": session_id}}
+        assert find(meta) == [named[session_id]]
 
 
 def test_an_unknown_host_cannot_be_followed() -> None:

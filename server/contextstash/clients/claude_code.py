@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contextstash.base.files import open_regular
 from contextstash.clients.client import (
     PLUGINS,
     Bundle,
@@ -41,8 +44,55 @@ def _reader() -> Reader:
 # Its files.
 
 
+RECENT_SECONDS = 600
+"""A guess: transcripts that were written so close to each other may be those of two windows."""
+
+FLUSH_SECONDS = 2.0
+"""Claude Code writes a call into its transcript up to 0.1 s after it made it (2.1.332, as it ran)."""
+
+MAX_SEARCHED, MAX_TAIL = 20, 1_000_000
+"""A call is searched for in so many transcripts, the newest ones, and in so many bytes at the end of each: parallel
+calls and their outputs may stand behind it."""
+
+
 def current_files(folder: Path, project: Path) -> list[Path]:
-    """The transcript of this project that was written last, then those of its sub-agents.
+    """The transcript of this project that was written last, then those of its sub-agents."""
+    found = _transcripts(folder, project)
+    return [found[0], *agent_transcripts(found[0])] if found else []
+
+
+def calling_files(folder: Path, project: Path, call: Mapping[str, Any]) -> list[Path] | None:
+    """The transcript of the session that made a tool call, then those of its sub-agents: the one that holds the call's
+    id. If none does, or the call has none, that of the session which this process was started for, if it was written
+    lately: after `--continue` and `/clear` the window has another one. None if only one was written lately."""
+    call_id = call.get("claudecode/toolUseId")
+    own = _holding(f'"{call_id}"'.encode(), folder, project) if call_id else None
+    if own is None:
+        files = {file: file.stat().st_mtime for file in _transcripts(folder, project)}
+        lately = [file for file, at in files.items() if at > max(files.values()) - RECENT_SECONDS]
+        if not call_id and len(lately) <= 1:
+            return None
+        own = next((file for file in lately if file.stem == os.environ.get("CLAUDE_CODE_SESSION_ID")), None)
+    return [own, *agent_transcripts(own)] if own else []
+
+
+def _holding(text: bytes, folder: Path, project: Path) -> Path | None:
+    """The transcript near whose end, or a sub-agent's, a text stands, or soon will; None if none has it in time."""
+    until = time.monotonic() + FLUSH_SECONDS
+    while True:
+        for transcript in _transcripts(folder, project)[:MAX_SEARCHED]:
+            for path in (transcript, *agent_transcripts(transcript)):
+                with suppress(OSError), open_regular(path) as file:  # it may be deleted meanwhile
+                    file.seek(max(0, path.stat().st_size - MAX_TAIL))
+                    if text in file.read():
+                        return transcript
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.05)
+
+
+def _transcripts(folder: Path, project: Path) -> list[Path]:
+    """The transcripts of this project, the one written last first.
 
     Claude Code names a project's folder after the project's path: each UTF-16 unit that is not an ASCII letter or digit
     becomes a hyphen. (A name of more than 200 is cut, and gets a hash that depends on what Claude Code runs on; such a
@@ -54,7 +104,7 @@ def current_files(folder: Path, project: Path) -> list[Path]:
         name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
         files = [file for file in (folder / name).glob("*.jsonl") if not file.name.startswith("agent-")]
         if found := newest_first(files, folder / name):
-            return [found[0], *agent_transcripts(found[0])]
+            return found
     return []
 
 
@@ -168,6 +218,7 @@ CLIENTS = (
             lambda: Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects",
             current_files,
             agent_transcripts,
+            calling=calling_files,
         ),
         reader=_reader,
         hooks=Hooks(

@@ -86,14 +86,16 @@ class Entry:
 @dataclass(frozen=True)
 class Files:
     """Where a client keeps its transcripts: `folder`; a hook reads no file outside it. `current`
-    are the newest transcript of a project and those of its sub-agents. A client that keeps them in `databases`, a
-    pattern of names, lists the sessions in one as paths below it (`in_database`)."""
+    are the newest transcript of a project and those of its sub-agents; `calling` are these of the session that made a
+    tool call, by the call's `_meta`: None if the newest is meant, none if it is not known which one is. A client that
+    keeps them in `databases`, a pattern of names, lists the sessions in one as paths below it (`in_database`)."""
 
     folder: Callable[[], Path]
     current: Callable[[Path, Path], list[Path]]
     sub_agents: Callable[[Path], list[Path]] = lambda _: []
     databases: str = ""
     in_database: Callable[[Path], Iterable[Path]] = lambda _: ()
+    calling: Callable[[Path, Path, Mapping[str, Any]], list[Path] | None] = lambda *_: None
 
 
 DEFAULT_LIMIT = 10_000

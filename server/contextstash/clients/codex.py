@@ -178,8 +178,8 @@ def _in_folder(name: str) -> Callable[[], Path]:
     return lambda: Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / name
 
 
-def current_rollouts(folder: Path, project: Path) -> list[Path]:
-    """The rollout of this project that was written last, then those of its sub-agents.
+def current_rollouts(folder: Path, project: Path, session: str | None = None) -> list[Path]:
+    """The rollout of this session, or the one of this project that was written last; then those of its sub-agents.
 
     A rollout's first line names its folder, and for a sub-agent its parent.
     """
@@ -189,12 +189,21 @@ def current_rollouts(folder: Path, project: Path) -> list[Path]:
         head = _head(file)
         if "subagent" in part(head, "source") or text_of(head.get("parent_thread_id")):
             agents.append((file, head))
-        elif is_at(head.get("cwd"), project):
+        elif head.get("id") == session if session else is_at(head.get("cwd"), project):
             own = text_of(head.get("id"))
             parents = ("source", "parent_thread_id", "forked_from_id")
             named = [(agent, json.dumps([given.get(each) for each in parents])) for agent, given in agents]
             return [file, *(agent for agent, parent in named if own and own in parent)]
     return []
+
+
+def calling_rollouts(folder: Path, project: Path, call: Mapping[str, Any]) -> list[Path] | None:
+    """Those of the session that made a tool call. A sub-agent's call names its thread, and the session that began it
+    (as 0.171 ran)."""
+    named = part(call, "x-codex-turn-metadata")
+    ids = [each for name in ("thread_id", "session_id") if (each := text_of(named.get(name)))]
+    found = (current_rollouts(folder, project, each) for each in dict.fromkeys(ids))
+    return next(filter(None, found), []) if ids else None
 
 
 def _head(file: Path) -> Json:
@@ -275,7 +284,7 @@ CLIENTS = (
         "codex",
         programs=("codex",),
         entry=Entry("toml", "mcp_servers", _in_folder("config.toml")),
-        files=Files(_in_folder("sessions"), current_rollouts),
+        files=Files(_in_folder("sessions"), current_rollouts, calling=calling_rollouts),
         reader=lambda: READER,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -217,8 +217,14 @@ def _sample(file: BinaryIO, start: int, length: int) -> list[Any]:
     return [length, hashlib.sha256(file.read(length)).hexdigest()]
 
 
-Find = Callable[[], list[Path]]
-"""The current transcript first, then those of its sub-agents; none if there is no transcript yet."""
+Find = Callable[..., list[Path]]
+"""The transcript of the session that makes a tool call with this `_meta` first, or of the current one if none is given,
+then those of its sub-agents; none if there is no transcript yet. Raises BadInputError if several may be meant."""
+
+NOT_TOLD = (
+    "Which session? Several may be meant, and the client does not tell which one this call comes from."
+    " Pass session_id: the resource context://sessions lists them."
+)
 
 
 def find_transcripts(follow: str, project: Path | None = None) -> Find:
@@ -229,10 +235,14 @@ def find_transcripts(follow: str, project: Path | None = None) -> Find:
         names = ", ".join(each.name for each in clients() if each.files)
         raise BadInputError(f"{follow} is not a client that can be followed. Known: {names}.")
 
-    def find() -> list[Path]:
+    def find(call: Mapping[str, Any] | None = None) -> list[Path]:
         """Those that lie below the client's folder once links are resolved."""
-        folder = files.folder()
-        found = files.current(folder, project or project_folder(follow))
+        folder, place = files.folder(), project or project_folder(follow)
+        found = files.calling(folder, place, call or {})
+        if found is None:
+            found = files.current(folder, place)
+        elif not found:
+            raise BadInputError(NOT_TOLD)
         return [path for path in found if is_below(path, folder)]
 
     return find
@@ -247,15 +257,16 @@ class Follower:
         self._lock = asyncio.Lock()
         self._known: dict[Path, tuple[Reader, Stamp, str | None]] = {}  # of each transcript, as it was read last
 
-    async def catch_up(self) -> str | None:
-        """Record what is new in the current transcript and its sub-agents' files; the id of its session,
-        None if there is no transcript, or no message in it. A file that did not change costs one stat."""
+    async def catch_up(self, call: Mapping[str, Any] | None = None) -> str | None:
+        """Record what is new in the transcript of the session that makes a call with this `_meta`, and its sub-agents'
+        files; the id of its session, None if there is no transcript, or no message in it. A file that did not change
+        costs one stat. Raises BadInputError if several sessions may be meant."""
+        try:
+            paths = await asyncio.to_thread(self._find, call)
+        except OSError as error:
+            _log.warning("The client's transcripts cannot be found: %s", error.strerror or error)
+            return None
         async with self._lock:
-            try:
-                paths = await asyncio.to_thread(self._find)
-            except OSError as error:
-                _log.warning("The client's transcripts cannot be found: %s", error.strerror or error)
-                return None
             for path in paths:
                 await self._catch_up(path)
             known = self._known.get(paths[0]) if paths else None

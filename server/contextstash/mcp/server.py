@@ -26,6 +26,7 @@ from contextstash.mcp.answers import answer_of, sendable, told
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.resources import add_completions, add_prompts, add_resources
 from contextstash.operations import OPERATIONS, Operation
+from contextstash.stash_opener import CALL
 from contextstash_storage.errors import BadInputError, did_you_mean
 
 ToolSet = Literal["agent", "all"]
@@ -170,6 +171,8 @@ class ToolServer(MCPServer[None]):
         """Carry out a call. Raises ToolError, which says what to do next, for every failure."""
         if (operation := self._operations.get(name)) is None:
             raise ToolError(f"There is no tool '{name}'. {did_you_mean(name, self._operations)}")
+        if context is not None:
+            CALL.set(context.request_context.meta)
         try:
             given = checked(operation, arguments)
             stash = await self._stash.get()
