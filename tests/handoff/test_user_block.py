@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.events.turns import Turn
-from contextstash.handoff.user_block import pinned_rules
+from contextstash.handoff import user_block as product
+from contextstash.handoff.user_block import pinned_rules, shown_by
 from tests.support.turns import Script, extract_summary, laws, quarter
 from tests.support.user_words import Block, read_block, user_block, words_of
 
@@ -98,6 +100,22 @@ def test_a_request_that_the_user_takes_back_is_marked() -> None:
     later.turns = [*script.turns]
     later.user("Ignore the last message, that was for another session.")
     assert "Withdrawn or changed by the user: (2) by (4)." in block_of(later.turns[4:], read_block([first]))
+
+
+def test_each_of_very_many_words_is_told_or_counted_once_and_what_is_not_told_has_no_marks() -> None:
+    script, blocks = Script(), list[str]()
+    for number in range(900):
+        script.user(f"Look at part {number} of it.").assistant(f"Part {number} is fine.")
+    for end in (600, 1_200, 1_800):
+        shown, words = shown_by(blocks), words_of(script.turns[:end])
+        text = product.user_block(words, end - 1, shown, first_tokens=100, tokens=1_000, count=quarter)
+        (left_out,) = re.findall(r"\[left out: (\d+) messages of the user, (\d+) to (\d+)\]", text)
+        number, first, last = map(int, left_out)
+        told = [int(each) for each in re.findall(r"^- \((\d+)\)", text, re.MULTILINE)]
+        assert number + len(told) == 300
+        assert shown.last_seq < first <= last < end
+        assert {int(each) for each in re.findall(r"\((\d+)\) at ", text)} <= {*told, shown.last_seq - 1}
+        blocks.append(text)
 
 
 def test_a_pinned_rule_is_in_the_block_until_it_is_unpinned() -> None:

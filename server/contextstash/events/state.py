@@ -316,9 +316,8 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     older, newest = words.entries[first:][:-MAX_WORDS], words.entries[first:][-MAX_WORDS:]
     rules = [each for each in older if each.source or user_rules(each.text)][-MAX_WORDS:]
     kept = (*words.entries[:first], *rules, *newest)
-    places = [*words.forgotten[1:], *({each.seq for each in older} - {each.seq for each in rules})]
-    count = sum(words.forgotten[:1]) + len(older) - len(rules)
-    words = replace(words, forgotten=(count, min(places), max(places)) if places else ())
+    gone = {each.seq for each in older} - {each.seq for each in kept}
+    words = replace(words, forgotten=(*words.forgotten, *sorted(gone)))
     state.words = replace(words, entries=tuple(replace(each, text=_ends_of(each.text, MAX_REQUEST)) for each in kept))
     folding.finish(turns[-1].seq if turns else -1)
     return state

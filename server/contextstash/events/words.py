@@ -391,8 +391,7 @@ _TAKES_BACK = re.compile(
 class UserWords:
     """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
     it; `withdrawn` maps one to the later entry that takes it back, `interrupted` one to the message with which the user
-    stopped the work on it. `forgotten` is how many entries after the first are known no more, and the first and the
-    last message of these; empty if there are none."""
+    stopped the work on it. `forgotten` are the messages of those that are known no more."""
 
     entries: tuple[Said, ...] = ()
     answered: Mapping[int, int] = field(default_factory=dict)
@@ -453,13 +452,14 @@ def words_with(
 def words_since(words: UserWords, seq: int) -> UserWords:
     """The words behind message `seq`, with the marks that were not known there: an entry is answered once another one
     follows."""
-    last = max((entry.seq for entry in words.own.entries if entry.seq <= seq), default=-1)
+    known = (*words.forgotten, *(entry.seq for entry in words.own.entries))
+    last = max((each for each in known if each <= seq), default=-1)
     return UserWords(
         tuple(entry for entry in words.entries if entry.seq > seq),
         {each: at for each, at in words.answered.items() if each >= last},
         {each: by for each, by in words.withdrawn.items() if by > seq},
         {each: at for each, at in words.interrupted.items() if at > seq},
-        words.forgotten if words.forgotten[2:] > (seq,) else (),
+        tuple(each for each in words.forgotten if each > seq),
     )
 
 

@@ -156,7 +156,7 @@ class _Writer:
         """What the user said: the first request, then the newest; long ones are shortened."""
         words = self.state.words.own
         first = min(int(room * FIRST_SHARE), self._item(words.entries[0].text) + 8) if words.entries else 0
-        items = word_items(words, True, first, room - first, self.count)
+        items, _ = word_items(words, True, first, room - first, self.count)
         kept = newest(items[1:], room - min(first, room), self.count)
         left = room - sum(map(self._item, kept))
         return [cut for text in items[:1] if (cut := cut_middle(text, left - 1, self._item))] + kept

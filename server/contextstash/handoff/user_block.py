@@ -76,7 +76,8 @@ def words_text(
     The first of them, the session's first request, takes at most `first_tokens` if that is above 0, all others together
     `tokens`. An entry that is too long keeps its instructions whole: what is left out is pasted text first, and a line
     says where it is."""
-    lines = [*lines, *map(write_item, word_items(words, first_tokens > 0, first_tokens, tokens, count))]
+    items, words = word_items(words, first_tokens > 0, first_tokens, tokens, count)
+    lines = [*lines, *map(write_item, items)]
     if not lines and not words.answered and not words.withdrawn and not words.interrupted:
         return ""
     is_short = any("[left out: " in line for line in lines)
@@ -102,9 +103,11 @@ MAX_RULE = 1_000
 """Characters of a pinned rule: a longer text is a document, which can be pinned as a file."""
 
 
-def word_items(words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count) -> list[str]:
-    """The entries, each as an item. If they do not all fit, the longest are shortened to one length, that on which the
-    agent works last."""
+def word_items(
+    words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count
+) -> tuple[list[str], UserWords]:
+    """The entries, each as an item, and the words without those that are left out. If they do not all fit, the longest
+    are shortened to one length, that on which the agent works last."""
     words, left_out = _bounded(_newest_plan(words), first, tokens, count)
     written = {entry: _written(entry) for entry in words.entries}
     costs = {entry: count(write_item(text)) + 1 for entry, text in written.items()}
@@ -117,7 +120,7 @@ def word_items(words: UserWords, first: bool, first_tokens: int, tokens: int, co
             kept = user_rules(entry.text)
             text = _written(replace(entry, text=shortened(entry.text, limits[entry], count, kept, note)))
         items.append(text)
-    return [*items[:first], *left_out, *items[first:]]
+    return [*items[:first], *left_out, *items[first:]], words
 
 
 def _limits(
@@ -183,11 +186,16 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
             break
         gone.add(entry.seq)
         over -= costs[entry.seq]
-    places, left_out = [*gone, *words.forgotten[1:]], len(gone) + sum(words.forgotten[:1])
-    if not left_out:
+    places = gone.union(words.forgotten)
+    if not places:
         return words, []
-    line = f"[left out: {left_out} messages of the user, {min(places)} to {max(places)}]"
-    return replace(words, entries=(*head, *(entry for entry in rest if entry.seq not in gone))), [line]
+    line = f"[left out: {len(places)} messages of the user, {min(places)} to {max(places)}]"
+
+    def told(marks: Mapping[int, int]) -> dict[int, int]:
+        return {seq: at for seq, at in marks.items() if seq not in places}
+
+    entries = (*head, *(entry for entry in rest if entry.seq not in gone))
+    return UserWords(entries, told(words.answered), told(words.withdrawn), told(words.interrupted)), [line]
 
 
 MAX_COMMAND = 1_000
