@@ -358,7 +358,8 @@ def _is_intact(tx: Tx, match: Match) -> bool:
     """Whether what is stored of a match's output is what was stored."""
     with suppress(DamagedError):
         outputs = read_outputs(tx, match.session, first=match.seq, last=match.seq)
-        return (match.block, match.handle) in {(each.block, each.handle) for each in outputs}
+        found = [(each.block, each.handle, each.tool, each.argument) for each in outputs]
+        return (match.block, match.handle, match.tool, match.argument) in found  # not as bytes
     return False
 
 

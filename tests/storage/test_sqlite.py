@@ -348,6 +348,7 @@ async def test_a_missing_edit_and_another_output_are_noticed_by_who_reads_a_view
     [
         "UPDATE outputs SET handle = 'gut' || substr(handle, 4) WHERE session = 1 AND seq = 23",
         "UPDATE outputs SET tool = 'Cash' WHERE session = 1 AND seq = 23",
+        "UPDATE outputs SET tool = CAST(tool AS BLOB) WHERE session = 1 AND seq = 23",
         f"UPDATE entries SET call = {BLOCKS} * 21 WHERE session = 1 AND seq = 23 AND kind = 1",
     ],
 )
