@@ -141,15 +141,14 @@ def append_piece(batch: Batch, progress: Progress, tx: Tx) -> Progress:
     if isinstance(batch.known_by, str) and stored:
         noted = records.StoredBatch(first_seq=first_seq, count=done, fingerprint=batch.fingerprint)
         notes.put_note(tx, row, noted, batch.known_by)
-    is_complete = done == len(batch.messages)
-    if is_complete and batch.edits is not None and stored:
-        counters = log.insert_edits(tx, row, *batch.edits(counters, tuple(stored)))
+    is_complete, all_stored = done == len(batch.messages), (*progress.stored, *stored)
+    if is_complete and batch.edits is not None and all_stored:
+        counters = log.insert_edits(tx, row, *batch.edits(counters, all_stored))
     if is_complete and batch.cursor is not None:
         notes.put_cursor(tx, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
         session = sessions.store(tx, row, session, counters=counters)
     first_seq = first_seq if progress.first_seq is None else progress.first_seq
-    all_stored = (*progress.stored, *stored)
     appended = records.Appended(
         messages=all_stored,
         duplicates=len(batch.messages) - len(all_stored),
@@ -309,7 +308,7 @@ async def copy_session(
             await asyncio.sleep(PAUSE_SECONDS)
         return await database.write(partial(_publish, row=row, session=session, holder=holder))
     except BaseException:
-        await database.write(lambda tx: sessions.empty(tx, row))
+        await database.write(lambda tx: sessions.empty(tx, row, holder))  # if it is still there, and not visible
         raise
 
 
@@ -327,7 +326,7 @@ def _store_piece(
             log.append_log(tx, row, item, next((message.group for message in before), None))
         elif isinstance(item, records.Event):
             log.append_log(tx, row, item)  # of exports of commit 81800828 some are left out
-        elif not isinstance(item, Prepared | records.NewMessage):
+        elif not isinstance(item, Prepared):
             log.put(tx, row, [item])
     return seq + len(prepared)
 
@@ -336,7 +335,7 @@ def _publish(tx: Tx, row: int, session: records.Session, holder: str) -> records
     """Make a session, which is stored to its end, visible; None if one of its id has come meanwhile."""
     _stay(tx, row, holder)
     if _is_there(tx, session):
-        sessions.empty(tx, row)
+        sessions.empty(tx, row, holder)
         return None
     sessions.store(tx, row, session)
     text = "UPDATE sessions SET owner = ?, session_id = ?, updated_at = ? WHERE session = ?"

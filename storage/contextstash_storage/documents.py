@@ -38,7 +38,7 @@ one pattern for the whole name, which would be tried at every word."""
 _WORD = re.compile(r"\w+")
 _WORD_BEFORE = re.compile(r"\w*\Z")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_LETTERS = re.compile(r"[^\W_]+")
+LETTERS = re.compile(r"[^\W_]+")
 
 
 CALL_WEIGHT = 10.0
@@ -205,7 +205,7 @@ def index_messages(tx: Tx, row: int, session: Session, stored: Sequence[tuple[Me
     for number, (seq, piece) in zip(numbers, pieces, strict=True):
         is_call = piece.kind is TextKind.CALL
         own_place = seq * BLOCKS + min(piece.block, BLOCKS - 1) if is_call else None
-        call_words = len(_LETTERS.findall(piece.fields[0]))
+        call_words = len(LETTERS.findall(piece.fields[0]))
         entries.append((number, row, seq, piece.block, piece.piece, piece.kind.value, own_place, call_words))
         words.append((number, piece.kind.value, *piece.fields))
     tx.many(

@@ -9,9 +9,11 @@ import hmac
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
+from contextstash_storage.errors import DamagedError
 from contextstash_storage.records import Cursor, KeptState, ProxiedSession, Record, StoredBatch, from_json, to_json
 from contextstash_storage.transaction import Tx, name_hash, only
 
@@ -137,7 +139,9 @@ def _hash(key: str, value: str) -> str:
 def note_deleted(tx: Tx, owner: str, session_id: str, row: int) -> None:
     """Store how a session is recognized that is being deleted."""
     tx.execute("DELETE FROM notes WHERE kind = 'deleted' AND begins < ?", (_oldest_deletion(),))
-    key, proxied = secrets.token_hex(16), get_note(tx, row, ProxiedSession) or ProxiedSession()
+    key, proxied = secrets.token_hex(16), ProxiedSession()
+    with suppress(DamagedError):  # to delete it is how it is mended
+        proxied = get_note(tx, row, ProxiedSession) or proxied
     mark, length = (_hash(key, proxied.mark), proxied.length) if proxied.mark else ("", 0)
     noted = DeletedSession(key=key, session=_hash(key, session_id), length=length, mark=mark, at=time.time())
     put_note(tx, 0, noted, key, owner=owner, begins=noted.at)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 import threading
 import time
 import unicodedata
@@ -19,7 +18,7 @@ import psycopg
 from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
-from contextstash_storage.documents import CALL_WEIGHT, MORE_MATCHES, rarity
+from contextstash_storage.documents import CALL_WEIGHT, LETTERS, MORE_MATCHES, rarity
 from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import (
@@ -330,8 +329,6 @@ MAX_WORD_LENGTH = 500
 K1, B = 1.2, 0.75
 """The constants of BM25 in SQLite."""
 
-_WORD = re.compile(r"[^\W_]+")
-
 _WEIGHTS = f"{{{1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, {1 / CALL_WEIGHT}, 1.0}}"
 """Of the words of texts (D) and of calls (A). `ts_rank_cd` of one term is the sum of the weights where it stands: with
 CALL_WEIGHT before it, how often the term occurs, weighted as in SQLite."""
@@ -378,7 +375,7 @@ def plain_words(text: str) -> str:
     sees paths, hosts and numbers with signs) has nothing left to interpret."""
     if not text.isascii():
         text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    return " ".join(word for word in _WORD.findall(text.lower()) if len(word) <= MAX_WORD_LENGTH)
+    return " ".join(word for word in LETTERS.findall(text.lower()) if len(word) <= MAX_WORD_LENGTH)
 
 
 def _owner_mark(owner: str) -> str:

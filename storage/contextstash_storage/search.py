@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from contextstash_storage.documents import BLOCKS, Document, MessagePlace, TextKind, pieces, read_documents
+from contextstash_storage.documents import BLOCKS, LETTERS, Document, MessagePlace, TextKind, pieces, read_documents
 from contextstash_storage.errors import DamagedError
 from contextstash_storage.messages import read_outputs
 from contextstash_storage.records import Message, SearchHit
@@ -25,7 +25,6 @@ search finds most of the facts that are needed next (half of the recorded sessio
 MAX_QUERY_CHARACTERS = 4_000
 
 _TERM = re.compile(r"\w+(?:[./@+-]+\w+){0,15}")
-_WORD = re.compile(r"[^\W_]+")
 NAME_MARK = re.compile(r"[\d_./@+-]|(?<=[a-z])[A-Z]")
 """What an identifier or a path has, and a word of a sentence has not."""
 
@@ -58,10 +57,10 @@ def terms(query: str) -> list[str]:
     """What to look for: the names and paths of the query, the words that these are made of, its other words; stop words
     only if there is nothing else. The words of one term stand together."""
     found = list(dict.fromkeys(_TERM.findall(storable(query[:MAX_QUERY_CHARACTERS]))))
-    found = [term for term in found if _WORD.search(term)]
+    found = [term for term in found if LETTERS.search(term)]
     telling = [term for term in found if term.lower() not in STOP_WORDS] or found
     names = [term for term in telling if NAME_MARK.search(term)]
-    words = [word for name in names for word in _WORD.findall(name)]
+    words = [word for name in names for word in LETTERS.findall(name)]
     return list(dict.fromkeys([*names, *words, *telling]))[:MAX_TERMS]
 
 

@@ -209,9 +209,9 @@ COPY_SECONDS = 600
 hidden session that is copied is the time of `Tx.clock`, in seconds; that of one to be removed is 0."""
 
 
-def empty(tx: Tx, row: int) -> None:
-    """Overwrite what a hidden session's row says, and have it removed."""
-    tx.execute(f"UPDATE sessions SET {_EMPTY}, updated_at = 0 WHERE session = ?", (row,))
+def empty(tx: Tx, row: int, name: str) -> None:
+    """Overwrite what the row of a session that is hidden under this name says, and have it removed."""
+    tx.execute(f"UPDATE sessions SET {_EMPTY}, updated_at = 0 WHERE session = ? AND session_id = ?", (row, name))
 
 
 def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
@@ -225,8 +225,8 @@ def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
             tx.execute(text, (owner, session_id))
             tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'lease', 'proxied')", (row,))
             text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
-            tx.execute(text, (HIDDEN_OWNER, uuid.uuid4().hex, row))
-            empty(tx, row)
+            tx.execute(text, (HIDDEN_OWNER, name := uuid.uuid4().hex, row))
+            empty(tx, row, name)
 
 
 def _to_remove(tx: Tx) -> list[tuple[int, str, int]]:
@@ -241,8 +241,8 @@ def _remove_some(tx: Tx) -> bool:
     """Remove rows of hidden sessions, for the time of a piece; returns whether there may be more. The words of an entry
     stay in the index's pages, marked as deleted, until these are merged."""
     until = time.monotonic() + PIECE_SECONDS
-    for row, _, _ in _to_remove(tx):
-        empty(tx, row)  # a copy's row still says all
+    for row, name, _ in _to_remove(tx):
+        empty(tx, row, name)  # a copy's row still says all
         for table, number in _PARTS.items():
             text = f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}"
             while rows := tx.rows(text, (row,)):

@@ -207,3 +207,12 @@ async def test_a_message_that_would_hold_the_write_lock_for_long_is_refused_and_
     with pytest.raises(BadMessageError, match=r"Message 0 has more than 67,108,864 characters.* send its path"):
         await stash.record_messages([{"role": "user", "content": [block] * 5}], session_id="session")
     assert (await stash.list_sessions()).sessions == []
+
+
+async def test_a_request_that_is_repeated_books_its_usage_once(stash: Stash) -> None:
+    messages: list[Native] = [{"role": "user", "content": "Go."}]
+    await stash.get_context(SESSION, messages=messages)
+    messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Next."}]
+    for _ in range(2):
+        await stash.get_context(SESSION, messages=messages, usage={"input_tokens": 900, "output_tokens": 4})
+    assert len(await stash.read_calls(SESSION)) == 1

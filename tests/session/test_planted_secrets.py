@@ -220,15 +220,3 @@ async def test_the_rest_of_a_key_that_a_cut_divides_is_masked_on_pages(tmp_path:
         await stash.record_messages(natives, session_id=SESSION)
         assert lines[0] in json.dumps((await stash.get_context(SESSION)).messages)
         assert lines[0] not in (await stash.read_shown_messages(SESSION)).model_dump_json()
-
-
-async def test_an_export_with_masks_can_be_imported(tmp_path: Path) -> None:
-    random = Random(9)
-    secrets = planted(random, len(KINDS))
-    natives = with_secrets(made_session(), secrets, random)
-    async with stash_at(tmp_path / "sessions.db") as stash, stash_at(tmp_path / "other.db") as other:
-        await stash.record_messages(natives, session_id=SESSION)
-        lines = [json.dumps(record) async for record in stash.export_session(SESSION)]
-        assert (await other.import_session(lines)).recorded == len(natives)
-        hits = (await other.search_history("deployment", session_id=SESSION)).hits
-        assert hits[0].seq == 0

@@ -188,6 +188,14 @@ async def test_edits_come_in_the_same_transaction_and_see_what_was_stored(store:
     assert (edit.edit_id, edit.seq, appended.session.counters.parts[Part.USER]) == (1, 0, 8)
 
 
+async def test_edits_behind_a_batch_of_many_pieces_see_all_its_messages(store: SessionStore) -> None:
+    def shorten(counters: Counters, messages: tuple[Message, ...]) -> Edited:
+        return [archiving(message.seq, text="…") for message in messages], counters
+
+    await record(store, *(says("x" * PIECE_SIZE) for _ in range(3)), edits=shorten)
+    assert [edit.seq for edit in await store.read_edits(SESSION) if isinstance(edit, ArchiveEdit)] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("key", ["\ud800", "a\udfffb", "\x00", "\x01a"])
 async def test_a_key_that_is_no_text_is_known_again(store: SessionStore, key: str) -> None:
     for _ in range(2):
@@ -400,6 +408,21 @@ async def test_an_import_that_fails_midway_leaves_nothing(store: SqliteStore, pa
     await gone(path)
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM segments").fetchone() == (0,)
+
+
+async def test_an_import_that_is_cancelled_as_it_becomes_visible_is_kept_whole(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, publish = asyncio.get_running_loop(), append._publish
+
+    def cancelled(*given: Any, **named: Any) -> Any:
+        loop.call_soon_threadsafe(copying.cancel)
+        return publish(*given, **named)
+
+    monkeypatch.setattr(append, "_publish", cancelled)
+    copying = asyncio.create_task(store.copy_session(session(), items()))
+    await asyncio.wait([copying])
+    assert len(await bodies(store, "copied")) == 11
 
 
 async def test_of_two_imports_under_one_name_the_first_to_end_is_kept_whole(path: Path) -> None:

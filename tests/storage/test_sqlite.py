@@ -325,8 +325,10 @@ async def test_a_damaged_row_of_a_session_is_said_hides_no_other_and_can_be_dele
         for read in (store.get_session, store.read_messages, store.read_edits):
             with pytest.raises(StoreError, match="damaged"):
                 await read("one")
+        await store.put_note("three", ProxiedSession())
         with closing(sqlite3.connect(path)) as db, db:
             db.execute("UPDATE sessions SET counters = '{' WHERE session_id = 'three'")
+            db.execute("UPDATE notes SET record = '{' WHERE kind = 'proxied'")
         assert [each.session_id for each in await store.list_sessions(limit=1)] == ["two"]
         assert await store.delete_session("three")
         assert await store.delete_session("one")

@@ -170,7 +170,9 @@ class Engine:
                     natives = [message.plain for message in request.messages]
                     conversation.places = await positions_of(self._access, name, natives)
                 if first:
-                    conversation.followed, conversation.shown = session.source, conversation.edits
+                    conversation.followed = session.source
+                    if conversation.state.requests:  # by an earlier proxy; what was followed alone was sent as it is
+                        conversation.shown = conversation.edits
             conversation.loaded = True
 
         try:

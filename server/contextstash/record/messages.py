@@ -334,13 +334,15 @@ def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any])
 
 
 async def book_late(access: Access, session: Session, usage: Mapping[str, Any]) -> Session:
-    """Book a usage to the newest request, whose reply is recorded already; nothing is done if it has one. Raises
-    BadInputError if the form of the usage is unknown."""
+    """Book a usage to the newest request, whose reply is recorded already; nothing is done if it has one, or no reply
+    yet, as when a call is repeated. Raises BadInputError if the form of the usage is unknown."""
     read, sent = reported_usage(usage), session.counters.request
     if sent is None:
         return session
     replies = await access.store.read_messages(session.session_id, first=sent.messages, bodies=False)
     other = next((place for place, each in enumerate(replies) if each.role != "assistant"), len(replies))
+    if not other:
+        return session
     reply = sum(each.tokens for each in replies[:other])
     call = _call(session, read, sent.messages - 1)
     return await access.store.change_session(
