@@ -260,7 +260,7 @@ def _is_configured(client: Client, without: str) -> bool:
 
 
 def _report(opener: StashOpener, started: float) -> None:
-    """Print what the proxy sent and saved of the sessions that went through it since then."""
+    """Print what the proxy sent and saved of the sessions that went through it since then, each from its beginning."""
     from contextstash.request.proxied import report_of
 
     async def read(stash: Stash) -> Sequence[ProxiedSession]:
