@@ -188,12 +188,13 @@ async def check_kept(stash: Stash, scope: Scope) -> None:
     assert await stash.read_context(SESSION) == await Stash(store).read_context(SESSION)
 
 
-async def test_a_view_whose_output_is_missing_in_a_damaged_database_is_an_error(tmp_path: Path) -> None:
+async def test_a_view_or_page_whose_output_is_missing_in_a_damaged_database_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "c.db"
     async with stash_at(path) as stash:
         await stash.record_messages(conversation(9), session_id=SESSION)
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("DELETE FROM outputs WHERE seq = 5")
     async with stash_at(path) as stash:
-        with pytest.raises(DamagedError, match=r"an output of message 5 .*doctor"):
-            await stash.get_context(SESSION)
+        for read in (stash.get_context, stash.read_messages):
+            with pytest.raises(DamagedError, match=r"an output of message 5 .*doctor"):
+                await read(SESSION)

@@ -27,7 +27,7 @@ from contextstash.results import (
 from contextstash.safety.sanitize import defused, one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, shown_value
-from contextstash.session.open_session import READ_AT_ONCE
+from contextstash.session.open_session import READ_AT_ONCE, outputs_by_message
 from contextstash.view.session_snapshot import Place
 from contextstash.view.view import Entry, Overlay, build_view, edits_in_force, path_to
 from contextstash.window.settings import ContextSettings
@@ -90,14 +90,14 @@ async def _page(access: Access, session_id: str, first: int, limit: int) -> _Pag
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
     overlay = edits_in_force(await access.store.read_edits(session_id))
-    outputs = await access.store.read_outputs(session_id, first=first, last=last)
+    outputs = outputs_by_message(messages, await access.store.read_outputs(session_id, first=first, last=last))
     return _Page(
         session,
         access.settings(session),
         messages,
         overlay,
         {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message},
-        {(output.seq, output.block): output.handle for output in outputs},
+        {(output.seq, output.block): output.handle for each in outputs.values() for output in each},
         last + 1 if last + 1 < total else None,
     )
 

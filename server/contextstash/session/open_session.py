@@ -192,7 +192,7 @@ class OpenSession:
             return None
         if read[: len(known.edits[-1:])] != known.edits[-1:]:
             return None
-        outputs = {**known.outputs, **_by_message(newest.values(), news.outputs)}
+        outputs = {**known.outputs, **outputs_by_message(newest.values(), news.outputs)}
         advanced = replace(known, session=session, messages={**known.messages, **newest}, outputs=outputs)
         edits = (*known.edits[:-1], *read)
         if len(edits) == len(known.edits):
@@ -220,7 +220,7 @@ class OpenSession:
         missing = [each for each in messages if each.seq not in found]
         if missing:
             read = await self._store.read_outputs(self._id, first=missing[0].seq, last=missing[-1].seq)
-            found = {**found, **_by_message(missing, read)}
+            found = {**found, **outputs_by_message(missing, read)}
             current = self._known
             if current is not None and current.session == known.session:
                 kept = {seq: outputs for seq, outputs in found.items() if seq in current.messages}
@@ -310,7 +310,7 @@ def _beyond(known: Known, entries: Sequence[Entry], span: Span) -> Beyond | None
     return Beyond(*span, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
 
 
-def _by_message(messages: Collection[Message], outputs: Iterable[Output]) -> dict[int, tuple[Output, ...]]:
+def outputs_by_message(messages: Collection[Message], outputs: Iterable[Output]) -> dict[int, tuple[Output, ...]]:
     """The outputs of these messages, by position. Raises DamagedError if that of a result is missing."""
     found: dict[int, tuple[Output, ...]] = {message.seq: () for message in messages}
     for output in outputs:
