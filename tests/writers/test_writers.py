@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -40,7 +39,9 @@ SESSION = tuple(Script().user("Fix the parser; never touch the public API.").ass
 
 
 def request(turns: tuple[Turn, ...] = SESSION, max_tokens: int = 400, **more: object) -> SummaryRequest:
-    made = partial(summary_of, fold(turns), max_tokens=max_tokens, count=quarter)
+    def made() -> str:
+        return "\n\n".join(summary_of(fold(turns), max_tokens=max_tokens, count=quarter))
+
     return SummaryRequest(turns, max_tokens, quarter, made, **more)  # type: ignore[arg-type]
 
 
