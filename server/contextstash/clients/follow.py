@@ -219,7 +219,7 @@ def _sample(file: BinaryIO, start: int, length: int) -> list[Any]:
 
 Find = Callable[..., list[Path]]
 """The transcript of the session that makes a tool call with this `_meta` first, or of the current one if none is given,
-then those of its sub-agents; none if there is no transcript yet. Raises BadInputError if several may be meant."""
+then those of its sub-agents; none if there is not one yet. Raises BadInputError if several may be meant."""
 
 NOT_TOLD = (
     "Which session? Several may be meant, and the client does not tell which one this call comes from."
@@ -259,7 +259,7 @@ class Follower:
 
     async def catch_up(self, call: Mapping[str, Any] | None = None) -> str | None:
         """Record what is new in the transcript of the session that makes a call with this `_meta`, and its sub-agents'
-        files; the id of its session, None if there is no transcript, or no message in it. A file that did not change
+        files; the id of its session, None without a transcript or a message in it. A file that did not change
         costs one stat. Raises BadInputError if several sessions may be meant."""
         try:
             paths = await asyncio.to_thread(self._find, call)

@@ -205,7 +205,7 @@ def is_interruption(text: str) -> bool:
 
 
 _RECORD = re.compile(r'\A\s*\{\s*"type"\s*:\s*"[\w.-]+"\s*,.*\}\s*\Z', re.DOTALL)
-"""A host's attachment, such as a changed file or a reminder, that was recorded as a message: nobody types this."""
+"""A host's attachment, such as a changed file or a reminder, that was recorded as a message: it is not typed."""
 
 _ATTACHED = re.compile(r"^--- Content from referenced files ---$", re.MULTILINE)
 """Gemini CLI appends to a prompt the files that it names."""

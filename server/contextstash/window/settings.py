@@ -226,7 +226,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
 
 
 def _problem(name: int | str, message: str, value: object) -> str:
-    """The error of a setting, in words that name no library. What a rule of ours refuses is not shown: it may be a
+    """The error of a setting, in words that name no library. What our own rules refuse is not shown: it may be a
     key."""
     rule = message.partition(", unable to ")[0].replace("a valid integer", "a whole number").replace("a valid ", "a ")
     if not rule.startswith("Input should be "):
