@@ -16,7 +16,7 @@ from contextstash import transfer
 from contextstash.queries import costs, history, sessions
 from contextstash.record import output_archive
 from contextstash.record.batches import Batch, check_next_request, record_messages
-from contextstash.record.messages import System, Tools, book_late, check_declared, declare
+from contextstash.record.messages import System, Tools, book_late, declare
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.record.transcripts import record_transcript
 from contextstash.reduce import compact, prune, session_settings
@@ -74,49 +74,12 @@ class Stash(Access):
     recover_context = get_context.recover_context
 
     async def record_messages(
-        self,
-        messages: Sequence[Native],
-        *,
-        session_id: str | None = None,
-        first_seq: int | None = None,
-        batch_id: str | None = None,
-        whole: bool = False,
-        format: str | None = None,
-        model: str | None = None,
-        agent: str | None = None,
-        usage: Mapping[str, Any] | None = None,
-        system: System | None = None,
-        tools: Tools | None = None,
-        title: str | None = None,
-        parent_session_id: str | None = None,
-        seen: int | None = None,
+        self, messages: Sequence[Native], *, session_id: str | None = None, **given: Any
     ) -> RecordResult:
-        """Store messages durably; a session that does not exist is created.
-
-        Messages sent again are recognized by one of three arguments, never by equal text: `first_seq`, the position of
-        the first message (`next_seq` of the previous result); `batch_id`, an id of this batch; `whole`, the list is
-        the whole conversation, and messages that are no longer in it leave the view. Without these, all are appended.
-
-        `usage` is the usage that the provider reported for the last reply among the messages; it is booked to the
-        newest request that get_context returned. `system` and `tools` are sent with the messages and counted with
-        them, until others are declared. `seen` is `next_seq` of this writer's previous result: if another one has
-        recorded since, what it recorded is neither continued nor hidden. Raises BadInputError then.
-        """
-        batch = Batch(
-            messages,
-            first_seq=first_seq,
-            batch_id=batch_id,
-            whole=whole,
-            seen=seen,
-            format=format,
-            model=model,
-            agent=agent,
-            title=title,
-            parent_session_id=parent_session_id,
-            system=system,
-            tools=tools,
-        )
-        return await self._recorded(await record_messages(self, session_id, batch, usage=usage))
+        """Store messages durably; a session that does not exist is created. `given` are fields of a Batch: `first_seq`,
+        `batch_id` or `whole`, by which messages sent again are recognized, never by equal text; `usage`, `system` and
+        `tools`, which belong to the messages; and what is known of the session."""
+        return await self._recorded(await record_messages(self, session_id, Batch(messages, **given)))
 
     async def record_transcript(
         self,
@@ -143,7 +106,7 @@ class Stash(Access):
         usage: Mapping[str, Any] | None = None,
         budget: int | None = None,
         format: str | None = None,
-        **recording: Any,
+        **given: Any,
     ) -> ContextResult:
         """The messages to send next, recorded as a request; one that had to be shrunk records the edits.
 
@@ -151,16 +114,15 @@ class Stash(Access):
         `record_messages`. `budget` is in tokens, by default the usable window; system prompt and tools count.
         """
         if messages is None:
-            if system is not None or tools is not None or usage is not None:
-                check_declared(system, tools)
+            if (system, tools, usage) != (None, None, None):
                 session = await declare(self, await self.read_session(session_id), system=system, tools=tools)
                 if usage is not None:
                     await book_late(self, session, usage)
             return await get_context.get_context(self, session_id, budget=budget)
         if messages:
             await check_next_request(self, session_id, messages, format)
-        given = {"usage": usage, "system": system, "tools": tools, **recording}
-        recorded = await self.record_messages(messages, session_id=session_id, whole=True, format=format, **given)
+        given |= {"usage": usage, "system": system, "tools": tools, "format": format, "whole": True}
+        recorded = await self.record_messages(messages, session_id=session_id, **given)
         seen = recorded.next_seq
         result = await get_context.get_context(self, recorded.session_id, budget=budget, messages=seen)
         done = [*recorded.done, *(result.done or ())]
@@ -205,9 +167,7 @@ class Stash(Access):
     list_sessions = sessions.list_sessions
     delete_session = transfer.delete_session
     retain = transfer.retain
-    find_sessions = sessions.find_sessions
     line_of = sessions.line_of
-    lines_of = sessions.lines_of
     title_of = sessions.title_of
     short_id = sessions.short_id
     whole_id = sessions.whole_id

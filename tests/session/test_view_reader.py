@@ -176,11 +176,10 @@ async def test_what_is_kept_equals_what_is_read_again_whatever_another_process_d
 async def check_kept(stash: Stash, scope: Scope) -> None:
     """What is kept in memory, advanced by the news, equals what is read again; so do the messages to send."""
     store = stash.store
-    news = await stash.news(SESSION)
-    assert ([] if news.request is None else [news.request]) == await store.read_log(
-        SESSION, Request, newest=True, limit=1
-    )
-    kept = await stash.snapshot_of(news.session, scope, news)
+    known = await stash.opened(SESSION).now()
+    newest = await store.read_log(SESSION, Request, newest=True, limit=1)
+    assert ([] if known.request is None else [known.request]) == newest
+    kept = await stash.snapshot_of(known, scope)
     again = await Access(store).snapshot(SESSION, scope)
     assert kept.session == again.session
     assert (kept.edits, kept.overlay) == (again.edits, again.overlay)

@@ -30,7 +30,7 @@ async def sessions(stash: Stash, text: str | None, everything: bool, limit: int)
     """List the sessions, the one with the newest message first; with TEXT, those with it in
     the title or the project's folder."""
     everything = everything or bool(click.get_current_context().params["as_json"])
-    found = await stash.find_sessions(text or "", sub_agents=everything, limit=limit)
+    found = await stash.list_sessions(limit=limit, text=text or "", sub_agents=everything)
     rows = [
         (
             await stash.short_id(line.session_id),

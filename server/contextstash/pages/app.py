@@ -140,10 +140,8 @@ class Pages:
 
     async def sessions(self, request: Request) -> Response:
         """The sessions, the one with the newest message first."""
-        found = await self._stash.recent_sessions(limit=SESSIONS_SHOWN + 1, cursor=request.query_params.get("after"))
-        lines = await self._stash.lines_of(found[:SESSIONS_SHOWN])
-        next_cursor = lines[-1].session_id if len(found) > SESSIONS_SHOWN else None
-        return page(request, "sessions.html", lines=lines, next_cursor=next_cursor)
+        found = await self._stash.list_sessions(limit=SESSIONS_SHOWN, cursor=request.query_params.get("after"))
+        return page(request, "sessions.html", lines=found.sessions, next_cursor=found.next_cursor)
 
     async def costs(self, request: Request) -> Response:
         """What was billed and what was saved, by day and model."""

@@ -302,9 +302,9 @@ async def search_history(
 
 async def _unseen_first(access: Access, session: Session) -> Weigh:
     """Weighs down the messages that the session's view shows whole, none of their outputs archived."""
-    overlay = (await access.opened(session.session_id).known(session)).overlay
-    visible = overlay.visible_ranges(session.counters.messages)
-    archived = {edit.seq for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
+    known = await access.opened(session.session_id).now()
+    visible = known.overlay.visible_ranges(known.session.counters.messages)
+    archived = {edit.seq for edit in known.overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
 
     def weigh(found_in: str, seq: int) -> float:
         is_shown = seq not in archived and any(first <= seq <= last for first, last in visible)

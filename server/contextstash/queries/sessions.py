@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -48,8 +48,6 @@ BESIDE = ("unrecorded",)
 PAGE = 200
 """Sessions that are read from the store at a time."""
 
-MAX_LISTED = 200
-
 FIRST_MESSAGES = 12
 """Messages among which the first prompt is searched for: clients put context of their own before it. A session
 whose prompt comes later has no title."""
@@ -68,12 +66,11 @@ MAX_TITLE_CHARACTERS = 200
 MIN_ID_CHARACTERS = 8
 """Characters of a short id: those of a UUID up to its first hyphen."""
 
-Line = Callable[[Access, Session], Awaitable[SessionLine]]
 
-
-async def pages_of_sessions(access: Access, *, size: int = PAGE, **chosen: Any) -> AsyncIterator[list[Session]]:
+async def pages_of_sessions(
+    access: Access, *, size: int = PAGE, before: str | None = None, **chosen: Any
+) -> AsyncIterator[list[Session]]:
     """The records of the sessions that `SessionStore.list_sessions` lists by these arguments, in pages."""
-    before: str | None = None
     while page := await access.store.list_sessions(limit=size, before=before, **chosen):
         yield page
         before = page[-1].session_id
@@ -97,55 +94,36 @@ async def projects_of(access: Access, sessions: Sequence[Session]) -> list[str |
     return found
 
 
-async def list_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> SessionList:
-    """One page of sessions, the one with the newest message first; `cursor` is the previous page's `next_cursor`."""
-    if not 1 <= limit <= MAX_LISTED:
-        raise BadInputError(f"limit is 1 to {MAX_LISTED}, not {limit}.")
-    found = await recent_sessions(access, limit=limit + 1, cursor=cursor)
-    page = found[:limit]
-    return SessionList(
-        sessions=await lines_of(access, page, _line),
-        next_cursor=page[-1].session_id if len(found) > limit else None,
-    )
-
-
-async def recent_sessions(access: Access, *, limit: int = 50, cursor: str | None = None) -> list[Session]:
-    """The records of sessions, the one with the newest message first, without those that only archive outputs."""
-    return await access.store.list_sessions(limit=limit, before=cursor, without_agent=OUTPUTS_AGENT, by_message=True)
-
-
-async def find_sessions(access: Access, text: str = "", *, sub_agents: bool = False, limit: int = 20) -> SessionList:
-    """The sessions with this text in the title or the project's folder, the one with the newest message first."""
+async def list_sessions(
+    access: Access, *, limit: int = 50, cursor: str | None = None, text: str = "", sub_agents: bool = True
+) -> SessionList:
+    """A page of the sessions with this text in the title or the project's folder, the one with the newest message
+    first; `cursor` is the previous page's `next_cursor`."""
+    if limit < 1:
+        raise BadInputError("limit must be 1 or more.")
     found: list[SessionLine] = []
-    pages = pages_of_sessions(access, size=min(PAGE, limit + 1), without_agent=OUTPUTS_AGENT, by_message=True)
-    async for page in pages:
-        for line in await lines_of(access, page):
-            is_sub_agent = line.session_id.startswith(f"{line.parent_session_id}.")
-            named = f"{line.title or ''}\n{line.project or ''}".casefold()
-            found += [line] * ((sub_agents or not is_sub_agent) and text.casefold() in named)
+    newest_first: dict[str, Any] = {"before": cursor, "without_agent": OUTPUTS_AGENT, "by_message": True}
+    async for page in pages_of_sessions(access, size=min(PAGE, limit + 1), **newest_first):
+        for session in page:
+            with suppress(SessionNotFoundError):  # deleted since it was read
+                line = await line_of(access, session)
+                is_sub_agent = line.session_id.startswith(f"{line.parent_session_id}.")
+                named = f"{line.title or ''}\n{line.project or ''}".casefold()
+                found += [line] * ((sub_agents or not is_sub_agent) and text.casefold() in named)
         if len(found) > limit:
             break
     return SessionList(sessions=found[:limit], next_cursor=found[limit - 1].session_id if len(found) > limit else None)
 
 
+async def recent_sessions(access: Access, *, limit: int = 50) -> list[Session]:
+    """The records of sessions, the one with the newest message first, without those that only archive outputs."""
+    return await access.store.list_sessions(limit=limit, without_agent=OUTPUTS_AGENT, by_message=True)
+
+
 async def line_of(access: Access, session: Session) -> SessionLine:
-    """A session as a line of a list, with the folder of its project. Raises SessionNotFoundError."""
-    [project] = await projects_of(access, [session])
-    return (await _line(access, session)).model_copy(update={"project": project})
-
-
-async def lines_of(access: Access, sessions: Sequence[Session], line: Line = line_of) -> list[SessionLine]:
-    """The lines of sessions, without those that were deleted since they were read."""
-    lines = []
-    for session in sessions:
-        with suppress(SessionNotFoundError):
-            lines.append(await line(access, session))
-    return lines
-
-
-async def _line(access: Access, session: Session) -> SessionLine:
     """A session as a line of a list. Without a title of its own it has the beginning of what the user said first."""
     estimate = await estimate_session(access, session)
+    [project] = await projects_of(access, [session])
     return SessionLine.of(
         session,
         title=await title_of(access, session),
@@ -153,6 +131,7 @@ async def _line(access: Access, session: Session) -> SessionLine:
         tokens=estimate.tokens,
         percent=estimate.percent,
         level=estimate.level,
+        project=project,
     )
 
 

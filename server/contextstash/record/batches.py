@@ -80,8 +80,10 @@ class Batch:
     session had when its writer was last there: what is behind them is from another writer. `extras[i]` are further
     fields of NewMessage for the message `i`.
 
-    A new session gets the facts from `format` on. Of an existing one only a new model, a new agent and a first title
-    are stored. `system` and `tools` show the format of a session that begins with plain text.
+    A new session gets the facts from `format` to `settings`. Of an existing one only a new model, a new agent and a
+    first title are stored. `system` and `tools` are sent with the messages and counted with them, until others are
+    declared; they show the format of a session that begins with plain text. `usage` is what the provider reported for
+    the last reply among the messages; it is booked to the newest request that get_context returned.
     """
 
     messages: Sequence[Native] = ()
@@ -99,6 +101,7 @@ class Batch:
     settings: Mapping[str, Any] = field(default_factory=dict)
     system: System | None = None
     tools: Tools | None = None
+    usage: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Raises BadInputError if more than one of the three is set, or if one is out of bounds."""
@@ -126,14 +129,9 @@ class Batch:
             raise BadInputError(OTHER_WRITER.format(session.session_id))
 
 
-async def record_messages(
-    access: Access,
-    session_id: str | None,
-    batch: Batch,
-    *,
-    usage: Mapping[str, Any] | None = None,
-) -> Appended:
+async def record_messages(access: Access, session_id: str | None, batch: Batch) -> Appended:
     """Store a batch durably, with what a program declares and reports beside it, and cut its outputs to limits."""
+    usage = batch.usage
     check_declared(batch.system, batch.tools)
     if not batch.messages:
         raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
@@ -379,11 +377,8 @@ async def limit_outputs(access: Access, session: Session, messages: Sequence[Mes
         whole = [place for place in sorted(places) if place[0] in shown and place[1] not in shown[place[0]].replaced]
         outputs = [snapshot.outputs[place] for place in whole if place in snapshot.outputs]
         own = [each for each in outputs if is_own_retrieval(each.tool, each.argument)]
-        cut: list[TruncateEdit] = []
-        async for batch in access.output_texts(snapshot, [each for each in outputs if each not in own]):
-            cut += await in_thread_if_large(
-                sum(len(text) for _, text in batch), _truncate_edits, snapshot, batch, rules
-            )
+        others = [each for each in outputs if each not in own]
+        cut = await access.from_texts(snapshot, others, lambda batch: _truncate_edits(snapshot, batch, rules))
         if not cut:
             return snapshot.session
         stripping = plan_stripping(snapshot, min(each.seq for each in cut))

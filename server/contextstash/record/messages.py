@@ -223,7 +223,8 @@ async def declare(
     tools: Tools | None = None,
 ) -> Session:
     """Make these the session's system prompt (in a field, or as messages at the head of the list) and tools. An
-    argument of None changes nothing; each version stays stored."""
+    argument of None changes nothing; each version stays stored. Raises BadInputError if they are neither."""
+    check_declared(system, tools)
     given: dict[Any, Any] = {}
     if system is not None:
         given["system"] = system if isinstance(system, str) else list(system)

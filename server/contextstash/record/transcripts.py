@@ -28,6 +28,7 @@ from contextstash_storage.records import (
     Edited,
     EditsAfter,
     Message,
+    Output,
     Part,
     Session,
     SummaryEdit,
@@ -320,14 +321,12 @@ async def _rewind(access: Access, session_id: str, message: TranscriptMessage) -
 
 async def _clear(access: Access, session_id: str, call_ids: frozenset[str]) -> Planned[None] | None:
     snapshot = await access.snapshot(session_id)
-    edits: list[Edit] = []
+    shown: dict[Output, int] = {}
     for entry in snapshot.entries:
-        for index, block in enumerate(entry.message.blocks if entry.message else ()):
-            output = snapshot.outputs.get((entry.first_seq, index))
-            if output is None or block.call_id not in call_ids or index in entry.replaced:
-                continue
-            text = await access.output_text(snapshot.session, output)
-            made = archived(snapshot, [(output, text)])[0].edit
-            if made.tokens < block.tokens:
-                edits.append(made)
+        for place, block in enumerate(entry.message.blocks if entry.message else ()):
+            output = snapshot.outputs.get((entry.first_seq, place))
+            if output is not None and block.call_id in call_ids and place not in entry.replaced:
+                shown[output] = block.tokens
+    made = await access.from_texts(snapshot, list(shown), partial(archived, snapshot))
+    edits = [each.edit for each in made if each.edit.tokens < shown[each.output]]
     return Planned(snapshot, edits, lambda *_: None, own=False) if edits else None

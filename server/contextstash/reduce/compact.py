@@ -33,7 +33,7 @@ from contextstash.reduce.summaries import (
 from contextstash.results import CompactResult
 from contextstash.safety.sanitize import MARKER, unforged
 from contextstash.session.access import Access
-from contextstash.session.edit import Planned, Stripping, binds, edit, entries_after, plan_stripping
+from contextstash.session.edit import Planned, binds, edit, entries_after, plan_stripping
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WITHIN_REACH
 from contextstash.view.compaction_plan import (
@@ -52,7 +52,7 @@ from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, pin
 from contextstash.view.view import Entry, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WrittenSummary
 from contextstash_storage.errors import ContextstashError
-from contextstash_storage.records import ArchiveEdit, Edit, Output, Session, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Edit, Session, SummaryEdit
 
 logger = logging.getLogger(__name__)
 
@@ -107,9 +107,8 @@ async def compact_session(
     """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`. If that
     would not make the view smaller, or if another compaction of the session is running, nothing is changed, and
     `reason` says why. Unless `always`, nothing is summarized as long as placeholders for old outputs are enough."""
-    asked = Asked(strategy, summary, instructions)
     name = await access.session_id(session_id)
-    compaction = _Compaction(access, name, asked, dry_run, always)
+    compaction = _Compaction(access, name, Asked(strategy, summary, instructions, dry_run, always))
     async with nullcontext(True) if dry_run or summary is not None else only_one(access, name) as may_run:
         if not may_run:
             return _nothing(await access.snapshot(name), RUNNING)
@@ -148,8 +147,6 @@ class _Compaction:
     access: Access
     session_id: str
     asked: Asked
-    dry_run: bool
-    always: bool
     folded: tuple[SessionSnapshot, State] | None = None
 
     async def plan(self) -> Planned[CompactResult] | CompactResult:
@@ -158,7 +155,7 @@ class _Compaction:
         self.asked.model(self.access, snapshot)
         is_bound = binds(snapshot.session.model)
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
-        plan, keep = await asyncio.to_thread(plan_of, snapshot, self.always or is_bound)
+        plan, keep = await asyncio.to_thread(plan_of, snapshot, self.asked.always or is_bound)
         if not plan.covered:
             return _nothing(snapshot, plan.reason)
         return await self._summarizing(snapshot, plan, keep)
@@ -192,27 +189,20 @@ class _Compaction:
             takes = f"{made.tokens:,} tokens, and must take less than {limit:,}: write a shorter one"
         if takes:
             return _nothing(snapshot, f"Nothing done: the summary would take {takes}.")
-        effect = None if self.dry_run else await effect_of(self.access, snapshot)
-        done = "Would summarize" if self.dry_run else "Summarized"
+        dry_run = self.asked.dry_run
+        effect = None if dry_run else await effect_of(self.access, snapshot)
+        done = "Would summarize" if dry_run else "Summarized"
         reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
 
         def result(_: Session, entries: Sequence[Entry]) -> CompactResult:
             change = view_change(snapshot, total_tokens(entries), effect)
             notes = " ".join(filter(None, (change.pop("note"), summary.note)))
-            about = {"compacted": not self.dry_run, "dry_run": self.dry_run or None, "reason": reason}
+            about = {"compacted": not dry_run, "dry_run": dry_run or None, "reason": reason}
             found = CompactResult.of(made, **change, **about, model=summary.model, note=notes or None)
             return found.model_copy(update={"messages_summarized": plan.messages})
 
-        edits = [*await _edits(self.access, snapshot, plan, made, archived, stripping), *said]
-        return Planned(
-            snapshot,
-            edits,
-            result,
-            kind="compaction",
-            reason=reason,
-            strategy=summary.strategy,
-            dry_run=self.dry_run,
-        )
+        edits = [*await _edits(self.access, snapshot, plan, made, archived), *said]
+        return Planned(snapshot, edits, result, stripping, "compaction", reason, summary.strategy, dry_run=dry_run)
 
 
 async def _edits(
@@ -221,10 +211,9 @@ async def _edits(
     plan: CompactPlan,
     summary: SummaryEdit,
     outputs: Sequence[Candidate],
-    stripping: Stripping,
 ) -> list[Edit]:
-    """The summary and the edits that go with it: `outputs` become placeholders, outputs of recent messages beyond
-    `prune_at_results` are archived with one digest message, and invalidated thinking is stripped."""
+    """The summary and the edits that go with it: `outputs` become placeholders, and outputs of recent messages beyond
+    `prune_at_results` are archived with one digest message."""
     settings = snapshot.settings
     edits: list[Edit] = [summary, *(each.edit for each in await archive_outputs(access, snapshot, outputs))]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
@@ -237,8 +226,7 @@ async def _edits(
             names = tuple(each.output.handle for each in archived)
             edits.append(digest_edit(snapshot, anchor, compaction_digest(lines, MAX_WRITTEN), names))
     handles = tuple(edit.handle for edit in edits if isinstance(edit, ArchiveEdit))
-    edits[0] = edits[0].model_copy(update={"archived": handles})
-    return edits + stripping.edits(snapshot, [summary.summary_id])
+    return [summary.model_copy(update={"archived": handles}), *edits[1:]]
 
 
 def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
@@ -301,9 +289,10 @@ async def _written(
 async def _pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
     """The pinned outputs of the messages `first_seq` to `last_seq` as a summary shows them; empty if there are none."""
     wanted = [output for output in snapshot.pinned.values() if first_seq <= output.seq <= last_seq]
-    texts: list[tuple[Output, str]] = []
-    async for batch in access.output_texts(snapshot, sorted(wanted, key=lambda output: (output.seq, output.block))):
-        texts += [(output, shown_text(snapshot.settings, text)) for output, text in batch]
+    wanted.sort(key=lambda output: (output.seq, output.block))
+    texts = await access.from_texts(
+        snapshot, wanted, lambda batch: [(output, shown_text(snapshot.settings, text)) for output, text in batch]
+    )
     return pinned_text(snapshot, texts)
 
 

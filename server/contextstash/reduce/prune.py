@@ -227,17 +227,15 @@ async def archive_outputs(
 ) -> list[Archived]:
     """The chosen outputs, archived: those whose placeholder takes fewer tokens than the output, or all of them with
     `even_if_larger`; then with their texts, which a digest message needs."""
-    costs = {(each.output.seq, each.output.block): each.view_tokens for each in chosen}
-    made: list[Archived] = []
+    costs = {each.output: each.view_tokens for each in chosen}
 
-    def add(batch: Sequence[tuple[Output, str]]) -> None:
-        for each in archived(snapshot, batch):
-            if even_if_larger or each.edit.tokens < costs[each.output.seq, each.output.block]:
-                made.append(each if even_if_larger else replace(each, text=""))
+    def made(batch: Sequence[tuple[Output, str]]) -> list[Archived]:
+        found = archived(snapshot, batch)
+        if even_if_larger:
+            return found
+        return [replace(each, text="") for each in found if each.edit.tokens < costs[each.output]]
 
-    async for batch in access.output_texts(snapshot, [candidate.output for candidate in chosen]):
-        await asyncio.to_thread(add, batch)
-    return made
+    return await access.from_texts(snapshot, list(costs), made)
 
 
 async def _digest_text(access: Access, snapshot: SessionSnapshot, archived: Archived) -> str:

@@ -150,7 +150,7 @@ async def state_at(turns: SessionTurns, last_seq: int) -> State:
 
 async def fold_behind(access: Access, session: Session) -> None:
     """Fold what is new in a session that has grown by FOLD_EVERY messages, so that a compaction costs what is new."""
-    snapshot = await access.snapshot_of(session, NO_VIEW)
+    snapshot = await access.snapshot(session.session_id, NO_VIEW)
     last_seq = session.counters.messages - 1 - MAX_KEPT
     known = await _kept(access, snapshot, last_seq)
     if last_seq - known.seq >= FOLD_EVERY:
@@ -234,11 +234,13 @@ def added_words(snapshot: SessionSnapshot, state: State, plan: CompactPlan) -> s
 
 @dataclass(frozen=True)
 class Asked:
-    """What a compaction was asked for: who writes the summary, the host's own text, the user's instructions."""
+    """What a compaction was asked for: see `compact_session`."""
 
     strategy: str = "auto"
     summary: str | None = None
     instructions: str | None = None
+    dry_run: bool = False
+    always: bool = True
 
     def model(self, access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
         """The model that writes; None if the host or the session's state does. Raises BadInputError if the strategy
@@ -288,8 +290,10 @@ def writer_model(access: Access, snapshot: SessionSnapshot) -> WriterSettings | 
 async def written(
     snapshot: SessionSnapshot, asked: Asked, model: WriterSettings | None, request: SummaryRequest
 ) -> WrittenSummary:
-    """The host's text as it was passed, else the model's, else one made of the state, with a note if the model
-    failed; without secrets. Raises BadInputError if the host's text is too long to be a summary."""
+    """The host's text as it was passed, else the model's, else one made of the state, with a note if the model failed,
+    or is not called in a dry run; without secrets. Raises BadInputError if the host's text is too long to be a
+    summary."""
+    summary, calls, note = None, tuple[Call, ...](), None
     if asked.summary is not None:
         summary = WrittenSummary(encodable(asked.summary).strip(), HOST)
         if (tokens := request.count(summary.text)) > MAX_HOST_TOKENS:
@@ -297,20 +301,17 @@ async def written(
                 f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
                 " to continue."
             )
-    else:
-        summary = await _by_model(request, model)
-    return replace(summary, text=shown_text(snapshot.settings, summary.text))
-
-
-async def _by_model(request: SummaryRequest, model: WriterSettings | None) -> WrittenSummary:
-    calls, note = tuple[Call, ...](), None
-    if model is not None:
+    elif model is not None and asked.dry_run:
+        note = f"{model.model} would write the summary. A dry run calls no model: this one is made without it."
+    elif model is not None:
         try:
-            return await summary_by_model(model, request)
+            summary = await summary_by_model(model, request)
         except WriterFailedError as error:
             logger.warning("the model that writes summaries failed: %s", error)
             calls, note = error.calls, f"{MODEL} could not write the summary: {error}"
-    return WrittenSummary(await asyncio.to_thread(request.extract), EXTRACTIVE, calls=calls, note=note)
+    if summary is None:
+        summary = WrittenSummary(await asyncio.to_thread(request.extract), EXTRACTIVE, calls=calls, note=note)
+    return replace(summary, text=shown_text(snapshot.settings, summary.text))
 
 
 async def log_calls(

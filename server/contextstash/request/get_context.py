@@ -18,7 +18,6 @@ from contextstash.record.batches import OTHER_WRITER
 from contextstash.record.messages import (
     System,
     Tools,
-    check_declared,
     declare,
     declared_system,
     system_beside,
@@ -39,7 +38,7 @@ from contextstash.session.edit import (
     request_fields,
     strip_after,
 )
-from contextstash.session.open_session import Scope
+from contextstash.session.open_session import Known, Scope
 from contextstash.view.ladder import Fitted, cut_candidates, fit, leading_kept
 from contextstash.view.session_counters import refused, request_excess
 from contextstash.view.session_snapshot import SessionSnapshot, pinned_text, truncate_edit
@@ -85,14 +84,13 @@ RECOVERED_ALREADY = (
 @dataclass(frozen=True)
 class _Sources:
     """What a message list is made of: the session, the tokens that the request may take, the known parts of its
-    messages, the declared system prompt, the newest request, and up to which position it leaves everything out, -1 if
+    messages, the declared system prompt, and up to which position the last request left everything out, -1 if
     nothing."""
 
     snapshot: SessionSnapshot
     tokens: int
     parts: KnownParts
     system: DeclaredVersion | None
-    last: Request | None
     left_out: int
 
     def text_of(self, output: Output) -> str:
@@ -213,24 +211,22 @@ async def _planned(access: Access, session_id: str | None, budget: int | None) -
 
 
 async def _read(access: Access, session_id: str | None, budget: int | None, **reach: bool) -> _Sources:
-    news = await access.news(session_id)
-    session = news.session
-    after = await _left_out_before(access, session, news.request) if news.request else -1
-    scope = Scope(bodies=True, budget=budget, after=after, **reach)
-    snapshot = await access.snapshot_of(session, scope, news)
+    opened = access.opened(await access.session_id(session_id))
+    known = await opened.now()
+    after = _left_out_before(known)
+    snapshot = await access.snapshot_of(known, Scope(bodies=True, budget=budget, after=after, **reach))
     limit = budget or snapshot.budget.usable
-    parts = access.opened(session.session_id).parts
-    return _Sources(snapshot, limit, parts, await declared_system(access, session), news.request, after)
+    return _Sources(snapshot, limit, opened.parts, await declared_system(access, known.session), after)
 
 
-async def _left_out_before(access: Access, session: Session, last: Request) -> int:
+def _left_out_before(known: Known) -> int:
     """Up to which position the next request leaves out everything, as the last one did; -1 if nothing, as something was
     restored since: whoever restores wants it back, and the request must be the same as if nothing had been left out."""
-    if last.left_out is None:
+    last = known.request
+    if last is None or last.left_out is None:
         return -1
-    edited = session.counters.edits > last.edits
-    new = await access.store.read_edits(session.session_id, after=last.edits) if edited else ()
-    return -1 if any(isinstance(edit, RestoreEdit) for edit in new) else last.left_out.last_seq
+    restored = any(isinstance(edit, RestoreEdit) for edit in known.edits[last.edits :])
+    return -1 if restored else last.left_out.last_seq
 
 
 def _composed(sources: _Sources) -> _Composed | None:
@@ -242,7 +238,7 @@ def _composed(sources: _Sources) -> _Composed | None:
     edits: list[Edit] = list(fitted.edits)
     if edits:
         stripping = plan_stripping(snapshot, min(edit.seq for edit in fitted.edits), needed=True)
-        edits += stripping.edits(snapshot, [edit.handle for edit in fitted.edits])
+        edits += stripping.edits(snapshot, fitted.edits)
     if fitted.dropped:
         last = max(fitted.dropped[-1].last_seq, sources.left_out)
         left_out = _left_out(snapshot, last)
@@ -385,15 +381,12 @@ async def recover_context(
 
     Raises BadInputError if the error is not about the context's length.
     """
-    check_declared(system, tools)
-    if system is not None or tools is not None:
-        await declare(access, await access.read_session(session_id), system=system, tools=tools)
+    session = await declare(access, await access.read_session(session_id), system=system, tools=tools)
     if (overflow := recognize(error)) is None:
         raise BadInputError(
             "contextstash does not recognize this as an error about the context's length. Pass the provider's error"
             " unchanged; a smaller context does not help against other errors."
         )
-    session = await access.read_session(session_id)
     last = await access.store.read_log(session.session_id, Event, keys=("recovery",), newest=True, limit=1)
     is_same = overflow.prompt_tokens is None or (last and last[0].tokens_before == overflow.prompt_tokens)
     is_recovered = bool(last) and last[0].seq == session.counters.messages and is_same
@@ -497,10 +490,12 @@ async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] |
     most = snapshot.settings.recovery_output_bytes
     rules = OutputLimits(bytes=most, cut="middle")
     costs = {each.output: each.view_tokens for each in cut_candidates(snapshot, most // 4)}
-    cut: list[TruncateEdit] = []
-    async for batch in access.output_texts(snapshot, list(costs)):
-        shorter = [(truncate_edit(snapshot, output, text, rules), costs[output]) for output, text in batch]
-        cut += [made for made, cost in shorter if made.tokens < cost]
+
+    def shorter(batch: Sequence[tuple[Output, str]]) -> list[TruncateEdit]:
+        made = [(truncate_edit(snapshot, output, text, rules), costs[output]) for output, text in batch]
+        return [each for each, cost in made if each.tokens < cost]
+
+    cut = await access.from_texts(snapshot, list(costs), shorter)
     if not cut:
         return None
 

@@ -6,17 +6,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from heapq import merge
 from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
-from contextstash.messages.base import Format
 from contextstash.messages.detection import detect_format, get_format
 from contextstash.results import Estimate, Trigger
 from contextstash.session.ids import check_session_id
-from contextstash.session.open_session import READ_AT_ONCE, WHOLE, OpenSession, Scope
+from contextstash.session.open_session import READ_AT_ONCE, WHOLE, Known, OpenSession, Scope
 from contextstash.view import session_counters as counting
 from contextstash.view.session_counters import fixed_tokens
 from contextstash.view.session_snapshot import SessionSnapshot
@@ -33,7 +32,6 @@ from contextstash_storage.records import (
     Output,
     ProxiedSession,
     Session,
-    SessionNews,
 )
 from contextstash_storage.store import SessionStore
 
@@ -159,10 +157,7 @@ class Access:
 
     def lock(self, name: str) -> asyncio.Lock:
         """The lock that whoever records into a session holds: batches of one session wait for each other."""
-        lock = self._locks.get(name)
-        if lock is None:  # kept as long as a task holds it or waits for it
-            lock = self._locks[name] = asyncio.Lock()
-        return lock
+        return self._locks.setdefault(name, asyncio.Lock())  # kept as long as a task holds it or waits for it
 
     async def sends_own_history(self, session: Session) -> bool:
         """Whether the session's client is followed and sends its history unedited: its requests do not go through the
@@ -234,18 +229,13 @@ class Access:
 
     async def snapshot(self, given: str | None, scope: Scope = WHOLE) -> SessionSnapshot:
         """A snapshot of a session: its view, without message bodies unless the scope says so."""
-        return await self.snapshot_of(await self.read_session(given), scope)
+        return await self.snapshot_of(await self.opened(await self.session_id(given)).now(), scope)
 
-    async def news(self, given: str | None) -> SessionNews:
-        """The session a call refers to, as stored now, with what is new in it. Raises SessionNotFoundError."""
-        return await self.opened(await self.session_id(given)).news()
-
-    async def snapshot_of(self, session: Session, scope: Scope, news: SessionNews | None = None) -> SessionSnapshot:
-        """A snapshot of a session as of this state of it, which the news are of too."""
-        settings = self.settings(session)
+    async def snapshot_of(self, known: Known, scope: Scope) -> SessionSnapshot:
+        """A snapshot of a session as it is known."""
+        session, settings = known.session, self.settings(known.session)
         counter = self.counter(settings, session.model)
         opened = self.opened(session.session_id)
-        known = await opened.known(session, news)
         usable = lambda: self.limits(session)[1].usable  # noqa: E731 - found only if it is needed
         entries, beyond = await opened.view(known, settings, counter, scope, usable) if scope.view else ((), None)
         if scope.all_outputs or (settings.pin and scope.view):
@@ -272,15 +262,25 @@ class Access:
         [message] = await self.store.read_messages(session.session_id, at=[output.seq])
         return get_format(session.format).read(message.body or {}).texts[output.block]
 
-    async def output_texts(
-        self, snapshot: SessionSnapshot, outputs: Sequence[Output]
-    ) -> AsyncIterator[list[tuple[Output, str]]]:
-        """Outputs in order of position, each with its full original text, in batches."""
+    async def from_texts(
+        self,
+        snapshot: SessionSnapshot,
+        outputs: Sequence[Output],
+        work: Callable[[Sequence[tuple[Output, str]]], list[Value]],
+    ) -> list[Value]:
+        """What `work` makes of outputs in order of position, each with its full original text. It is called in a thread
+        with a batch of them at a time: together they may be larger than the memory."""
+        made: list[Value] = []
         for start in range(0, len(outputs), READ_AT_ONCE):
             batch = outputs[start : start + READ_AT_ONCE]
             messages = await self.messages_at(snapshot, {output.seq for output in batch})
-            texts = await asyncio.to_thread(_texts, snapshot.format, messages)
-            yield [(output, texts[output.seq][output.block]) for output in batch]
+
+            def of_batch(batch: Sequence[Output] = batch, messages: Sequence[Message] = messages) -> list[Value]:
+                texts = {message.seq: snapshot.format.read(message.body or {}).texts for message in messages}
+                return work([(output, texts[output.seq][output.block]) for output in batch])
+
+            made += await asyncio.to_thread(of_batch)
+        return made
 
     async def messages_at(self, snapshot: SessionSnapshot, seqs: Iterable[int]) -> list[Message]:
         """Messages with their bodies, in order; those that the snapshot holds with a body are not read again."""
@@ -294,10 +294,6 @@ class Access:
 def is_current(proxied: ProxiedSession) -> bool:
     """Whether a session still goes through the proxy."""
     return proxied.last_at >= time.time() - PROXIED_SECONDS
-
-
-def _texts(fmt: Format, messages: Sequence[Message]) -> dict[int, tuple[str, ...]]:
-    return {message.seq: fmt.read(message.body or {}).texts for message in messages}
 
 
 # How full a session's window is.

@@ -109,7 +109,8 @@ async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Re
 async def _carry_out(access: Access, planned: Planned[Result], started: float) -> Result:
     snapshot, edits, entries = planned.snapshot, list(planned.edits), planned.after
     if planned.stripping is not None:
-        edits += planned.stripping.edits(snapshot, [each.handle for each in edits if isinstance(each, Replacement)])
+        summaries = [each for each in edits if isinstance(each, SummaryEdit)]
+        edits += planned.stripping.edits(snapshot, summaries or edits)
     if entries is None or len(edits) > len(planned.edits):
         entries = await entries_after(access, snapshot, edits)
     if planned.dry_run:
@@ -155,7 +156,7 @@ async def entries_after(access: Access, snapshot: SessionSnapshot, edits: Sequen
     if any(isinstance(edit, RestoreEdit) for edit in edits):
         overlay, opened = edits_in_force([*snapshot.edits, *edits]), access.opened(snapshot.session_id)
         spans = overlay.visible_ranges(snapshot.session.counters.messages)
-        return build_view(await opened.messages(await opened.known(snapshot.session), spans, bodies=False), overlay)
+        return build_view(await opened.messages(await opened.now(), spans, bodies=False), overlay)
     return await asyncio.to_thread(changed_entries, snapshot, edits)
 
 
@@ -195,10 +196,9 @@ class Stripping:
         """What a result says of it, behind what was done; empty if nothing leaves."""
         return f" The thinking of {self.messages} later messages leaves with them." if self.choice == "strip" else ""
 
-    def edits(self, snapshot: SessionSnapshot, handles: Sequence[str]) -> list[StripEdit]:
-        """The edit that strips the thinking, for the sake of these outputs and summaries; empty unless that was
-        chosen."""
-        return _strip_from(snapshot, self.first_seq, handles) if self.choice == "strip" else []
+    def edits(self, snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[StripEdit]:
+        """The edit that strips the thinking, for the sake of these edits; empty unless that was chosen."""
+        return _strip_from(snapshot, self.first_seq, _names(edits)) if self.choice == "strip" else []
 
 
 def stripping_of(messages: Sequence[Message], first_seq: int, *, bound: bool, needed: bool) -> Stripping:
@@ -239,7 +239,7 @@ def plan_stripping(snapshot: SessionSnapshot, first_seq: int, *, needed: bool = 
 
 def strips_of(snapshot: SessionSnapshot, undone: Sequence[Undone]) -> list[StripEdit]:
     """The strips that are no longer needed once these edits are undone."""
-    in_force = _names((*snapshot.overlay.replaced.values(), *snapshot.overlay.covers)) - _names(undone)
+    in_force = {*_names((*snapshot.overlay.replaced.values(), *snapshot.overlay.covers))} - {*_names(undone)}
     return [strip for strip in snapshot.overlay.strips if not in_force & set(strip.handles)]
 
 
@@ -254,8 +254,7 @@ def strips_after_restore(
     # user's words stand before all messages, and are undone only with a summary.
     based = []
     for edit in undone:
-        names = _names([edit])
-        known = [strip.last_seq for strip in snapshot.overlay.strips if names & set(strip.handles)]
+        known = [strip.last_seq for strip in snapshot.overlay.strips if {*_names([edit])} & set(strip.handles)]
         place = edit.seq if isinstance(edit, Replacement | SummaryEdit) and edit.seq is not None else edit.span[1]
         if known or not is_user_block(edit):
             based.append(max(known, default=place))
@@ -284,7 +283,7 @@ def request_fields(snapshot: SessionSnapshot, entries: Sequence[Entry]) -> dict[
     return DROP_REQUEST
 
 
-def _names(edits: Sequence[Undone]) -> set[str]:
+def _names(edits: Sequence[Edit]) -> list[str]:
     """The handles by which strips refer to these edits."""
-    archived = {edit.handle for edit in edits if isinstance(edit, Replacement)}
-    return archived | {edit.summary_id for edit in edits if isinstance(edit, SummaryEdit)}
+    named = (edit for edit in edits if isinstance(edit, Replacement | SummaryEdit))
+    return [edit.summary_id if isinstance(edit, SummaryEdit) else edit.handle for edit in named]

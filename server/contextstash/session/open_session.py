@@ -30,7 +30,7 @@ from contextstash.view.view import (
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Block, Edit, KnownPart, Message, Output, Session, SessionNews, damaged
+from contextstash_storage.records import Block, Edit, KnownPart, Message, Output, Request, Session, SessionNews, damaged
 from contextstash_storage.store import SessionStore
 
 MAX_TOKENS = 2_000_000
@@ -51,8 +51,6 @@ MAX_RECENT_CALLS = 500
 
 MANY_WINDOWS = 2
 """A view of at most so many times the budget is read whole. That takes about as long as the request itself."""
-
-NO_EDITS = edits_in_force(())
 
 Span = tuple[int, int]
 
@@ -100,13 +98,14 @@ WITH_ALL_OUTPUTS = Scope(all_outputs=True)
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a session as of its state `session`: all its edits, those in force, and some of its messages,
-    their entries in the view and their outputs, by position. It is not changed but replaced, so that tasks cannot
-    disturb each other."""
+    """What is known of a session as of its state `session`: its newest request, all its edits, those in force, and some
+    of its messages, their entries in the view and their outputs, by position. It is not changed but replaced, so that
+    tasks cannot disturb each other."""
 
     session: Session
-    edits: tuple[Edit, ...] = ()
-    overlay: Overlay = NO_EDITS
+    request: Request | None
+    edits: tuple[Edit, ...]
+    overlay: Overlay
     messages: Mapping[int, Message] = field(default_factory=dict)
     entries: Mapping[int, Entry] = field(default_factory=dict)
     outputs: Mapping[int, tuple[Output, ...]] = field(default_factory=dict)
@@ -153,51 +152,17 @@ class OpenSession:
         """Remember the calls as of this state of the session."""
         self._calls = (session.counters.messages, calls)
 
-    async def news(self) -> SessionNews:
-        """The session as it is now, and what is new in it. Raises SessionNotFoundError."""
-        return await self._store.read_news(self._id, KnownPart() if self._known is None else self._known.part)
-
-    async def known(self, session: Session, news: SessionNews | None = None) -> Known:
-        """Its edits as of this state of it, and those of its messages that are known. With `news`, which are of the
-        same state, nothing that is in them is read."""
+    async def now(self) -> Known:
+        """What is known of it as of now, advanced by what is new. Raises SessionNotFoundError."""
         known = self._known
-        advanced = None if known is None else await self._advanced(known, session, news)
+        news = await self._store.read_news(self._id, KnownPart() if known is None else known.part)
+        advanced = None if known is None else _advanced(known, news)
         if advanced is None:
-            edits: tuple[Edit, ...] = ()
-            count = session.counters.edits
-            if news is not None and not news.known.edits:
-                edits = news.edits[:count]
-            elif count:
-                edits = tuple(await self._store.read_edits(self._id))[:count]
-            advanced = Known(session, edits, edits_in_force(edits) if edits else NO_EDITS)
+            if news.known.edits:  # they are of another session
+                news = await self._store.read_news(self._id, KnownPart())
+            advanced = Known(news.session, news.request, news.edits, edits_in_force(news.edits))
         self._known = advanced
         return advanced
-
-    async def _advanced(self, known: Known, session: Session, news: SessionNews | None) -> Known | None:
-        """What is known, with the new messages and edits; None if it was of another session of this id."""
-        if known.session.created_at != session.created_at:
-            return None
-        before, after, part = known.session.counters, session.counters, known.part
-        is_same = (before.messages, before.edits) == (after.messages, after.edits)
-        if is_same and known.session.updated_at == session.updated_at:  # nothing was recorded or edited since
-            return replace(known, session=session)
-        if after.messages < before.messages or after.edits < before.edits:
-            return None
-        if news is None or news.known != part:
-            news = await self._store.read_news(self._id, part)
-        # The news may be of a later state: what came after this one is left out.
-        newest = {message.seq: message for message in news.messages if message.seq < after.messages}
-        read = news.edits[: after.edits - part.edits]
-        if part.first is not None and newest.pop(part.first, None) != known.messages[part.first]:
-            return None
-        if read[: len(known.edits[-1:])] != known.edits[-1:]:
-            return None
-        outputs = {**known.outputs, **outputs_by_message(newest.values(), news.outputs)}
-        advanced = replace(known, session=session, messages={**known.messages, **newest}, outputs=outputs)
-        edits = (*known.edits[:-1], *read)
-        if len(edits) == len(known.edits):
-            return advanced
-        return replace(advanced, edits=edits, overlay=edits_in_force(edits), entries={})
 
     async def messages(self, known: Known, spans: Iterable[Span], *, bodies: bool) -> list[Message]:
         """The messages from the first to the last position of each span. Without `bodies` they have a body only if it
@@ -284,6 +249,24 @@ class OpenSession:
             kept = {message.seq: message for message in messages} if small else {}
             entries = {entry.message.seq: entry for entry in view if entry.message} if small else {}
             self._known = replace(known, messages=kept, entries=entries)
+
+
+def _advanced(known: Known, news: SessionNews) -> Known | None:
+    """What is known, with what is new; None if it was of another session of this id."""
+    before, after, first = known.session, news.session, news.known.first
+    is_shorter = any(getattr(after.counters, each) < getattr(before.counters, each) for each in ("messages", "edits"))
+    if before.created_at != after.created_at or is_shorter or news.edits[: len(known.edits[-1:])] != known.edits[-1:]:
+        return None
+    newest = {message.seq: message for message in news.messages}
+    if first is not None and newest.pop(first, None) != known.messages[first]:
+        return None
+    outputs = {**known.outputs, **outputs_by_message(newest.values(), news.outputs)}
+    messages = {**known.messages, **newest}
+    advanced = replace(known, session=after, request=news.request, messages=messages, outputs=outputs)
+    edits = (*known.edits[:-1], *news.edits)
+    if len(edits) == len(known.edits):
+        return advanced
+    return replace(advanced, edits=edits, overlay=edits_in_force(edits), entries={})
 
 
 async def _entries(known: Known, messages: Sequence[Message]) -> tuple[Entry, ...]:
