@@ -256,6 +256,9 @@ def _store_call(
     assert message.usage is not None
     if message.group is not None and (again := log.read_log(tx, row, records.Call, keys=[message.group])):
         log.put(tx, row, [call.model_copy(update=message.usage.model_dump()) for call in again], message.group)
+        for request in log.read_log(tx, row, records.Request, newest=True, limit=1):
+            if request.messages - 1 == again[-1].request_seq:
+                log.book_usage(tx, row, request.number, message.usage)
         return
     start = seq  # of the reply
     if sent is not None:

@@ -33,6 +33,7 @@ from contextstash_storage.records import (
     Message,
     NewMessage,
     Part,
+    Request,
     Session,
     Usage,
 )
@@ -163,11 +164,14 @@ async def test_outputs_get_their_position_and_a_handle_of_their_own(store: Sessi
 
 async def test_a_reply_in_several_messages_is_one_model_call_with_its_last_report(store: SessionStore) -> None:
     part: dict[str, Any] = {"role": "assistant", "group": "msg_1", "model": "gpt-5"}
-    await record(store, says("hi"), says("thinking…", **part), says("one", usage=USAGE, **part))
-    await record(store, says("two", usage=USAGE.model_copy(update={"completion_tokens": 90}), **part))
-    [call] = await store.read_log(SESSION, Call)
+    last = USAGE.model_copy(update={"completion_tokens": 90})
+    await record(store, says("hi"))
+    await store.append_request(SESSION, Request(messages=1, edits=0, appended=0, budget=9, counted=1, tokens=1))
+    await record(store, says("thinking…", **part), says("one", usage=USAGE, **part))
+    await record(store, says("two", usage=last, **part))
+    [call], [request] = await store.read_log(SESSION, Call), await store.read_log(SESSION, Request)
     assert (call.purpose, call.model, call.request_seq) == ("agent", "gpt-5", 0)
-    assert (call.prompt_tokens, call.cached_tokens, call.completion_tokens) == (900, 800, 90)
+    assert Usage(**call.model_dump(include=set(Usage.model_fields))) == request.usage == last
 
 
 async def test_a_cursor_is_stored_with_the_messages_and_also_without_any(store: SessionStore) -> None:
