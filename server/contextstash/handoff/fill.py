@@ -67,6 +67,22 @@ def newest(items: Sequence[str], room: int, count: Count) -> list[str]:
     return first_of(items[::-1], room, count)[::-1]
 
 
+def newest_cut(items: Sequence[str], room: int, count: Count) -> list[str]:
+    """The last items that fit, in their order, and the one before them shortened: none that is older, but short, stands
+    in its place."""
+    for place, item in reversed([*enumerate(items)]):
+        cost = count(write_item(item)) + 1
+        if cost > room:
+            shown = cut_middle(item, room, lambda text: count(write_item(text)) + 1) if room >= MIN_CUT else ""
+            return [*([shown] if shown else []), *items[place + 1 :]]
+        room -= cost
+    return [*items]
+
+
+MIN_CUT = 40
+"""Tokens to which an item may be shortened: two sentences."""
+
+
 def first_of(items: Sequence[str], room: int, count: Count) -> list[str]:
     """The first items that fit, in their order; one that is too long is skipped."""
     kept: list[str] = []
@@ -85,6 +101,8 @@ def cut_middle(text: str, max_tokens: int, count: Count) -> str:
         return text
     ends = [0, *(end.end() for end in _END.finditer(text)), len(text)]
     pieces = [text[start:end] for start, end in pairwise(ends) if text[start:end].strip()]
+    if len(pieces) > 1 and _OPENING.fullmatch(pieces[0]):
+        pieces[:2] = ["".join(pieces[:2])]
     last = len(pieces) - 1
     ranked = sorted(range(len(pieces)), key=lambda at: (at > 0, at < last, not _TELLS.search(pieces[at]), at))
     kept: set[int] = set()
@@ -103,6 +121,9 @@ def cut_middle(text: str, max_tokens: int, count: Count) -> str:
         shown = _with_gaps(pieces, kept)
     return shown if kept else _without_middle(text, max_tokens, count)
 
+
+_OPENING = re.compile(r"(?:\(\d+\) )?\S+(?: \S+){0,2}\s*")
+"""An opening such as "(12) Done." or "You're right.", which says nothing without what follows it."""
 
 GAP_TOKENS = 6
 """What the mark of a gap takes."""

@@ -18,7 +18,7 @@ from contextstash.events.state import MAX_SINCE, FileState, Run, State
 from contextstash.events.turns import Said, Told, Turn
 from contextstash.events.words import MAX_PLAN_LENGTH
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
-from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, write_item
+from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, newest_cut, write_item
 from contextstash.handoff.user_block import word_items, words_text
 from contextstash.safety.sanitize import clip, defused, one_line, unforged
 
@@ -59,6 +59,8 @@ in whole lines: a longer text has its steps at the beginning."""
 DONE_TOKENS = 240
 """Tokens of what the agent said at the end of a turn but the newest: a paragraph. With 60, two sentences, a
 reader missed in half of ten hand-offs what was found or decided; facts and actions differ by less than half a point."""
+
+_COMMIT = re.compile(r"\(\d+\) (?:committed|opened|merged) ")
 
 VERBS = ("created", "edited", "renamed", "deleted", "restored", "run")
 """In the order in which they are written."""
@@ -176,7 +178,11 @@ class _Writer:
         last = min(max(last, room - DONE_TOKENS * min(3, len(older))), room - LEFT_OUT_TOKENS)
         bounds = zip(told, [*older, last], strict=False)
         lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in bounds]
-        shown = newest(lines[-MAX_DONE:], room - LEFT_OUT_TOKENS, self.count)
+        lines = lines[-MAX_DONE:]
+        commits = newest([line for line in lines if _COMMIT.match(line)], (room - LEFT_OUT_TOKENS) // 2, self.count)
+        said = [line for line in lines if not _COMMIT.match(line)]
+        said = newest_cut(said, room - LEFT_OUT_TOKENS - sum(map(self._item, commits)), self.count)
+        shown = sorted([*said, *commits], key=lambda line: int(line[1 : line.index(")")]))
         left = len(told) - len(shown)
         return [*([f"[left out: {left} earlier]"] if left and shown else []), *shown]
 
@@ -332,7 +338,7 @@ class _Writer:
         notes = [each for each in self.state.notes if each.seq not in calls]
         bound = min(NOTE_TOKENS, room)
         said = [cut_middle(_numbered(each), bound, self._item) for each in notes]
-        return newest(said, room, self.count)
+        return newest_cut(said, room, self.count)
 
     def _call(self, told: Told) -> str:
         """A call with what came of it. A command stays as it was run."""
