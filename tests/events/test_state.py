@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contextstash.events.state import State, fold
+from contextstash.events.state import State, conclusion, fold
 from tests.support.turns import Script, Section, extract_summary, laws, quarter, read_summary
 
 GO_FAILED = (
@@ -103,6 +103,11 @@ def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> N
     assert sections_of(script)[Section.NOTES] == ["(3) The failure of TestPrune is unrelated to my change."]
     assert Section.NOTES not in sections_of(script.assistant("The sync tests pass. The docs stand beside the code."))
     assert fold(script.user("And the page?").turns).notes == []
+
+
+def test_a_conclusion_marks_where_code_stood_and_keeps_short_items() -> None:
+    text = "## Result\nThe entry is:\n```json\n{}\n```\nIt is:\n- one-way\n- **idempotent**\n**Next:**\nShall I push?"
+    assert conclusion(text) == "The entry is: [code]\nIt is: one-way\n**idempotent**\nShall I push?"
 
 
 @pytest.mark.parametrize(

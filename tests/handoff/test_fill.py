@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.handoff.fill import Section, cut_middle, fill
+from contextstash.handoff.fill import Section, cut_middle, fill, newest_cut
 from tests.support.turns import laws, quarter
 
 REPORT = """The review is done. I read the whole module first. It took a while. That was worth it.
@@ -19,6 +19,14 @@ def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() ->
         "The review is done. [… 6 sentences]\n`charge_fine` runs twice, in src/day.py:41 and src/loan.py:7."
         " [… 3 sentences] Fix the daily run first."
     )
+
+
+def test_the_newest_items_stand_before_older_short_ones_but_those_told_first() -> None:
+    items = ["Let me check the log.", "committed a1b2c3d", REPORT, "Both are fixed now."]
+    shown = newest_cut(items, 60, quarter, first=[1])
+    assert (shown[0], shown[-1], len(shown)) == (items[1], items[3], 3)
+    assert shown[1].startswith("The review is done. [… ")
+    assert cut_middle(f"Done. {REPORT}", 40, quarter).startswith("Done. The review is done. I read")
 
 
 @laws

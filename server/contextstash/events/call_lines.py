@@ -18,7 +18,7 @@ failed."""
 
 WAITS = "no result yet"
 
-RUNNING = ": still running, "
+RUNNING = ": still running as "
 """Behind a call whose command goes on."""
 
 MIN_CHANGED_LINE, MAX_CHANGED_LINE = 16, 100

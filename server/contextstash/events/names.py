@@ -37,7 +37,7 @@ _BETWEEN = re.compile(r"[./@+~-]+")
 _ESCAPE = re.compile(r"\\+[ntr]")
 """Of a white space, as it stands in JSON within JSON too."""
 
-_DIFF_HEAD = re.compile(r"^((?:diff --git|---|\+\+\+) )[ab]/", re.MULTILINE)
+_DIFF_HEAD = re.compile(r"^diff --git .*|^((?:---|\+\+\+) )[ab]/", re.MULTILINE)
 _AT_LINE = re.compile(r"(\.\w{1,10})-\d+-?$")
 """A line number behind a path, as a search prints it."""
 

@@ -394,9 +394,8 @@ class _Fold:
 
     def _spoke(self, turn: Turn) -> None:
         state = self.state
-        text = next((text for text in reversed(turn.said) if text.strip()), "")
-        text = _ends_of(text, MAX_TEXT)
-        state.newest = Newest(turn.seq, turn.ends_work)
+        text = _ends_of(next((text for text in reversed(turn.said) if text.strip()), ""), MAX_TEXT)
+        state.newest = Newest(turn.seq, turn.ends_work and bool(text or state.newest.ends))
         if not text:
             return
         last = state.said
@@ -549,7 +548,6 @@ _ANNOUNCES = re.compile(
 )
 """How a sentence begins that says what comes next: the calls behind it say that."""
 
-
 _PROMISES = re.compile(
     r"\b(?:i(?:['’]ll| will)|let(?: me|['’]s)|(?:so|and|then) i(?:['’]m| am) \w+ing)\b", re.IGNORECASE
 )
@@ -569,12 +567,13 @@ _POINTS_BACK = re.compile(r"(?:th(?:is|at|ese|ose|ey)|it|both|so|but|and)\b", re
 
 def _note(text: str) -> str:
     """What the agent said between its calls, without what only says what comes next."""
-    told = own_sentences(text, rows=True)
+    told = own_sentences(_CODE_BLOCK.sub("[code]", text), rows=True)
     tells = [
         len(each) >= MIN_NOTE and each[-1] != ":" and bool(not _ANNOUNCES.match(each) or _REASONS.search(each))
         for each in told
     ]
     for place in range(len(told) - 1, 0, -1):
+        tells[place] |= told[place] == "[code]" and tells[place - 1]
         tells[place - 1] |= tells[place] and bool(_POINTS_BACK.match(told[place]))
     return _as_text(each for each, tell in zip(told, tells, strict=True) if tell)
 
@@ -582,11 +581,13 @@ def _note(text: str) -> str:
 _ENDS = ".!?:。！？"
 """What a sentence ends with; a heading and an item of a list mostly end with nothing."""
 
+_CODE_BLOCK = re.compile(r"^[ \t]*(`{3,}|~{3,})[^`\n]*\n.*?^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]{1,80}\*\*:?[ \t]*)$", re.MULTILINE)
+
 
 def conclusion(text: str) -> str:
     """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
-    said = own_sentences(text, rows=True)
-    return _as_text(each for each in said if len(each.split()) > 3 or each[-1] in _ENDS)
+    return _as_text(own_sentences(_HEADING.sub("", _CODE_BLOCK.sub("[code]", text)), rows=True))
 
 
 def _as_text(told: Iterable[str]) -> str:

@@ -67,16 +67,26 @@ def newest(items: Sequence[str], room: int, count: Count) -> list[str]:
     return first_of(items[::-1], room, count)[::-1]
 
 
-def newest_cut(items: Sequence[str], room: int, count: Count) -> list[str]:
+def newest_cut(items: Sequence[str], room: int, count: Count, first: Sequence[int] = ()) -> list[str]:
     """The last items that fit, in their order, and the one before them shortened: none that is older, but short, stands
-    in its place."""
-    for place, item in reversed([*enumerate(items)]):
-        cost = count(write_item(item)) + 1
-        if cost > room:
-            shown = cut_middle(item, room, lambda text: count(write_item(text)) + 1) if room >= MIN_CUT else ""
-            return [*([shown] if shown else []), *items[place + 1 :]]
-        room -= cost
-    return [*items]
+    in its place. The last ones of `first`, places of short items, may take half of the room before."""
+    costs = [count(write_item(item)) + 1 if item else room + 1 for item in items]
+    kept: dict[int, str] = {}
+    left = room
+    for place in reversed(first):
+        if costs[place] <= left - room // 2:
+            kept[place] = items[place]
+            left -= costs[place]
+    for place in reversed(range(len(items))):
+        if place in kept:
+            continue
+        if costs[place] > left:
+            cut = cut_middle(items[place], left, lambda text: count(write_item(text)) + 1) if left >= MIN_CUT else ""
+            kept |= {place: cut} if cut else {}
+            break
+        kept[place] = items[place]
+        left -= costs[place]
+    return [kept[place] for place in sorted(kept)]
 
 
 MIN_CUT = 40

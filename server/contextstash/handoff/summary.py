@@ -177,14 +177,11 @@ class _Writer:
         # What the user speaks of is mostly in the newest: it is shortened before it is left out.
         last = min(max(last, room - DONE_TOKENS * min(3, len(older))), room - LEFT_OUT_TOKENS)
         bounds = zip(told, [*older, last], strict=False)
-        lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in bounds]
-        lines = lines[-MAX_DONE:]
-        commits = newest([line for line in lines if _COMMIT.match(line)], (room - LEFT_OUT_TOKENS) // 2, self.count)
-        said = [line for line in lines if not _COMMIT.match(line)]
-        said = newest_cut(said, room - LEFT_OUT_TOKENS - sum(map(self._item, commits)), self.count)
-        shown = sorted([*said, *commits], key=lambda line: int(line[1 : line.index(")")]))
+        lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in bounds][-MAX_DONE:]
+        commits = [place for place, line in enumerate(lines) if _COMMIT.match(line)]
+        shown = newest_cut(lines, room - LEFT_OUT_TOKENS, self.count, commits)
         left = len(told) - len(shown)
-        return [*([f"[left out: {left} earlier]"] if left and shown else []), *shown]
+        return [*([f"[left out: {left} others]"] if left and shown else []), *shown]
 
     def files(self, room: int) -> list[str]:
         """The changed files, those that were changed last first, then those that were only read. A line says how many
@@ -200,7 +197,7 @@ class _Writer:
         read = [short for short, file in used if not file.verbs and self.in_files][:MAX_READ]
         own = [(short, file) for short, file in files if not file.deleted]
         listed = {
-            **_listed("Also changed", [short for short, _ in own[LATELY_CHANGED:]]),
+            **_listed("Also created or edited", [short for short, _ in own[LATELY_CHANGED:]]),
             **_listed("Deleted", [short for short, file in files if file.deleted]),
         }
         head = {f"Folder of the paths below: `{self._folder}`": 0} if self._folder and (files or read) else {}
@@ -363,7 +360,7 @@ class _Writer:
         ranked = self.state.names.ranked(self.state.seq, hidden)
         chosen = self._within([self._short(name.form) for name in ranked], room - 12)
         found = {
-            "Files": [name for name in chosen if "/" in name],
+            "Paths": [name for name in chosen if "/" in name],
             "Names": [name for name in chosen if "/" not in name],
         }
         lines = [defused(f"{title}: {', '.join(names)}") for title, names in found.items() if names]

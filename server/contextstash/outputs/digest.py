@@ -67,7 +67,7 @@ def still_running(printed: Printed) -> str:
     """What precedes the description of an output if its command goes on; empty if it has ended."""
     if not printed.running:
         return ""
-    return "still running, so far: " if printed.text.strip() else "still running, "
+    return f"still running as {printed.running}, {'so far: ' if printed.text.strip() else ''}"
 
 
 def _described(call: str, text: str, is_error: bool) -> str:
