@@ -76,9 +76,8 @@ def _lines(frame: bytes) -> list[bytes]:
     return records.zstd.decompress(frame).split(b"\n")
 
 
-def unpacked(row: int, first_seq: int, messages: int, frame: bytes) -> dict[int, bytes]:
-    """The lines of a frame, by the positions of its messages. Raises DamagedError, which names these, if it is
-    damaged."""
+def unpacked(row: int, first_seq: int, messages: int, frame: bytes) -> list[bytes]:
+    """The lines of a frame. Raises DamagedError, which names the positions of its messages, if it is damaged."""
     try:
         # One of many megabytes does not stay in memory.
         place, *lines = (_lines if len(frame) < BYTES else _lines.__wrapped__)(frame)
@@ -87,7 +86,7 @@ def unpacked(row: int, first_seq: int, messages: int, frame: bytes) -> dict[int,
     except (records.zstd.ZstdError, ValueError, EOFError, TypeError) as error:
         last = first_seq + messages - 1
         raise records.damaged(f"message {first_seq}" if messages == 1 else f"messages {first_seq} to {last}") from error
-    return dict(enumerate(lines, start=first_seq))
+    return lines
 
 
 def store_lines(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
@@ -145,7 +144,8 @@ def readable_lines(
         ):
             # The place of one may be damaged: what it holds is missing then.
             is_place = isinstance(first_seq, int) and isinstance(messages, int) and 0 < messages <= MESSAGES
-            if not is_place or not any(seq in wanted for seq in range(first_seq, first_seq + messages)):
+            found = [seq for seq in range(first_seq, first_seq + messages) if seq in wanted] if is_place else []
+            if not found:
                 continue
             try:
                 lines = unpacked(row, first_seq, messages, frame)
@@ -154,8 +154,7 @@ def readable_lines(
                     raise
                 continue
             # The others are not kept: the wanted may be scattered.
-            found = [(seq, line) for seq, line in lines.items() if seq in wanted]
-            yield from reversed(found) if newest else found
+            yield from [(seq, lines[seq - first_seq]) for seq in (reversed(found) if newest else found)]
 
 
 _NAMES = ("handle", "seq", "block", "tool", "argument", "tokens", "characters", "lines", "sha256", "is_error")

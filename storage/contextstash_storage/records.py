@@ -642,8 +642,12 @@ _TAB = b"\t"
 
 def stored_content(body: bytes, texts: Sequence[tuple[int, str]]) -> bytes:
     """What is stored of a message's content: the JSON of its body and of what search finds in it, each text after the
-    number of its block. Most of such a text is in the body too, and takes hardly any room when both are compressed."""
-    return body + _TAB + to_bytes(texts) if texts else body
+    number of its block. Most texts stand in the body as JSON: of them the place is stored, since to decompress them
+    twice takes most of the time of reading."""
+    if not texts:
+        return body
+    places = ((block, text, body.find(to_bytes(text))) for block, text in texts)
+    return body + _TAB + to_bytes([(block, text if place < 0 else place) for block, text, place in places])
 
 
 def body_of(stored: bytes) -> Native:
@@ -653,8 +657,11 @@ def body_of(stored: bytes) -> Native:
 
 def texts_of(stored: bytes) -> list[tuple[int, str]]:
     """The texts in `stored_content`."""
-    texts = stored.partition(_TAB)[2]
-    return [(block, text) for block, text in json.loads(texts)] if texts else []
+    body, _, texts = stored.partition(_TAB)
+    found = json.loads(texts) if texts else []
+    return [
+        (block, text if isinstance(text, str) else _JSON.raw_decode(body[text:].decode())[0]) for block, text in found
+    ]
 
 
 _LEVEL, _CHECKSUM = zstd.CompressionParameter.compression_level, zstd.CompressionParameter.checksum_flag

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from contextstash_storage.documents import BLOCKS, LETTERS, Document, MessagePlace, TextKind, pieces, read_documents
@@ -167,7 +168,7 @@ def ranked(matches: Iterable[Match], said_weight: float = 1.0) -> list[RankedHit
     calls = best[TextKind.CALL]
     alone = [RankedHit(PAIR_WEIGHT * each.score, each, each.call) for each in calls.values() if each.handle is None]
     said = _smoothed(best[TextKind.TEXT].values(), said_weight)
-    return sorted([*said, *_grouped(best[TextKind.OUTPUT], calls), *alone], key=lambda hit: -hit.score)
+    return sorted([*said, *_grouped(best[TextKind.OUTPUT], calls), *alone], key=attrgetter("score"), reverse=True)
 
 
 def _smoothed(matches: Iterable[Match], weight: float) -> list[RankedHit]:
@@ -187,12 +188,12 @@ def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
     few of its lines. Those with less than half of the best one's score come last: they lack a telling word of the
     query. Each group has the score of its best."""
     groups: dict[tuple[int, str, object], list[RankedHit]] = defaultdict(list)
-    for place in {**outputs, **calls}:
-        own, call = outputs.get(place), calls.get(place)
-        match = own or calls[place]
+    for match in sorted({**calls, **outputs}.values(), key=attrgetter("entry"), reverse=True):
         if match.handle is None:
             continue
-        score = own.score if own else 0.0
+        place = (match.session, match.seq, match.block)
+        call = calls.get(place)
+        score = match.score if place in outputs else 0.0
         if call is not None:
             says_little = call.characters < OUTPUT_CHARACTERS
             score += PAIR_WEIGHT * call.score * min(1.0, CALL_WORDS / (call.words + 4)) * (0.5 if says_little else 1)
@@ -200,10 +201,12 @@ def _grouped(outputs: Best, calls: Best) -> list[RankedHit]:
         group = groups[match.session, match.tool, match.argument or place]
         group.append(RankedHit(score, match, call.call if call else None))
     hits = []
-    for group in sorted(groups.values(), key=lambda members: -max(hit.match.entry for hit in members)):
-        best = max(hit.score for hit in group)
-        group.sort(key=lambda hit: (hit.score < best / 2, -hit.match.characters, -hit.match.entry))
-        hits += [RankedHit(best, hit.match, hit.call) for hit in group]
+    for group in groups.values():  # that of the newest first, and so are the members of each
+        if len(group) > 1:
+            best = max(hit.score for hit in group)
+            group.sort(key=lambda hit: (hit.score < best / 2, -hit.match.characters))
+            group = [hit._replace(score=best) for hit in group]
+        hits += group
     return hits
 
 
@@ -228,12 +231,11 @@ def _adds(text: str, wanted: Iterable[str], seen: Seen) -> bool:
 def _lines(text: str) -> frozenset[str]:
     """The lines of a text that are long enough to tell it apart, without the line numbers that tools write."""
     found = set()
-    for line in text[:COMPARED_CHARACTERS].splitlines():
-        stripped = line.strip()
-        if stripped[:1].isdigit() and (number := _LINE_NUMBER.match(stripped)):
-            stripped = stripped[number.end() :].strip()
-        if len(stripped) >= MIN_LINE:
-            found.add(stripped)
+    for line in map(str.strip, text[:COMPARED_CHARACTERS].splitlines()):
+        if "0" <= line < ":" and (number := _LINE_NUMBER.match(line)):
+            line = line[number.end() :].strip()
+        if len(line) >= MIN_LINE:
+            found.add(line)
     return frozenset(found)
 
 
@@ -255,9 +257,9 @@ Weigh = Callable[[str, int], float]
 def search(
     tx: Tx, owner: str, query: str, where: SearchFilter = SearchFilter(), *, limit: int = 10, weigh: Weigh | None = None
 ) -> list[SearchHit]:
-    """The best hits for any of the query's terms, best first, in the order of `ranked`; with `weigh`, in the order of
-    the weighed scores. A call and its output are one hit, of the output; one that repeats the lines of a better hit is
-    left out."""
+    """The best hits for any of the query's terms, best first by their weighed scores, and else in the order of
+    `ranked`. A call and its output are one hit, of the output; one that repeats the lines of a better hit is left
+    out."""
     wanted = terms(query)
     place = _place_of(tx, owner, where)
     if not wanted or place is None or limit <= 0:
@@ -271,10 +273,9 @@ def search(
     hits = ranked(matches, 1.0 if where.scope == "messages" else text_weight(wanted))
     if where.scope != "all":
         hits = [hit for hit in hits if hit.is_output == (where.scope == "outputs")]
-    if weigh is not None:
-        weighed = [hit._replace(score=weigh(hit.match.session_id, hit.match.seq) * hit.score) for hit in hits]
-        hits = sorted(weighed, key=lambda hit: -hit.score)
-    return list(islice(_shown(tx, hits, wanted), limit))
+    scores = [hit.score * (weigh(hit.match.session_id, hit.match.seq) if weigh else 1.0) for hit in hits]
+    weighed = sorted(zip(scores, hits, strict=True), key=itemgetter(0), reverse=True)
+    return list(islice(_shown(tx, weighed, wanted), limit))
 
 
 def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
@@ -324,15 +325,15 @@ def _read(tx: Tx, entries: Sequence[int], scores: Mapping[int, float], place: Pl
     return [found[entry] for entry in entries if entry in found]
 
 
-def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator[SearchHit]:
+def _shown(tx: Tx, hits: Sequence[tuple[float, RankedHit]], wanted: Sequence[str]) -> Iterator[SearchHit]:
     """The hits with their texts, without outputs that add nothing to better ones. They are read as they are wanted."""
     seen: Seen = []
     folded = {term.casefold() for term in wanted}
     for first in range(0, len(hits), READ_TOGETHER):
         some = hits[first : first + READ_TOGETHER]
-        calls = [(*hit.match.place[:2], hit.call // BLOCKS) for hit in some if hit.call is not None]
-        read = read_documents(tx, [*(hit.match.place for hit in some), *calls])
-        for hit in some:
+        calls = [(*hit.match.place[:2], hit.call // BLOCKS) for _, hit in some if hit.call is not None]
+        read = read_documents(tx, [*(hit.match.place for _, hit in some), *calls])
+        for score, hit in some:
             if hit.match.place not in read:  # damaged
                 continue
             message, found = read[hit.match.place]
@@ -348,7 +349,7 @@ def _shown(tx: Tx, hits: Sequence[RankedHit], wanted: Sequence[str]) -> Iterator
                 handles=() if hit.match.handle is None else (hit.match.handle,),
                 tool=hit.match.tool if hit.is_output else None,
                 text="\n".join(part for part in (_heading(read, hit, message), text) if part),
-                score=hit.score,
+                score=score,
                 created_at=message.created_at,
             )
 

@@ -307,8 +307,9 @@ async def _unseen_first(access: Access, session: Session) -> Weigh:
     archived = {edit.seq for edit in known.overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
 
     def weigh(found_in: str, seq: int) -> float:
-        is_shown = seq not in archived and any(first <= seq <= last for first, last in visible)
-        return SHOWN_WEIGHT if found_in == session.session_id and is_shown else 1.0
+        if found_in != session.session_id or seq in archived:
+            return 1.0
+        return SHOWN_WEIGHT if any(first <= seq <= last for first, last in visible) else 1.0
 
     return weigh
 
