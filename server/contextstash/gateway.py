@@ -327,7 +327,7 @@ class Gateway:
         stash = await self._stash.get()
         argument = main_argument(call.arguments) or ""
         whole = await stash.limit_output("\n".join(texts), tool=call.name, argument=argument, limits=self._limits)
-        if not whole.cut:
+        if whole.handle is None:
             return result
         has_text = (types.TextContent, types.TextResourceContents)
         rest = [block for block, part in zip(result.content, parts, strict=True) if not isinstance(part, has_text)]

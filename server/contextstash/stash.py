@@ -24,7 +24,7 @@ from contextstash.reduce.automatic import AutoReducer
 from contextstash.request import get_context, handoff
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
-from contextstash_storage.records import Appended, Call, Cursor, Event, Native
+from contextstash_storage.records import Appended, Cursor, Event, Native
 from contextstash_storage.store import SessionStore
 
 
@@ -179,17 +179,9 @@ class Stash(Access):
     export_session = transfer.export_session
     import_session = transfer.import_session
 
-    async def read_calls(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Call]:
-        """The model calls of a session behind number `after`, in order."""
-        return await self.store.read_log(session_id, Call, after=after, limit=limit)
-
     async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         """The events of a session behind number `after`, in order."""
         return await self.store.read_log(session_id, Event, after=after, limit=limit)
-
-    async def complete_handle(self, prefix: str) -> list[str]:
-        """Handles with this prefix, at most 100."""
-        return await self.store.find_handles(prefix, 100)
 
     async def _recorded(self, appended: Appended, *, reduce: bool = True) -> RecordResult:
         estimate, done = await self.reducer.after_recording(appended, reduce=reduce)

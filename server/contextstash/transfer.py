@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import json
 from asyncio import AbstractEventLoop, get_running_loop
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -175,7 +176,8 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
             session = session.model_copy(update=changed)
         check = check_session_id if session.agent == OUTPUTS_AGENT else check_conversation_id
         check(session.session_id)
-        stored = await access.store.copy_session(session, reading.items(session, access.settings(session)))
+        items = reading.items(session, access.settings(session))
+        stored = await access.store.copy_session(session, items)
         if not stored:
             here = await access.store.get_session(session.session_id)
             if here.created_at != session.created_at or here.counters.messages < session.counters.messages:
@@ -183,7 +185,7 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
                     f"A different session {session.session_id} exists already. Import this one under another id:"
                     " --session NEW_ID."
                 )
-        await asyncio.to_thread(reading.skip_to_next)
+            await asyncio.to_thread(deque, items, 0)  # read on to the next session
         if result is None:
             count = session.counters.messages
             recorded, known = (count, 0) if stored else (0, count)
@@ -259,12 +261,6 @@ class _Lines:
                 f"The file does not hold all of session {session.session_id} and of the outputs kept for it."
                 f" {NOT_STORED}"
             )
-
-    def skip_to_next(self) -> None:
-        """Skip the rest of this session."""
-        while self._begun is None and (record := self._next()) is not None:
-            if is_session(record):
-                self._begun = record
 
     def _next(self) -> Mapping[str, Any] | None:
         for number, line in self._lines:

@@ -540,17 +540,6 @@ class ProxiedSession(ProxiedTotals):
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
 
 
-class DaySum(Usage):
-    """The agents' model calls of one day (in UTC, as in 2026-05-31) to one model, and their tokens. `cost` is the sum
-    of the costs that were stored with them, in US dollars; `priced` are the calls that have one."""
-
-    day: str
-    model: str | None
-    calls: int
-    cost: float
-    priced: int
-
-
 class StoredBatch(Record):
     """A batch that was stored under an id: `count` messages from `first_seq` on; the fingerprint is hexadecimal."""
 

@@ -6,14 +6,13 @@ import asyncio
 import json
 import time
 import uuid
-from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from contextstash_storage.errors import DamagedError, SessionNotFoundError, StoreError
 from contextstash_storage.notes import note_deleted
-from contextstash_storage.records import Call, Counters, DaySum, Session, checksum, damaged, from_json, to_json
+from contextstash_storage.records import Counters, Session, checksum, damaged, from_json, to_json
 from contextstash_storage.transaction import Database, Tx, TxWork, microseconds, now, storable, time_of
 
 HIDDEN_OWNER = "\x1fhidden"
@@ -154,30 +153,6 @@ def list_sessions(
         chosen: dict[str, Any] = {"parent": parent, "without_agent": without_agent, "by_message": by_message}
         found += list_sessions(tx, owner, limit=limit - len(found), before=rows[-1][0], **chosen)
     return found
-
-
-_SUMS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
-
-
-def call_days(tx: Tx, owner: str, *, session_id: str | None = None, without_agent: str | None = None) -> list[DaySum]:
-    """The agents' model calls by day and model, of one session or of all of an owner but those of `without_agent`."""
-    named = "session_id = ?" if session_id is not None else "agent IS DISTINCT FROM ?"
-    sums: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for (record,) in tx.rows(
-        f"SELECT record FROM sessions JOIN log USING (session) WHERE owner = ? AND {named} AND kind = 'call'",
-        (owner, session_id if session_id is not None else without_agent or ""),
-    ):
-        call = from_json(Call, record.decode())
-        if call.purpose == "agent" and call.created_at is not None:
-            day = sums[call.created_at.date().isoformat(), call.model or ""]
-            day.update({"calls": 1, **{name: getattr(call, name) for name in _SUMS}})
-            if call.cost is not None:
-                day.update({"cost": call.cost, "priced": 1})
-    counts = ("calls", "priced", *_SUMS)
-    return [
-        DaySum(day=day, model=model or None, cost=float(found["cost"]), **{name: found[name] for name in counts})
-        for (day, model), found in sorted(sums.items())
-    ]
 
 
 # Deletion: sessions are hidden, and then removed in pieces, each a transaction: one that takes seconds would keep

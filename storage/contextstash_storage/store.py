@@ -115,7 +115,6 @@ class SessionStore:
     owners = of_owner(sessions.owners)
     list_sessions = of_owner(sessions.list_sessions)
     find_session_ids = of_owner(sessions.find_session_ids)
-    call_days = of_owner(sessions.call_days)
     update_session = changing(sessions.update_session)
 
     async def delete_session(self, session_id: str, *, along: Sequence[str] = ()) -> bool:

@@ -58,6 +58,7 @@ async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is
     assert receipt.dollars_without == pytest.approx(by_hand, rel=0.001)
     assert [call.cost for call in calls.calls] == pytest.approx([price_by_hand(usage) for usage in usages])
     assert costs.days[0].cost == pytest.approx(by_hand, rel=0.001)
+    assert [(each.name, each.calls) for each in costs.models] == [(MODEL, 40)]
 
 
 async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_it(tmp_path: Path) -> None:

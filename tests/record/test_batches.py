@@ -14,7 +14,7 @@ from contextstash.clients.follow import ingest
 from contextstash.record.output_archive import MAX_CHARACTERS
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, BadMessageError
-from contextstash_storage.records import DeclaredVersion, Native
+from contextstash_storage.records import Call, DeclaredVersion, Native
 from tests.support.stashes import (
     SESSION,
     called,
@@ -215,4 +215,4 @@ async def test_a_request_that_is_repeated_books_its_usage_once(stash: Stash) -> 
     messages += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "Next."}]
     for _ in range(2):
         await stash.get_context(SESSION, messages=messages, usage={"input_tokens": 900, "output_tokens": 4})
-    assert len(await stash.read_calls(SESSION)) == 1
+    assert len(await stash.store.read_log(SESSION, Call)) == 1

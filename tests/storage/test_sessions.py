@@ -331,19 +331,3 @@ async def test_a_deletion_that_stops_midway_is_finished_by_the_next_opening(
         assert await again.search(SECRET) == []
         await until(lambda: hidden_rows(path) == 0)
         assert marks(path) == {}
-
-
-async def test_the_calls_of_an_agent_are_summed_by_day_and_model(store: SessionStore) -> None:
-    for day, model, cost in ((1, "x", 0.5), (1, "x", None), (1, "y", None), (2, "x", 1.0)):
-        call = Call(purpose="agent", model=model, request_seq=0, prompt_tokens=10, cost=cost, created_at=at(day))
-        await store.append_log(SESSION, call)
-    await store.append_log(SESSION, Call(purpose="summary", request_seq=0, prompt_tokens=7, created_at=at(3)))
-    found = [
-        (each.day, each.model, each.calls, each.prompt_tokens, each.priced)
-        for each in await store.call_days(session_id=SESSION)
-    ]
-    assert found == [("2026-01-01", "x", 2, 20, 1), ("2026-01-01", "y", 1, 10, 0), ("2026-01-02", "x", 1, 10, 1)]
-    assert await store.call_days() == await store.call_days(session_id=SESSION)
-    await new_session(store, "aside", agent="other")
-    await store.append_log("aside", Call(purpose="agent", request_seq=0, prompt_tokens=1))
-    assert await store.call_days(without_agent="other") == await store.call_days(session_id=SESSION)

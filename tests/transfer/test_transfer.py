@@ -23,7 +23,7 @@ from contextstash.session.access import Access
 from contextstash.stash import Stash
 from contextstash.transfer import delete_session
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import DeclaredVersion, Native, Request
+from contextstash_storage.records import Call, DeclaredVersion, Native, Request
 from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.conversations import FORMAT_NAMES, conversations, trace_files, trace_natives
@@ -53,7 +53,7 @@ async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
         "events": [event.model_copy(update={"event_id": 0}) for event in await stash.read_events(session_id)],
         "declared": await stash.store.read_log(session_id, DeclaredVersion),
         "requests": await stash.store.read_log(session_id, Request, newest=True, limit=100),
-        "calls": [call.model_copy(update={"call_id": 0}) for call in await stash.read_calls(session_id)],
+        "calls": [call.model_copy(update={"call_id": 0}) for call in await stash.store.read_log(session_id, Call)],
     }
 
 

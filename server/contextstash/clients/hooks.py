@@ -261,7 +261,7 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
         for text, is_preview in texts:
             given = _limits(hooks, tool, text, limits, is_preview=is_preview)
             limited.append(await archive.limited(text, limits.merged(given), tool=tool, argument=argument))
-    return [each.text for each in limited] if any(each.cut for each in limited) else None
+    return [each.text for each in limited] if any(each.handle for each in limited) else None
 
 
 async def _archive(store: SessionStore, layer: Mapping[str, Any], named: object) -> OutputArchive | None:

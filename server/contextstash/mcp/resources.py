@@ -27,6 +27,7 @@ from contextstash.operations import clipped
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import encodable
 from contextstash_storage.errors import BadInputError, NotFoundError
+from contextstash_storage.records import Call, Event
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
@@ -50,10 +51,10 @@ async def _summary(stash: Stash, session_id: str) -> str:
     return (await stash.get_summary(session_id)).summary
 
 
-def _log(name: str) -> Callable[..., Awaitable[Any]]:
+def _log(name: str, kind: type[Event | Call]) -> Callable[..., Awaitable[Any]]:
     async def page(stash: Stash, session_id: str, after: str = "0", limit: str = "100") -> dict[str, Any]:
-        read = stash.read_events if name == "events" else stash.read_calls
-        found = await read(session_id, after=positive("after", after), limit=positive("limit", limit, most=MAX_LINES))
+        most = positive("limit", limit, most=MAX_LINES)
+        found = await stash.store.read_log(session_id, kind, after=positive("after", after), limit=most)
         return {"session_id": session_id, name: [each.model_dump(mode="json", exclude_none=True) for each in found]}
 
     return page
@@ -103,12 +104,12 @@ RESOURCES: Mapping[str, Resource] = {
     "events": Resource(
         SESSION + "/events{?after,limit}",
         "Changes of a session's context with their reasons: `limit` (100, at most 200) events after `after`.",
-        _log("events"),
+        _log("events", Event),
     ),
     "calls": Resource(
         SESSION + "/calls{?after,limit}",
         "A session's model calls with tokens and cost: `limit` (100, at most 200) calls after `after`.",
-        _log("calls"),
+        _log("calls", Call),
     ),
     "archived-output": Resource(
         "context://archive/{handle}{?offset}",
@@ -202,8 +203,11 @@ def add_completions(server: MCPServer[None], stash: LazyStash) -> None:
         if argument.name in ("session_id", "handle"):
             with protocol_errors(f"Completing {argument.name}"):
                 opened = await stash.get()
-                find = opened.complete_session_id if argument.name == "session_id" else opened.complete_handle
-                values = [encodable(value) for value in await find(argument.value)]
+                if argument.name == "session_id":
+                    found = await opened.complete_session_id(argument.value)
+                else:
+                    found = await opened.store.find_handles(argument.value, MAX_VALUES)
+                values = list(map(encodable, found))
         return Completion(values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES)
 
     server.completion()(complete)  # type: ignore[no-untyped-call]

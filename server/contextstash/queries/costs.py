@@ -24,9 +24,7 @@ from contextstash.request.proxied import SUMMED
 from contextstash.results import AdvisedWindow, CallList, CallSum, Overview, Receipt, WindowAdvice
 from contextstash.session.access import Access
 from contextstash.window.models import price_of
-from contextstash_storage.records import Call, DaySum, Event, ProxiedSession, ProxiedTotals, Session, Usage
-
-USAGE_KINDS = ("prompt_tokens", "completion_tokens", "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens")
+from contextstash_storage.records import Call, Event, ProxiedSession, ProxiedTotals, Session, Usage
 
 MAX_EVENTS = 10_000
 MAX_CALLS = 100_000
@@ -84,42 +82,38 @@ without, with `priced`, if a price is known."""
 
 async def overview(access: Access) -> Overview:
     """The model calls of all sessions by day, and by model, the most used first."""
-    sums = await access.store.call_days(without_agent=OUTPUTS_AGENT)
-    models = _summed(sums, lambda each: each.model)
+    days: dict[str | None, CallSum] = {}
+    models: dict[str | None, CallSum] = {}
+    async for session in _chosen(access, None, None):
+        for call in await access.store.read_log(session.session_id, Call, limit=MAX_CALLS):
+            if call.purpose == "agent" and call.created_at is not None:
+                _add(days, call.created_at.date().isoformat(), call)
+                _add(models, call.model, call)
     return Overview(
-        days=_summed(sums, lambda each: each.day), models=sorted(models, key=lambda each: -each.prompt_tokens)
+        days=[days[day] for day in sorted(days, key=str)],
+        models=sorted(models.values(), key=lambda each: -each.prompt_tokens),
     )
 
 
-def _summed(sums: Iterable[DaySum], name_of: Callable[[DaySum], str | None]) -> list[CallSum]:
-    found: dict[str | None, CallSum] = {}
-    for each in sums:
-        name = name_of(each)
-        known = found.setdefault(name, CallSum(name=name, calls=0, prompt_tokens=0))
-        known.calls += each.calls
-        known.prompt_tokens += each.prompt_tokens
-        if (cost := cost_of_calls(each)) is not None:
-            known.cost = (known.cost or 0) + cost
-    return list(found.values())
-
-
-def cost_of_calls(calls: DaySum) -> float | None:
-    """The cost of calls to one model, in US dollars. A call of average size is priced: the price of a model can depend
-    on the size of a request, so that the sum of all would be too dear."""
-    if calls.priced == calls.calls:
-        return calls.cost
-    average = Usage(**{kind: round(getattr(calls, kind) / calls.calls) for kind in USAGE_KINDS})
-    price = price_of(calls.model, average)
-    return None if price is None else price * calls.calls
+def _add(sums: dict[str | None, CallSum], name: str | None, call: Call) -> None:
+    known = sums.setdefault(name, CallSum(name=name, calls=0, prompt_tokens=0))
+    known.calls += 1
+    known.prompt_tokens += call.prompt_tokens
+    if (cost := _cost(call)) is not None:
+        known.cost = (known.cost or 0) + cost
 
 
 async def list_calls(access: Access, session_id: str, *, after: int = 0, limit: int = 100) -> CallList:
-    """A session's calls, oldest first, each with its cost: as it was recorded, else by the list price, if known."""
+    """A session's calls, oldest first, each with its cost."""
     await access.read_session(session_id)
     calls = await access.store.read_log(session_id, Call, after=after, limit=limit)
-    costs = [price_of(call.model, call) if call.cost is None else call.cost for call in calls]
-    priced = [call.model_copy(update={"cost": cost}) for call, cost in zip(calls, costs, strict=True)]
+    priced = [call.model_copy(update={"cost": _cost(call)}) for call in calls]
     return CallList(session_id=session_id, calls=priced)
+
+
+def _cost(call: Call) -> float | None:
+    """The cost of a call: as it was recorded, else by the list price; None if that is not known."""
+    return price_of(call.model, call) if call.cost is None else call.cost
 
 
 # The receipt.
@@ -137,7 +131,7 @@ async def receipt(access: Access, session_id: str | None = None, since: date | N
         if proxied is not None:
             figures = _of_requests(proxied, calls, since)
         else:
-            figures = await _of_calls(access, session, calls, since)
+            figures = await _of_calls(access, session, calls)
         for name, figure in figures.items():
             total[name] += figure
     dollars = {"billed": total["billed"], "without": total["without"], "saved": total["without"] - total["billed"]}
@@ -171,26 +165,24 @@ async def _chosen(access: Access, session_id: str | None, since: date | None) ->
             return
 
 
-async def _of_calls(access: Access, session: Session, calls: Sequence[Call], since: date | None) -> Figures:
+async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> Figures:
     """A session that does not go through the proxy, by the calls that it reported."""
-    days = await access.store.call_days(session_id=session.session_id)
-    days = [each for each in days if since is None or each.day >= since.isoformat()]
-    if not days:
+    agent = [call for call in calls if call.purpose == "agent"]
+    if not agent:
         return {}
     events: list[Event] = []
     if session.source is None:  # else the client sends its own history, which our edits do not change
         found = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_EVENTS)
         events = [event for event in reversed(found) if event.strategy not in OF_CLIENTS_WINDOW]
-    saved, gained = _effect(events, calls)
+    saved, gained = _effect(events, agent)
     spent = 0.0 if session.source is not None else _spent(calls)
-    costs = [cost_of_calls(day) for day in days]
-    known = [cost for cost in costs if cost is not None]
-    tokens = sum(day.prompt_tokens for day in days)
+    known = [cost for cost in map(_cost, agent) if cost is not None]
+    tokens = sum(call.prompt_tokens for call in agent)
     figures: Figures = {
         "sessions": 1,
         "unchanged": not (saved or gained or spent or await kept_outputs(access, session.session_id)),
-        "requests": sum(day.calls for day in days),
-        "unpriced": sum(day.calls for cost, day in zip(costs, days, strict=True) if cost is None),
+        "requests": len(agent),
+        "unpriced": len(agent) - len(known),
         "tokens": tokens,
         "tokens_without": tokens + saved,
     }
@@ -231,7 +223,7 @@ def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]
     least that they would have cost. What they made the provider write again is deducted."""
     tokens, dollars, gone = 0, 0.0, 0
     waiting, before = list(events), None
-    for call in (each for each in calls if each.purpose == "agent"):
+    for call in calls:
         new = [event for event in waiting if event.seq <= call.request_seq + 1]
         waiting = waiting[len(new) :]
         removed = sum(event.tokens_before - event.tokens_after for event in new)

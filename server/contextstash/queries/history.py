@@ -242,7 +242,8 @@ async def get_archived_output(
     bound = min(most, MAX_PAGE_TOKENS)
     found_in, output = await find_output(access, handle.strip(), session_id)
     session = await access.store.get_session(found_in)
-    text = await access.output_text(session, output)
+    [message] = await access.store.read_messages(found_in, at=[output.seq])
+    text = get_format(session.format).read(message.body or {}).texts[output.block]
     text = shown_text(access.settings(session), text) if masked else text
     counter = access.counter(access.settings(session), session.model)
     found = await asyncio.to_thread(

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from contextstash.events.turns import Turn
 from contextstash.events.words import requests_of
 from contextstash.messages.detection import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
+from contextstash.reduce.summaries import turn_of
 from contextstash.request.proxied import report_of
 from contextstash.results import (
     Change,
@@ -26,7 +26,7 @@ from contextstash.results import (
 )
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access, estimate_messages, estimate_session
-from contextstash.session.masks import shown_text, shown_texts
+from contextstash.session.masks import shown_text
 from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.session_counters import part_named
 from contextstash.view.view import edits_in_force
@@ -41,9 +41,6 @@ POINTS = 200
 """Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
 
 MAX_CHANGES = 500
-
-BESIDE = ("unrecorded",)
-"""The parts that are in no recorded message: drawn over all of the time as they are now."""
 
 PAGE = 200
 """Sessions that are read from the store at a time."""
@@ -145,13 +142,7 @@ async def title_of(access: Access, session: Session) -> str | None:
     except DamagedError:  # the list shows the others, and this one without a title
         return None
     turns = [
-        Turn(
-            each.seq,
-            each.role,
-            each.blocks,
-            shown_texts(settings, each.role, each.blocks, fmt.read(each.body or {}).texts or ("",)),
-            kind=each.kind,
-        )
+        turn_of(settings, fmt, each)
         for each in messages
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
@@ -236,7 +227,8 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     total = session.counters.messages
     estimate = await estimate_session(access, session)
     events = (await access.store.read_log(session_id, Event, keys=SHRINKING, newest=True, limit=MAX_CHANGES))[::-1]
-    beside = {name: estimate.breakdown[name] for name in BESIDE if name in estimate.breakdown}
+    # What is in no recorded message is drawn over all of the time as it is now.
+    beside = {name: tokens for name, tokens in estimate.breakdown.items() if name == "unrecorded"}
     shown: list[TimelinePoint] = []
     held: dict[str, int] = {}
     waiting = [event for event in events if event.parts]

@@ -88,11 +88,6 @@ class LimitedOutput(NamedTuple):
     text: str
     handle: str | None = None
 
-    @property
-    def cut(self) -> bool:
-        """Whether something of it was left out."""
-        return self.handle is not None
-
 
 class OutputArchive(NamedTuple):
     """The archive of the outputs of one session, or of none, with the settings in force for it. `count` returns the

@@ -55,8 +55,8 @@ class AutoReducer:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._claims: dict[str, asyncio.Event] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, asyncio.Future[None]] = {}
+        """By session what ends with its reduction: a task in the background, or the claim of a recording."""
         self._closed = False
         self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
         self._fruitless: BoundedCache[str, _Fruitless] = BoundedCache(MAX_REMEMBERED_SESSIONS)
@@ -75,36 +75,34 @@ class AutoReducer:
         may_reduce = session.source is None or await self._access.sends_own_history(session)
         if not (reduce and may_reduce and self._access.settings(session).automatic):
             return estimate, done
-        if self._closed or session_id in self._claims:
+        if self._closed or session_id in self._running:
             return estimate, done
         # No await between the check and the claim: otherwise two callers could both find the session free.
-        self._claims[session_id] = asyncio.Event()
+        claim = self._running[session_id] = asyncio.get_running_loop().create_future()
         try:
             reduced = await self._reduce_if_due(session)
             if reduced is not None:
                 done += reduced
                 estimate = await estimate_session(self._access, await self._access.read_session(session_id))
         finally:
-            if session_id not in self._tasks:
-                self._release(session_id)
+            claim.set_result(None)
+            if self._running.get(session_id) is claim:
+                del self._running[session_id]
         return estimate, done
 
     async def close(self) -> None:
         """Cancel the reductions in the background, which changes no view, and wait for those that a recording waits
         for. No reduction starts afterwards."""
         self._closed = True
-        for task in self._tasks.values():
-            task.cancel()
+        for task in self._running.values():
+            if isinstance(task, asyncio.Task):
+                task.cancel()
         await self.idle()
 
     async def idle(self) -> None:
         """Wait until no reduction is running."""
-        while self._claims:
-            await asyncio.gather(*(ended.wait() for ended in self._claims.values()))
-
-    def _release(self, session_id: str) -> None:
-        self._tasks.pop(session_id, None)
-        self._claims.pop(session_id).set()
+        while self._running:
+            await asyncio.wait(self._running.values())
 
     async def _reduce_if_due(self, session: Session) -> list[str] | None:
         """Reduce a claimed session and return what was done; None if nothing is due. If the summarizer is slow, a task
@@ -119,9 +117,9 @@ class AutoReducer:
         if not (reaches_model and by_model):
             return await self._reduce(session.session_id, wanted)
         task = asyncio.create_task(self._in_background(session.session_id, wanted))
-        self._tasks[session.session_id] = task
+        self._running[session.session_id] = task
         # not at the end of the coroutine: a task that is cancelled before its first step never gets there
-        task.add_done_callback(lambda _: self._release(session.session_id))
+        task.add_done_callback(lambda _: self._running.pop(session.session_id))
         return [STARTED] if wanted.compact else []
 
     def _worth_trying(self, session: Session, tokens: int, usable: int, wanted: Due) -> bool:

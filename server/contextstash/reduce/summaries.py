@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import TypeAdapter
@@ -19,6 +20,7 @@ from contextstash.events.calls import calls_of
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
 from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_block
+from contextstash.messages.base import Format
 from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text, shown_texts
@@ -69,16 +71,18 @@ MAX_HOST_TOKENS = 20_000
 logger = logging.getLogger(__name__)
 
 
-def turn_of(snapshot: SessionSnapshot, message: Message, handles: Mapping[Place, str]) -> Turn:
+def turn_of(
+    settings: ContextSettings, fmt: Format, message: Message, handles: Mapping[Place, str] = MappingProxyType({})
+) -> Turn:
     """A recorded message with its full texts; `handles` are those of the session's outputs by their places."""
     places = range(len(message.blocks))
-    texts = snapshot.format.read(message.body or {}).texts or ("",)
+    texts = fmt.read(message.body or {}).texts or ("",)
     return Turn(
         seq=message.seq,
         role=message.role,
         kind=message.kind,
         blocks=message.blocks,
-        texts=shown_texts(snapshot.settings, message.role, message.blocks, texts),
+        texts=shown_texts(settings, message.role, message.blocks, texts),
         handles={block: handles[message.seq, block] for block in places if (message.seq, block) in handles},
     )
 
@@ -103,23 +107,22 @@ class SessionTurns:
         """The turns of the messages from `first` to `last` that the model was shown, but not those of a hidden branch,
         also if a summary covers them."""
         wanted = [seq for seq in range(first, last + 1) if not any(start <= seq <= end for start, end in self._left)]
-        await self._read(wanted)
-        return conversation_of(self._made[seq] for seq in wanted if seq not in self._unseen)
+        return conversation_of(turn for turn in await self._read(wanted) if turn.seq not in self._unseen)
 
     async def at(self, seqs: Iterable[int]) -> tuple[Turn, ...]:
         """The turns of these messages, in order."""
-        wanted = sorted(set(seqs))
-        await self._read(wanted)
-        return conversation_of(self._made[seq] for seq in wanted)
+        return conversation_of(await self._read(sorted(set(seqs))))
 
     def forget(self) -> None:
         """Hold the turns that were read no longer."""
         self._made.clear()
 
-    async def _read(self, wanted: Sequence[int]) -> None:
-        missing = [seq for seq in wanted if seq not in self._made]
-        if not missing:
-            return
+    async def _read(self, wanted: Sequence[int]) -> list[Turn]:
+        if missing := [seq for seq in wanted if seq not in self._made]:
+            await self._make(missing)
+        return [self._made[seq] for seq in wanted]
+
+    async def _make(self, missing: Sequence[int]) -> None:
         recorded = await self.access.messages_at(self.snapshot, missing)
         self._unseen |= {message.seq for message in recorded if not message.agent_visible}
         handles = self.snapshot.handles
@@ -130,7 +133,8 @@ class SessionTurns:
             store, session_id = self.access.store, self.snapshot.session_id
             outputs = await store.read_outputs(session_id, first=hidden[0], last=hidden[-1])
             handles = {**handles, **{(output.seq, output.block): output.handle for output in outputs}}
-        made = await asyncio.to_thread(lambda: [turn_of(self.snapshot, message, handles) for message in recorded])
+        settings, fmt = self.snapshot.settings, self.snapshot.format
+        made = await asyncio.to_thread(lambda: [turn_of(settings, fmt, message, handles) for message in recorded])
         self._made |= {turn.seq: turn for turn in made}
 
 

@@ -120,16 +120,15 @@ async def hand_off(
     if part.number > used:
         return None
     given = await _given(access, snapshot, same=same)
-    text = await _written(snapshot, given, max_tokens)
-    if text is None or part.characters is None:
-        return text
-    parts = divided(text, part.characters)
-    while text is not None and len(parts) > used:
+    while True:
+        text = await _written(snapshot, given, max_tokens)
+        if text is None or part.characters is None:
+            return text
+        parts = divided(text, part.characters)
+        if len(parts) <= used:
+            return parts[part.number - 1] if part.number <= len(parts) else None
         # Longer words than usual: as many tokens less as the parts are too long.
         max_tokens = int(max_tokens * min(0.95, used * (part.characters - PART_HEAD_CHARACTERS) / len(text)))
-        text = await _written(snapshot, given, max_tokens)
-        parts = divided(text, part.characters) if text else []
-    return parts[part.number - 1] if part.number <= len(parts) else None
 
 
 async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> HandedOff:
@@ -151,7 +150,7 @@ async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> Ha
         rules=pinned_rules(snapshot.settings.pin),
         written=written.summary if written else "",
         written_to=written.last_seq if written else -1,
-        client_summary="\n".join(turn_of(snapshot, client, {}).texts) if client else "",
+        client_summary="\n".join(turn_of(snapshot.settings, snapshot.format, client).texts) if client else "",
     )
 
 

@@ -257,11 +257,6 @@ class Access:
             beyond=beyond,
         )
 
-    async def output_text(self, session: Session, output: Output) -> str:
-        """The full original text of a tool output."""
-        [message] = await self.store.read_messages(session.session_id, at=[output.seq])
-        return get_format(session.format).read(message.body or {}).texts[output.block]
-
     async def from_texts(
         self,
         snapshot: SessionSnapshot,
