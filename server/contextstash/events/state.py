@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 from typing import Any
@@ -33,15 +33,23 @@ from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_ke
 from contextstash.events.sentences import own_sentences
 from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import (
+    CARRIED_OVER,
+    COMMAND_OUTPUT,
     SKILL,
     Newest,
     UserWords,
+    answered,
     approved_plan,
-    requests_of,
+    client_rules,
+    command_of,
+    decisions_of,
+    is_interruption,
+    skill_of,
+    skill_text,
     user_rules,
     waits_for_words,
     without_host_text,
-    words_with,
+    words_handed_over,
 )
 from contextstash.safety.sanitize import clip, defused, is_speaker_line, one_line
 
@@ -263,9 +271,9 @@ class State:
     @property
     def unanswered(self) -> str:
         """What the agent said last, if the user has said nothing since; else empty."""
-        spoken = [each.seq for each in self.words.entries if not each.source and not each.dialog]
-        spoken += [self.skill.seq] if self.skill else []
-        return self.said.text if self.said and self.said.seq > max(spoken, default=-1) else ""
+        typed = (each.seq for each in reversed(self.words.entries) if not each.source and not each.dialog)
+        spoken = max(next(typed, -1), self.skill.seq if self.skill else -1)
+        return self.said.text if self.said and self.said.seq > spoken else ""
 
     @property
     def under_way(self) -> list[Said]:
@@ -300,25 +308,19 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     """The state after these turns, which follow those of `before`, which becomes it."""
     folding = _Fold(before or State())
     state = folding.state
-    requests, carried = requests_of(turns, state.unanswered)
     calls = calls_of(turns, state.running)
     state.running = dict([*state.running.items()][-MAX_RUNNING:])
-    words = words_with(state.words, turns, state.newest, requests, calls)
-    happened: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = [
-        *((request.seq, 0, folding.asked, (request,)) for request in requests),
-        *((told.seq, 0, folding.carried, (told,)) for told in carried),
-        *((turn.seq, 1, folding.turn, (turn,)) for turn in turns),
-        *((call.seq, 2, folding.called, (call, uses)) for call, uses in zip(calls, uses_of(calls), strict=True)),
-    ]
-    for _, _, take, what in sorted(happened, key=lambda entry: entry[:2]):
-        take(*what)
-    first = next((place for place, each in enumerate(words.entries) if not each.source), 0) + 1
-    older, newest = words.entries[first:][:-MAX_WORDS], words.entries[first:][-MAX_WORDS:]
-    rules = [each for each in older if each.source or user_rules(each.text)][-MAX_WORDS:]
-    kept = (*words.entries[:first], *rules, *newest)
-    gone = {each.seq for each in older} - {each.seq for each in kept}
-    words = replace(words, forgotten=(*words.forgotten, *sorted(gone)))
-    state.words = replace(words, entries=tuple(replace(each, text=_ends_of(each.text, MAX_REQUEST)) for each in kept))
+    done: dict[int, list[tuple[Call, list[FileUse]]]] = {}
+    for call, uses in zip(calls, uses_of(calls), strict=True):
+        done.setdefault(call.seq, []).append((call, uses))
+    for turn in turns:
+        for call, _ in done.get(turn.seq, ()):
+            for decision in decisions_of(call):
+                state.words.add(decision, state.newest)
+        folding.heard(turn)
+        folding.turn(turn)
+        for call, uses in done.get(turn.seq, ()):
+            folding.called(call, uses)
     folding.finish(turns[-1].seq if turns else -1)
     return state
 
@@ -332,11 +334,14 @@ class _Fold:
         self._told: list[tuple[Call, list[FileUse]]] = []
         self._notices: list[Told] = []
         self._said_before: Told | None = None
+        self._command = ""  # whose text the client puts into its next message
+        self._rules: dict[str, Said] = {}
 
     def finish(self, seq: int) -> None:
         """Write the lines of the newest calls, and leave out what is too old."""
         state = self.state
         state.seq = max(state.seq, seq)
+        self._forget_words()
         told = [Told(call.seq, _line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]] + self._notices
         # Of equal lines, such as several changes of one file, the newest.
         calls = sorted({each.text: each for each in [*state.calls, *told]}.values(), key=lambda each: each.seq)
@@ -356,12 +361,62 @@ class _Fold:
             state.notes = [each for each in state.notes if each in longest] + state.notes[-2:]
         state.names.shorten(state.seq)
 
-    def asked(self, request: Said) -> None:
+    def _forget_words(self) -> None:
+        words = self.state.words
+        entries = (*words.entries, *self._rules.values())
+        first = next((place for place, each in enumerate(entries) if not each.source), 0) + 1
+        older, newest = entries[first:][:-MAX_WORDS], entries[first:][-MAX_WORDS:]
+        rules = [each for each in older if each.source or user_rules(each.text)][-MAX_WORDS:]
+        kept = (*entries[:first], *rules, *newest)
+        gone = {each.seq for each in older} - {each.seq for each in kept}
+        words.forgotten = (*words.forgotten, *sorted(gone))
+        words.entries = tuple(replace(each, text=_ends_of(each.text, MAX_REQUEST)) for each in kept)
+
+    def heard(self, turn: Turn) -> None:
+        """What the user says in a message, and what the client puts there."""
+        words = self.state.words
+        if turn.role == "assistant":
+            self._command = skill_of(turn)
+        for place, whole in enumerate(turn.said if turn.role == "user" else ()):
+            if turn.kind == "summary":
+                # A fork of a session that we compacted begins with its hand-off: what is in it is nowhere else.
+                told = words_handed_over(whole) if turn.seq == place == 0 else ""
+                if told:
+                    self._asked(Said(turn.seq, told))
+                self._carried(Told(turn.seq, whole.partition("\n\n## ")[2] if told else whole))
+                continue
+            if is_interruption(whole):
+                words.stop(turn.seq)
+            skill = skill_text(whole, self._command)
+            if turn.kind != "host" or skill:
+                self._said_by_user(turn.seq, whole, words_handed_over(whole) or skill or without_host_text(whole))
+            for name, rules in client_rules(whole):
+                if all(entry.source != name for entry in words.entries):
+                    self._rules.setdefault(name, Said(turn.seq, rules, source=name))
+        if words.last:
+            words.entries = (*words.entries, *self._rules.values())
+            self._rules = {}
+
+    def _said_by_user(self, seq: int, whole: str, text: str) -> None:
+        words, given = self.state.words, command_of(whole)
+        if CARRIED_OVER.match(text):
+            self._carried(Told(seq, text))
+        elif text:
+            last = words.last
+            if last and last.command == self._command and last.text in last.command and not given:  # it had no text yet
+                words.entries = tuple(each for each in words.entries if each is not last)
+            ran = given or self._command
+            self._asked(Said(seq, text, "" if ran else answered(text, self.state.unanswered), ran))
+        if given or text or COMMAND_OUTPUT.match(whole):
+            self._command = given
+
+    def _asked(self, request: Said) -> None:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
         state = self.state
         if request.command.startswith(SKILL):
             state.skill = replace(request, text=request.text[:MAX_TEXT])
             return
+        state.words.add(request, state.newest)
         if state.newest.ends and state.said is not None and all(each.seq != state.said.seq for each in state.done):
             state.done.append(Told(state.said.seq, conclusion(state.said.text)))
         state.plan.asked_since = request.seq
@@ -369,9 +424,11 @@ class _Fold:
         if state.newest.ends:  # else it said nothing of what it found so far
             state.notes, state.approved = [], None
 
-    def carried(self, summary: Told) -> None:
+    def _carried(self, summary: Told) -> None:
         """A client's summary. Codex records the reply in which its model wrote it like any other."""
         state = self.state
+        if not summary.text.strip():
+            return
         if state.said is not None and summary.text.strip().endswith(state.said.text.strip()):
             state.said = self._said_before
         state.earlier = Told(summary.seq, defused(summary.text))

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from contextstash.events.calls import ASKING_TOOLS, PLAN_TOOLS, Call, is_dialog
 from contextstash.events.sentences import ELLIPSIS, first_lines, own_sentences, sentences, without_pasted
-from contextstash.events.turns import Said, Told, Turn
+from contextstash.events.turns import Said, Turn
 from contextstash.outputs.digest import without_reminders
 from contextstash.safety.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, defused, one_line
 
@@ -217,7 +217,7 @@ _HAND_OFF = re.compile(rf"\A\s*{re.escape(MARKER)}: {OF_SESSION}")
 _ENTRY = re.compile(r"^- \((?:\d{1,12}|pinned rule)\) ")
 """How an entry of a user block begins; its further lines are indented (handoff/user_block.py)."""
 
-_CARRIED_OVER = re.compile(
+CARRIED_OVER = re.compile(
     r"\A\s*(?:This session is being continued from a previous conversation"
     r"|Another language model started to solve this problem|\[?Previous conversation summary)",
     re.IGNORECASE,
@@ -226,7 +226,7 @@ _CARRIED_OVER = re.compile(
 
 _COMMAND = re.compile(r"\A\s*<command-", re.IGNORECASE)
 _COMMAND_NAME = re.compile(r"<command-name>\s*(/?[\w:./-]{1,80})\s*</command-name>", re.IGNORECASE)
-_COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
+COMMAND_OUTPUT = re.compile(r"\A\s*<local-command-", re.IGNORECASE)
 _COMMAND_ARGUMENTS = re.compile(r"<command-args>(.{1,4000}?)</command-args>", re.DOTALL)
 
 
@@ -279,50 +279,10 @@ def words_handed_over(text: str) -> str:
     return "\n".join(line.removeprefix("  ") for line in lines).strip()
 
 
-def requests_of(turns: Iterable[Turn], said: str = "") -> tuple[list[Said], list[Told]]:
-    """The user's messages in order, and the summaries that a host carried over from earlier windows. `said` is what the
-    assistant said last before these turns."""
-    requests: list[Said] = []
-    carried: list[Told] = []
-    command = ""
-    for turn in turns:
-        texts = [text for text in turn.said if turn.kind != "host" or _skill_text(text, command)]
-        if turn.role == "assistant":
-            said = next((text for text in reversed(texts) if text.strip()), said)
-            # The text of a skill that it calls follows in the user's role.
-            loads = (each for each in turn.blocks if each.type == "tool_call" and each.tool in _LOADING)
-            command = next((f"{SKILL}{each.argument or ''}".strip() for each in loads), "")
-            continue
-        if turn.role != "user":
-            continue
-        if turn.kind == "summary":
-            # A fork of a session that we compacted begins with its hand-off: what is in it is nowhere else.
-            if turn.seq == 0 and texts and (words := words_handed_over(texts[0])):
-                requests.append(Said(turn.seq, words))
-                texts = [texts[0].partition("\n\n## ")[2]]
-            carried += [Told(turn.seq, text) for text in texts if text.strip()]
-            continue
-        for whole in texts:
-            stops = turn.seq if is_interruption(whole) else None
-            requests[-1:] = [replace(each, stopped=each.stopped or each.seq == stops) for each in requests[-1:]]
-            text = words_handed_over(whole) or _skill_text(whole, command) or without_host_text(whole)
-            given = command_of(whole)
-            if _CARRIED_OVER.match(text):
-                carried.append(Told(turn.seq, text))
-            elif text:
-                if command and not given and requests and requests[-1].command == command:
-                    requests.pop()
-                ran = given or command
-                requests.append(Said(turn.seq, text, "" if ran else answered(text, said), ran))
-                said = ""
-            command = given if given or text or _COMMAND_OUTPUT.match(whole) else command
-    return requests, carried
-
-
 _SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:[^\n]*\n")
 
 
-def _skill_text(text: str, command: str) -> str:
+def skill_text(text: str, command: str) -> str:
     """The text of a skill that the client puts behind the command that loads it; empty if this is none."""
     head = _SKILL_TEXT.match(text) if command else None
     return text[head.end() :].strip() if head else ""
@@ -333,6 +293,12 @@ SKILL = "skill "
 
 _LOADING = frozenset({"Skill", "SlashCommand"})
 """Claude Code's tools whose effect is a text in the user's role."""
+
+
+def skill_of(turn: Turn) -> str:
+    """The skill that the assistant loads in a message, as a command; empty if it loads none."""
+    loads = (each for each in turn.blocks if each.type == "tool_call" and each.tool in _LOADING)
+    return next((f"{SKILL}{each.argument or ''}".strip() for each in loads), "")
 
 
 def command_of(text: str) -> str:
@@ -388,15 +354,23 @@ _TAKES_BACK = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class Newest:
+    """The assistant's newest message, and whether it has no call: it then waits for the user."""
+
+    seq: int = -1
+    ends: bool = False
+
+
+@dataclass(slots=True)
 class UserWords:
     """What the user said, in order. `answered` maps an entry to the message with which the assistant ended its turn on
     it; `withdrawn` maps one to the later entry that takes it back, `interrupted` one to the message with which the user
     stopped the work on it. `forgotten` are the messages of those that are known no more."""
 
     entries: tuple[Said, ...] = ()
-    answered: Mapping[int, int] = field(default_factory=dict)
-    withdrawn: Mapping[int, int] = field(default_factory=dict)
-    interrupted: Mapping[int, int] = field(default_factory=dict)
+    answered: dict[int, int] = field(default_factory=dict)
+    withdrawn: dict[int, int] = field(default_factory=dict)
+    interrupted: dict[int, int] = field(default_factory=dict)
     forgotten: tuple[int, ...] = ()
 
     @property
@@ -405,9 +379,14 @@ class UserWords:
         return replace(self, entries=tuple(entry for entry in self.entries if not entry.source))
 
     @property
+    def last(self) -> Said | None:
+        """The newest of the user's own words."""
+        return next((entry for entry in reversed(self.entries) if not entry.source), None)
+
+    @property
     def open(self) -> Said | None:
-        """The newest entry, if the assistant has not ended its turn on it."""
-        last = next((entry for entry in reversed(self.entries) if not entry.source), None)
+        """The same, if the assistant has not ended its turn on it."""
+        last = self.last
         return None if last is None or last.seq in self.answered else last
 
     @property
@@ -422,31 +401,23 @@ class UserWords:
                 found.insert(0, entry)
         return found
 
+    def add(self, entry: Said, newest: Newest) -> None:
+        """Take up what the user says after the assistant's newest message: what that ended is answered. It withdraws
+        the entry before it, if it says so, or those that it revises; an approved plan those before it."""
+        before = self.open
+        if before and newest.ends and newest.seq > before.seq and before.seq not in self.interrupted:
+            self.answered[before.seq] = newest.seq
+        for each in _taken_back([each for each in self.entries if not each.source], entry):
+            self.withdrawn.setdefault(each.seq, entry.seq)
+        self.entries = (*self.entries, entry)
 
-@dataclass(frozen=True, slots=True)
-class Newest:
-    """The assistant's newest message, and whether it has no call: it then waits for the user."""
-
-    seq: int = -1
-    ends: bool = False
-
-
-def words_with(
-    before: UserWords, turns: Sequence[Turn], newest: Newest, requests: Iterable[Said], calls: Iterable[Call]
-) -> UserWords:
-    """The words `before` some turns, with what the user says in them. `newest` is the assistant's newest message before
-    the turns; `requests` and `calls` are theirs."""
-    known = {entry.source for entry in before.entries}
-    found = _entries(turns, requests, calls)
-    entries = [entry for entry in found if not entry.source or entry.source not in known]
-    answered, stopped = _ends(turns, entries, before, newest)
-    return UserWords(
-        (*before.entries, *entries),
-        {**before.answered, **answered},
-        {**before.withdrawn, **_withdrawn(before, entries)},
-        stopped,
-        before.forgotten,
-    )
+    def stop(self, seq: int) -> None:
+        """The user stops the work in this message: on what was said in it so far, or else on the newest entry before."""
+        own = [entry for entry in self.entries if not entry.source]
+        if own and own[-1].seq == seq and not own[-1].dialog:
+            self.entries = tuple(replace(each, stopped=True) if each is own[-1] else each for each in self.entries)
+        elif older := [entry.seq for entry in own if entry.seq < seq]:
+            self.interrupted[older[-1]] = seq
 
 
 def words_since(words: UserWords, seq: int) -> UserWords:
@@ -468,77 +439,16 @@ def is_plan(entry: Said) -> bool:
     return entry.text.startswith(APPROVED)
 
 
-def _entries(turns: Sequence[Turn], requests: Iterable[Said], calls: Iterable[Call]) -> list[Said]:
-    """The user's messages and decisions in dialogs, in order; no skill that the agent loaded. Behind the first of them
-    the rules of files that the client put into the conversation, each file's once."""
-    found = [each for call in calls for each in decisions_of(call)]
-    found += [request for request in requests if not request.command.startswith(SKILL)]
-    found.sort(key=lambda entry: entry.seq)
-    first = min((entry.seq for entry in found), default=0)
-    found += _rules_of_files(turns)
-    found.sort(key=lambda entry: (max(entry.seq, first), bool(entry.source)))
-    return [entry for entry in found if entry.text]
-
-
-def _rules_of_files(turns: Sequence[Turn]) -> Iterator[Said]:
-    seen: set[str] = set()
-    for turn in turns:
-        for text in turn.texts if turn.role == "user" else ():
-            for name, said in client_rules(text):
-                if name not in seen:
-                    yield Said(turn.seq, said, source=name)
-                seen.add(name)
-
-
-def _ends(
-    turns: Sequence[Turn], entries: Sequence[Said], before: UserWords, newest: Newest
-) -> tuple[dict[int, int], dict[int, int]]:
-    """The new entries on which the assistant ended its turn, that is, said something without a call before the user's
-    next message, and all on which the user interrupted it: those before the message that says so. The newest entry has
-    no next one, so more may follow."""
-    last_known = before.open
-    asked = [*([last_known] if last_known else []), *(entry for entry in entries if not entry.source)]
-    told = {entry.seq for entry in entries if entry.stopped}
-    starts = [entry.seq for entry in asked]
-    last: dict[int, tuple[int, bool]] = {}
-    if last_known and newest.seq > last_known.seq:
-        last[last_known.seq] = (newest.seq, newest.ends)
-    stopped = dict(before.interrupted)
-    place = -1
-    for turn in turns:
-        while place + 1 < len(starts) and starts[place + 1] <= turn.seq:
-            place += 1
-        if turn.role == "assistant" and place >= 0:
-            last[starts[place]] = (turn.seq, turn.ends_work)
-        elif turn.seq not in told and any(map(is_interruption, turn.texts)):
-            stopped |= dict.fromkeys([seq for seq in starts if seq < turn.seq][-1:], turn.seq)
-    return {seq: at for seq, (at, ended) in last.items() if ended and seq != starts[-1] and seq not in stopped}, stopped
-
-
 MAX_COMPARED = 100
 """Earlier requests, the newest, that one may revise: it bounds the work if there are thousands."""
 
 
-def _withdrawn(before: UserWords, entries: Sequence[Said]) -> dict[int, int]:
-    """The entries that the new `entries` withdraw, each with the first that does: an entry withdraws the one before it,
-    if it says so, or those that it revises; an approved plan those before it."""
-    old = [entry for entry in before.entries if not entry.source]
-    known = [*old, *(entry for entry in entries if not entry.source)]
-
-    withdrawn: dict[int, int] = {}
-    for place in range(len(old), len(known)):
-        for at in _taken_back(known, place):
-            if known[at].seq not in before.withdrawn:
-                withdrawn.setdefault(known[at].seq, known[place].seq)
-    return withdrawn
-
-
-def _taken_back(known: Sequence[Said], place: int) -> list[int]:
-    """The places of the entries that the one at `place` withdraws."""
-    text, near = known[place].text, range(max(0, place - MAX_COMPARED), place)
-    if is_plan(known[place]):
-        return [at for at in range(place) if is_plan(known[at])]
-    if known[place].command:
+def _taken_back(known: Sequence[Said], entry: Said) -> list[Said]:
+    """The entries that this one, which follows them, withdraws."""
+    text, near = entry.text, known[-MAX_COMPARED:]
+    if is_plan(entry):
+        return [each for each in known if is_plan(each)]
+    if entry.command:
         return []
     if _TAKES_BACK.match(text[:200]):
         return [*near[-1:]]
@@ -546,13 +456,12 @@ def _taken_back(known: Sequence[Said], place: int) -> list[int]:
     first = without_pasted(text).strip().split("\n\n", 1)[0] if _CHANGE.search(text) else ""
     said = [_words(sentence) for sentence in sentences(first) if _CHANGE.search(sentence)]
     # A question decides nothing, and a reply and a command have few words of their own.
-    old = {at: known[at].text for at in near if not (known[at].command or known[at].asked) and said}
-    words = {at: _words(text) for at, text in old.items() if not text.endswith(("?", "？"))}
-    return [
-        at
-        for at, of in words.items()
-        if any(len(each & of) >= max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(of))) for each in said)
-    ]
+    old = [each for each in near if said and not (each.command or each.asked or each.text.endswith(("?", "？")))]
+    return [each for each in old if any(_revises(sentence, _words(each.text)) for sentence in said)]
+
+
+def _revises(sentence: frozenset[str], request: frozenset[str]) -> bool:
+    return len(sentence & request) >= max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(request)))
 
 
 @lru_cache(maxsize=4 * MAX_COMPARED)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from contextstash.events.words import requests_of
+from contextstash.events.state import fold
 from contextstash.messages.detection import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.reduce.summaries import turn_of
@@ -146,8 +146,8 @@ async def title_of(access: Access, session: Session) -> str | None:
         for each in messages
         if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
     ]
-    requests, _ = requests_of(turns)
-    return one_line(_ATTACHED.sub("", requests[0].text, count=1), TITLE_CHARACTERS) if requests else None
+    words = fold(turns).words.own.entries
+    return one_line(_ATTACHED.sub("", words[0].text, count=1), TITLE_CHARACTERS) if words else None
 
 
 # Sessions named by the beginning of their ids, as `contextstash sessions` prints them.
