@@ -35,13 +35,11 @@ _FOUND = re.compile(r"(?:([^\s:]*[^\s:\d][^\s:]*):)?(\d+):")
 
 
 def call_line(call: Call) -> str:
-    """The call: a command as it was run, else the tool with its argument, a path with its end."""
+    """The call: a command as it was run, else the tool with its argument."""
     if call.command is not None:
         outside = " outside the sandbox" if "escalated" in str(call.arguments.get("sandbox_permissions", "")) else ""
         return f"ran `{one_line(as_run(call.command).replace('`', chr(39)), MAX_CALL)}`{outside}"
     argument = "" if call.argument.startswith("*** Begin Patch") else call.argument
-    if argument.startswith("/") and len(argument) > MAX_CALL:
-        argument = f"…{argument[1 - MAX_CALL :]}"
     wanted = call.arguments.get("pattern", "")
     is_more = isinstance(wanted, str) and wanted not in ("", argument)
     searched = f" for `{one_line(wanted, MAX_CALL)}`" if is_more else ""

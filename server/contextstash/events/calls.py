@@ -6,7 +6,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -39,7 +39,6 @@ LOOKING = re.compile(
 TESTS_NOTHING = re.compile(rf"{LOOKING.pattern}|^(?:git|gh|glab|codex|claude|curl|echo)\b")
 """Commands that test nothing themselves: what they print of tests, such as a log or a review, others ran."""
 
-_COMMENTS = re.compile(r"^(?:\s*#[^\n]*\n)+")
 _WENT = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
 _LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
 """The end of a line that ends a command, too."""
@@ -56,9 +55,9 @@ _RUNNER = re.compile(
 
 
 def as_run(command: str) -> str:
-    """A command as it was run, its lines joined, without comments before it; of a here-document only its mark, and of
-    a script in its arguments the number of lines."""
-    shell = _COMMENTS.sub("", without_heredocs(command[:MAX_SCANNED], "<<…")[0].strip())
+    """A command as it was run, its lines joined; of a here-document only its mark, and of a script in its arguments the
+    number of lines."""
+    shell = without_heredocs(command[:MAX_SCANNED], "<<…")[0].strip()
     shell = _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
     return _LINE_END.sub("; ", shell).strip()
 
@@ -119,7 +118,8 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
     while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
         words = words[1:]
     if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore"):
-        yield from (FileUse(path, "restored") for path in _put_back(words[1], words[2:]))
+        files = [] if _NOT_FILES & {*words} else [word for word in words[2:] if _FILE_LIKE.match(word)]
+        yield from (FileUse(path, "restored") for path in files if _ENDING.search(path))
         return
     if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
         words = words[1:]
@@ -142,7 +142,7 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
 def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
     """Uses by programs whose arguments are files only if they look like paths."""
     in_place = any(map(_IN_PLACE.match, rest))
-    if program == "sed" or (program == "perl" and in_place):
+    if program == "sed":
         script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if _BEFORE_SCRIPT.fullmatch(word)}
         script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
         yield from (FileUse(path, "edited" if in_place else "read") for path in files if path not in script)
@@ -152,24 +152,15 @@ def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Ite
         yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT_NAME.search(path))
 
 
-def _put_back(how: str, words: Sequence[str]) -> list[str]:
-    """The files whose changes Git takes away, by name. Without `--`, `git checkout` may name a branch."""
-    if how == "restore" and {"--staged", "-S"} & {*words} and not {"--worktree", "-W"} & {*words}:
-        return []
-    marked = words.index("--") if "--" in words else 0
-    if how == "checkout" and (words[0] in ("-b", "-B", "--orphan") or words[:marked] not in ([], ["HEAD"])):
-        return []  # a new branch, or the texts of another revision
-    named = words[marked + 1 :] if "--" in words else words
-    return [word for word in named if _FILE_LIKE.match(word) and _ENDING.search(word)]
-
-
 _ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
 """Of a file. A branch may be called `release/1.2`."""
 
+_NOT_FILES = frozenset({"-b", "-B", "--orphan", "--staged", "-S"})
+"""Options with which Git puts no file back."""
 
 _IN_PLACE = re.compile(r"-[a-zA-Z0]{0,3}i|--in-place")
 _BEFORE_SCRIPT = re.compile(r"-\w*[ef]|--expression|--file")
-"""Options of sed and perl: what they print goes into the file; a script follows."""
+"""Options of sed: what they print goes into the file; a script follows."""
 
 
 _OPENED = re.compile(
@@ -181,12 +172,12 @@ _PATH_LITERAL = re.compile(r"""["']([\w.@+~/-]{1,200}\.[A-Za-z]\w{0,9})["']""")
 _ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*["']([^"'\n]{1,200})["']\s*$""", re.MULTILINE)
 
 
-def written_by_script(command: str, used: Collection[str] = ()) -> list[str]:
+def written_by_script(command: str, used: Iterable[str] = ()) -> list[str]:
     """The files that the script in a command opens to write, or that it writes into a file. If it does not say which
     ones, such as in a loop, they are those that it names of the ones `used` before."""
     script = command[:MAX_SCANNED]
     found = [match.groups() for match in _OPENED.finditer(script)]
-    names = dict(_ASSIGNED.findall(script)) if any(name for _, name, _ in found) else {}
+    names = dict(_ASSIGNED.findall(script)) if found else {}
     paths = [path or names.get(name or "", "") or other or "" for path, name, other in found]
     if len(found) < len(_WRITES.findall(script)) or "" in paths:
         # Each package has a file of the name that is left out: alone it names none.

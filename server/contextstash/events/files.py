@@ -55,27 +55,22 @@ def _within(folder: str, use: FileUse) -> FileUse:
 def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
     """The file uses of each call. A script that a call runs changes what it opens to write. A name without a folder, as
     in a patch of Codex, is that of the file in the folder of the last command, if that file was used."""
-    scripts: dict[str, list[FileUse]] = {}
+    scripts: dict[str, str] = {}  # by their names: one may be written in one folder and run from another
     used: dict[str, None] = {}
     folder = ""
     for call in calls:
         uses = [use for use in file_uses(call) if not _in_vain(call, use)]
         folder = call.folder or folder
         uses = [_within(folder if f"{folder}/{use.path}" in used else "", use) for use in uses]
-        command = call.command or ""
-        script = command or next((use.text for use in uses if use.text), "")
-        targets = [_within(call.folder, FileUse(path, "edited")) for path in written_by_script(script, used)]
+        ran = [""] if any(use.verb == "created" for use in uses) else [call.command or ""]
+        written = call.command or next((use.text for use in uses if use.text), "")
+        scripts |= {use.path.rpartition("/")[2]: written for use in uses if use.verb == "created"}
+        ran += [scripts.get(use.path.rpartition("/")[2], "") for use in uses if use.verb == "run"]
+        targets = [path for script in ran for path in written_by_script(script, used)]
         used |= dict.fromkeys(use.path for use in uses)
-        found = list(uses)
-        if targets and (written := [use.path for use in uses if use.verb == "created"]):
-            scripts |= {path.rpartition("/")[2]: targets for path in written}
-        elif not call.failed and not call.refused:
-            found += targets
         if not call.failed and not call.refused:
-            # By its name: it may be written in one folder and run from another, in which it finds its files.
-            run = [use.path.rpartition("/")[2] for use in uses if use.verb == "run"]
-            found += [_within(call.folder, target) for name in run for target in scripts.get(name, ())]
-        yield found
+            uses += [_within(call.folder, FileUse(path, "edited")) for path in targets]
+        yield uses
 
 
 MAX_LISTING = 20_000

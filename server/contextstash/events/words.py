@@ -412,7 +412,7 @@ class UserWords:
         self.entries = (*self.entries, entry)
 
     def stop(self, seq: int) -> None:
-        """The user stops the work in this message: on what was said in it so far, or else on the newest entry before."""
+        """The user stops the work in this message: on what was said in it so far, or else on the newest before."""
         own = [entry for entry in self.entries if not entry.source]
         if own and own[-1].seq == seq and not own[-1].dialog:
             self.entries = tuple(replace(each, stopped=True) if each is own[-1] else each for each in self.entries)
