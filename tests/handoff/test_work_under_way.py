@@ -110,6 +110,4 @@ def test_a_message_that_ends_with_what_comes_next_is_not_the_end_of_its_turn() -
     ]
     said = "I'm editing the decoder now. The change is small: it takes the head as it is."
     assert under_way(summary_of(Script().user("Yes, do this.").assistant(said))) == ["message 0: Yes, do this."]
-    offered = "The installer reads a field that is missing. I'll add it if you want me to."
-    assert under_way(summary_of(Script().user("Why does it fail?").assistant(offered))) == []
     assert under_way(summary_of(Script().user("Review it.").assistant('{"findings": [], "correct": true}'))) == []

@@ -264,7 +264,7 @@ class State:
         sentences = own_sentences(said[-MAX_TEXT:])
         # In a few sentences that say what it does now, the last one may say how.
         telling = sentences if len(sentences) <= MAX_ANNOUNCED else sentences[-1:]
-        ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not any(map(_says_what_comes, telling)))
+        ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not any(map(_ANNOUNCES.match, telling)))
         ends = ends or said.lstrip()[:1] == "{"  # a result as JSON
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
@@ -417,7 +417,11 @@ class _Fold:
             state.skill = replace(request, text=request.text[:MAX_TEXT])
             return
         state.words.add(request, state.newest)
-        if state.newest.ends and state.said is not None and all(each.seq != state.said.seq for each in state.done):
+        if (
+            state.newest.ends
+            and state.said is not None
+            and all(each.seq != state.said.seq for each in state.done[-MAX_LINES:])
+        ):
             state.done.append(Told(state.said.seq, conclusion(state.said.text)))
         state.plan.asked_since = request.seq
         state.skill = None
@@ -456,7 +460,7 @@ class _Fold:
         if not text:
             return
         last = state.said
-        ended = last is None or any(each.seq == last.seq for each in state.done)
+        ended = last is None or any(each.seq == last.seq for each in state.done[-MAX_LINES:])
         if last is not None and not ended and (note := _note(last.text)):
             state.notes.append(Told(last.seq, note))
         self._said_before = state.said
@@ -605,36 +609,6 @@ _ANNOUNCES = re.compile(
 )
 """How a sentence begins that says what comes next: the calls behind it say that."""
 
-_PROMISES = re.compile(
-    r"\b(?:i(?:['’]ll| will)|let(?: me|['’]s)|(?:so|and|then) i(?:['’]m| am) \w+ing)\b", re.IGNORECASE
-)
-_OFFERS = re.compile(r"\b(?:if|unless|once|whether|want|when) you\b|\byou(?:['’]d| would| want)\b", re.IGNORECASE)
-
-
-def _says_what_comes(sentence: str) -> bool:
-    """Whether the last sentence of a message says what the agent does next, and not what it would do if asked to."""
-    announced = _ANNOUNCES.match(sentence) or _PROMISES.search(sentence)
-    return bool(announced) and not _OFFERS.search(sentence)
-
-
-_REASONS = re.compile(r"\b(?:because|since|rather than|instead|so that|unless|otherwise|which means|turns out)\b")
-_POINTS_BACK = re.compile(r"(?:th(?:is|at|ese|ose|ey)|it|both|so|but|and)\b", re.IGNORECASE)
-"""What a sentence has that gives a reason; how one begins that says nothing without the one before."""
-
-
-def _note(text: str) -> str:
-    """What the agent said between its calls, without what only says what comes next."""
-    told = own_sentences(_CODE_BLOCK.sub("[code]", text), rows=True)
-    tells = [
-        len(each) >= MIN_NOTE and each[-1] != ":" and bool(not _ANNOUNCES.match(each) or _REASONS.search(each))
-        for each in told
-    ]
-    for place in range(len(told) - 1, 0, -1):
-        tells[place] |= told[place] == "[code]" and tells[place - 1]
-        tells[place - 1] |= tells[place] and bool(_POINTS_BACK.match(told[place]))
-    return _as_text(each for each, tell in zip(told, tells, strict=True) if tell)
-
-
 _ENDS = ".!?:。！？"
 """What a sentence ends with; a heading and an item of a list mostly end with nothing."""
 
@@ -645,6 +619,15 @@ _HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]{1,80}\*\*:?[ \t]*)$",
 def conclusion(text: str) -> str:
     """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
     return _as_text(own_sentences(_HEADING.sub("", _CODE_BLOCK.sub("[code]", text)), rows=True))
+
+
+def _note(text: str) -> str:
+    """What the agent said between its calls, without what only says what comes next."""
+    told, kept = list[str](), False
+    for each in own_sentences(_CODE_BLOCK.sub("[code]", text), rows=True):
+        kept = (kept and each == "[code]") or (len(each) >= MIN_NOTE and each[-1] != ":" and not _ANNOUNCES.match(each))
+        told += [each] if kept else []
+    return _as_text(told)
 
 
 def _as_text(told: Iterable[str]) -> str:

@@ -407,7 +407,7 @@ class UserWords:
         before = self.open
         if before and newest.ends and newest.seq > before.seq and before.seq not in self.interrupted:
             self.answered[before.seq] = newest.seq
-        for each in _taken_back([each for each in self.entries if not each.source], entry):
+        for each in _taken_back(self.entries, entry):
             self.withdrawn.setdefault(each.seq, entry.seq)
         self.entries = (*self.entries, entry)
 
@@ -445,7 +445,7 @@ MAX_COMPARED = 100
 
 def _taken_back(known: Sequence[Said], entry: Said) -> list[Said]:
     """The entries that this one, which follows them, withdraws."""
-    text, near = entry.text, known[-MAX_COMPARED:]
+    text, near = entry.text, [each for each in known[-MAX_COMPARED:] if not each.source]
     if is_plan(entry):
         return [each for each in known if is_plan(each)]
     if entry.command:
@@ -457,11 +457,8 @@ def _taken_back(known: Sequence[Said], entry: Said) -> list[Said]:
     said = [_words(sentence) for sentence in sentences(first) if _CHANGE.search(sentence)]
     # A question decides nothing, and a reply and a command have few words of their own.
     old = [each for each in near if said and not (each.command or each.asked or each.text.endswith(("?", "？")))]
-    return [each for each in old if any(_revises(sentence, _words(each.text)) for sentence in said)]
-
-
-def _revises(sentence: frozenset[str], request: frozenset[str]) -> bool:
-    return len(sentence & request) >= max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(request)))
+    least = {each: max(MIN_REVISED_WORDS, math.ceil(REVISED_SHARE * len(_words(each.text)))) for each in old}
+    return [each for each in old if max(len(sentence & _words(each.text)) for sentence in said) >= least[each]]
 
 
 @lru_cache(maxsize=4 * MAX_COMPARED)

@@ -8,7 +8,7 @@ smallest power of ten above the number of lines, at least 1,000,000. A reader pa
 from __future__ import annotations
 
 import re
-from collections import Counter
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -227,17 +227,23 @@ def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str,
     returned); an English word also by its stem. If no term occurs, the snippet is the start of the text.
     """
     lower = folded(text)
-    places: list[tuple[int, int]] = []
-    matched: list[str] = []
-    weights: list[int] = []
-    for number, term in enumerate(dict.fromkeys(terms)):
-        occurring = _places(text, lower, term)
-        found = [place for some in occurring.values() for place in some]
-        places += [(place, number) for place in found]
-        matched += [word for word in occurring if word not in matched]
-        # A name is more telling than a word, and each is less so the more often it occurs.
-        weights.append((200 if _NAME.search(term) else 100) // (1 + len(found).bit_length()))
-    return _cut(text, _best_start(sorted(places), weights, max_chars), max_chars), matched
+    found: dict[str, list[int]] = {}
+    for term in dict.fromkeys(terms):
+        found |= _places(text, lower, term)
+    # A name is more telling than a word, and each is less so the more often it occurs.
+    weights = {
+        word: (200 if _NAME.search(word) else 100) // (1 + len(places).bit_length()) for word, places in found.items()
+    }
+    # Three quarters of the width, so that an eighth on each side is left for the words around the matches.
+    reach = max(1, max_chars * 3 // 4)
+
+    def told(start: int) -> int:
+        """How telling the terms from there on are."""
+        end = start + reach
+        return sum(weights[word] for word, at in found.items() if bisect_left(at, start) < bisect_right(at, end))
+
+    best = max(sorted({place for places in found.values() for place in places}), key=told, default=0)
+    return _cut(text, max(0, best - max_chars // 8), max_chars), [*found]
 
 
 def _places(text: str, lower: str, term: str) -> dict[str, list[int]]:
@@ -269,27 +275,6 @@ def _find(text: str, lower: str, word: str) -> list[int]:
             place += len(wanted) - 1
         place = lower.find(wanted, place + 1)
     return found
-
-
-def _best_start(places: Sequence[tuple[int, int]], weights: Sequence[int], width: int) -> int:
-    """The start of the window with the most telling terms, then the most occurrences; the first one of equals."""
-    # Three quarters of the width, so that an eighth on each side is left for the words around the matches.
-    reach = max(1, width * 3 // 4)
-    best, best_score = 0, (0, 0)
-    inside: Counter[int] = Counter()
-    left = told = 0
-    for count, (place, term) in enumerate(places, 1):
-        inside[term] += 1
-        told += weights[term] * (inside[term] == 1)
-        while place - places[left][0] > reach:
-            gone = places[left][1]
-            inside[gone] -= 1
-            told -= weights[gone] * (not inside[gone])
-            left += 1
-        score = (told, count - left)
-        if score > best_score:
-            best, best_score = places[left][0], score
-    return max(0, best - width // 8)
 
 
 def _cut(text: str, start: int, width: int) -> str:
