@@ -51,7 +51,7 @@ from contextstash.events.words import (
     without_host_text,
     words_handed_over,
 )
-from contextstash.safety.sanitize import clip, defused, is_speaker_line, one_line
+from contextstash.safety.sanitize import clip, defused, one_line
 
 MAX_CALLS, MAX_RUNNING, MAX_OPEN = 6, 16, 4
 """Newest calls that are told with what came of them, commands that go on and whose output is waited for, and requests
@@ -78,9 +78,6 @@ MAX_ANNOUNCED = 3
 
 MAX_PARTS = 16
 """Lines that are known of what was changed in a file, the newest."""
-
-PLAIN_PATH = re.compile(r"[\w./~@+-]*")
-"""Most paths. Others are looked at for a speaker's label."""
 
 MIN_WITHIN = 2
 """So many files say in which folder the session works: one alone may be a copy elsewhere."""
@@ -153,10 +150,7 @@ _TASK_STATES = {
 }  # fmt: skip
 _TEXT_KEYS = ("content", "step", "subject", "title", "task", "text", "description")
 _LIST_KEYS = ("todos", "plan", "items", "tasks", "todo_list")
-_LIST_TOOLS = re.compile(r"todo|plan|task_?list|checklist", re.IGNORECASE)
-_PLAN_TOOLS = re.compile(
-    r"(?:todo_?(?:write|read)|write_?todos|update_?plan|task_?(?:create|update|list|get))", re.IGNORECASE
-)
+_PLAN_TOOLS = re.compile(r"todo|plan|task_?(?:list|create|update|get)|checklist", re.IGNORECASE)
 _TASK_CREATED = re.compile(r"[Tt]ask #?(\d{1,6})")
 _TASK_LISTED = re.compile(r"^#(\d{1,6}) \[(\w+)\] ([^\n]+)$", re.MULTILINE)
 """What Claude Code's TaskCreate says of a new task, and its TaskList of each."""
@@ -191,7 +185,7 @@ class Plan:
         elif tool == "tasklist" and call.output and (listed := _TASK_LISTED.findall(call.output.text)):
             for number, status, text in listed:
                 self._change(number, _TASK_STATES.get(status, "todo"), text)
-        elif _LIST_TOOLS.search(call.tool) and (tasks := _tasks_in(arguments)) is not None:
+        elif _PLAN_TOOLS.search(call.tool) and (tasks := _tasks_in(arguments)) is not None:
             self.tasks = tasks
         else:
             return
@@ -276,6 +270,11 @@ class State:
         return self.said.text if self.said and self.said.seq > spoken else ""
 
     @property
+    def said_is_done(self) -> bool:
+        """Whether what the agent said last is among what it said at the end of its turns."""
+        return self.said is not None and any(each.seq == self.said.seq for each in self.done[-MAX_LINES:])
+
+    @property
     def under_way(self) -> list[Said]:
         """What the agent works on, the newest last: requests, and a decision in a dialog if none follows it."""
         found = [] if self.answered else self.words.under_way[-MAX_OPEN:]
@@ -356,9 +355,7 @@ class _Fold:
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
         del state.done[:-MAX_LINES]
-        if len(state.notes) > MAX_NOTES:  # the newest, and those that say most
-            longest = sorted(state.notes[:-2], key=lambda note: -len(note.text))[: MAX_NOTES - 2]
-            state.notes = [each for each in state.notes if each in longest] + state.notes[-2:]
+        del state.notes[:-MAX_NOTES]
         state.names.shorten(state.seq)
 
     def _forget_words(self) -> None:
@@ -417,11 +414,7 @@ class _Fold:
             state.skill = replace(request, text=request.text[:MAX_TEXT])
             return
         state.words.add(request, state.newest)
-        if (
-            state.newest.ends
-            and state.said is not None
-            and all(each.seq != state.said.seq for each in state.done[-MAX_LINES:])
-        ):
+        if state.newest.ends and state.said is not None and not state.said_is_done:
             state.done.append(Told(state.said.seq, conclusion(state.said.text)))
         state.plan.asked_since = request.seq
         state.skill = None
@@ -441,8 +434,10 @@ class _Fold:
         state = self.state
         if turn.role == "assistant":
             self._spoke(turn)
-        if turn.kind == "host" and (notice := _notice(turn)):
-            self._notices.append(notice)
+        text = "\n".join(turn.said)[: 4 * MAX_TEXT]
+        parts = _NOTICE_PARTS.findall(text) if turn.kind == "host" and _NOTICE.match(text) else []
+        if told := [json.loads(quoted, strict=False) if quoted else unescape(plain) for _, plain, quoted in parts]:
+            self._notices.append(Told(turn.seq, f"A sub-agent reports: {defused(': '.join(told))[:MAX_TEXT]}"))
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}
@@ -459,17 +454,15 @@ class _Fold:
         state.newest = Newest(turn.seq, turn.ends_work and bool(text or state.newest.ends))
         if not text:
             return
-        last = state.said
-        ended = last is None or any(each.seq == last.seq for each in state.done[-MAX_LINES:])
-        if last is not None and not ended and (note := _note(last.text)):
+        last = self._said_before = state.said
+        if last is not None and not state.said_is_done and (note := _note(last.text)):
             state.notes.append(Told(last.seq, note))
-        self._said_before = state.said
         state.said = Told(turn.seq, text)
         state.skill = None if turn.ends_work else state.skill
 
     def called(self, call: Call, uses: list[FileUse]) -> None:
         state = self.state
-        if not _PLAN_TOOLS.fullmatch(call.tool) and not is_dialog(call.tool):  # the open items show these
+        if not _PLAN_TOOLS.search(call.tool) and not is_dialog(call.tool):  # the open items show these
             self._told.append((call, uses))
         if _reports(call, uses):
             state.tree = None  # the sub-agent may have changed it
@@ -529,9 +522,6 @@ class _Fold:
 
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
-        # A file named "**User:**", which a command may write, would be told as a line in which the user speaks.
-        if not PLAIN_PATH.fullmatch(use.path) and is_speaker_line(use.path):
-            return
         if use.was:
             state.files.pop(self._paths.of(use.was), None)
         path = self._paths.of(use.path)
@@ -571,16 +561,9 @@ _REPORTS = re.compile(r"agent|^(?:task|wait)$", re.IGNORECASE)
 _COUNTED = "\n<usage>"
 """Where Claude Code says what a sub-agent took."""
 
-_NOTICE = re.compile(r"\A\s*<(?P<tag>task-notification|subagent_notification)>(?P<text>.*)</(?P=tag)>", re.DOTALL)
+_NOTICE = re.compile(r"\A\s*<(?:task-notification|subagent_notification)>")
 _NOTICE_PARTS = re.compile(r"<(summary|result)>(.*?)</\1>|\"completed\"\s*:\s*(\"(?:[^\"\\]|\\.)*\")", re.DOTALL)
 """What Claude Code and Codex put into the conversation when a sub-agent has ended: what it reports is in it."""
-
-
-def _notice(turn: Turn) -> Told | None:
-    found = _NOTICE.match("\n".join(turn.said)[: 4 * MAX_TEXT])
-    parts = _NOTICE_PARTS.findall(found["text"]) if found else []
-    told = [json.loads(quoted, strict=False) if quoted else unescape(text) for _, text, quoted in parts]
-    return Told(turn.seq, f"A sub-agent reports: {defused(': '.join(told))[:MAX_TEXT]}") if told else None
 
 
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
