@@ -414,11 +414,11 @@ class _Fold:
             state.skill = replace(request, text=request.text[:MAX_TEXT])
             return
         state.words.add(request, state.newest)
-        if state.newest.ends and state.said is not None and not state.said_is_done:
+        if state.newest.told and state.said is not None and not state.said_is_done:
             state.done.append(Told(state.said.seq, conclusion(state.said.text)))
         state.plan.asked_since = request.seq
         state.skill = None
-        if state.newest.ends:  # else it said nothing of what it found so far
+        if state.newest.told:  # else it said nothing of what it found so far
             state.notes, state.approved = [], None
 
     def _carried(self, summary: Told) -> None:
@@ -451,7 +451,7 @@ class _Fold:
     def _spoke(self, turn: Turn) -> None:
         state = self.state
         text = _ends_of(next((text for text in reversed(turn.said) if text.strip()), ""), MAX_TEXT)
-        state.newest = Newest(turn.seq, turn.ends_work and bool(text or state.newest.ends))
+        state.newest = Newest(turn.seq, turn.ends_work, turn.ends_work and bool(text or state.newest.told))
         if not text:
             return
         last = self._said_before = state.said

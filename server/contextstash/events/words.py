@@ -355,10 +355,12 @@ _TAKES_BACK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The assistant's newest message, and whether it has no call: it then waits for the user."""
+    """The assistant's newest message; whether it has no call, so that the assistant waits for the user, and whether it,
+    or those without a call before it, say anything."""
 
     seq: int = -1
     ends: bool = False
+    told: bool = False
 
 
 @dataclass(slots=True)
