@@ -25,9 +25,9 @@ class Result(BaseModel):
     model_config = ConfigDict(defer_build=True)
 
     @classmethod
-    def of(cls, record: object, **others: Any) -> Self:
-        """The result with the fields of a record that have the same names, and these others."""
-        same = {name: getattr(record, name) for name in cls.model_fields if hasattr(record, name)}
+    def of(cls, *records: object, **others: Any) -> Self:
+        """The result with the fields of the records that have the same names, and these others."""
+        same = {name: getattr(each, name) for each in records for name in cls.model_fields if hasattr(each, name)}
         return cls(**{**same, **others})
 
     def in_words(self) -> str:

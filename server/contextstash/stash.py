@@ -185,14 +185,5 @@ class Stash(Access):
 
     async def _recorded(self, appended: Appended, *, reduce: bool = True) -> RecordResult:
         estimate, done = await self.reducer.after_recording(appended, reduce=reduce)
-        return RecordResult(
-            session_id=appended.session.session_id,
-            recorded=len(appended.messages),
-            duplicates=appended.duplicates,
-            next_seq=appended.session.counters.messages,
-            first_seq=appended.first_seq,
-            tokens=estimate.tokens,
-            percent=estimate.percent,
-            level=estimate.level,
-            done=done,
-        )
+        known = appended.session.counters.messages
+        return RecordResult.of(appended, estimate, recorded=len(appended.messages), next_seq=known, done=done)

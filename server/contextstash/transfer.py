@@ -59,27 +59,20 @@ HEADER = "contextstash_session"
 END = "end"
 """The key of the last record of a session, which says how many of each part there are before it."""
 
-LOGGED: Mapping[str, type[Event | Call | DeclaredVersion | Request]] = {
-    "event": Event,
-    "call": Call,
-    "declared_part": DeclaredVersion,
-    "request": Request,
+LOGGED: Mapping[str, tuple[type[Event | Call | DeclaredVersion | Request], str]] = {
+    "event": (Event, "event_id"),
+    "call": (Call, "call_id"),
+    "declared_part": (DeclaredVersion, "version"),
+    "request": (Request, "number"),
 }
-"""The records of a session's log that follow its edits, by their key."""
+"""The records of a session's log that follow its edits, by their key, and the fields that have their numbers."""
 
-NUMBERS = {
-    "edit": "edit_id",
-    "event": "event_id",
-    "call": "call_id",
-    "declared_part": "version",
-    "request": "number",
-}
-"""The fields that have their numbers."""
+NUMBERS = {"edit": "edit_id", **{part: number for part, (_, number) in LOGGED.items()}}
 
 PARTS: Mapping[str, TypeAdapter[Any]] = {
     "message": TypeAdapter(NewMessage),
     "edit": EDIT,
-    **{part: TypeAdapter(kind) for part, kind in LOGGED.items()},
+    **{part: TypeAdapter(kind) for part, (kind, _) in LOGGED.items()},
 }
 """The records between the first and the last one, by their key."""
 
@@ -147,14 +140,14 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
             yield {"seq": message.seq, "message": {**fields, "body": message.body}}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
-    for part, kind in LOGGED.items():
+    for part, (kind, number) in LOGGED.items():
         after = 0
         while page := await access.store.read_log(name, kind, after=after, limit=LOGGED_AT_ONCE):
             for record in page:
                 if isinstance(record, Request) and record.number > session.counters.requests:
                     break  # made since the session was read: the counters go with the file
                 yield {part: record.model_dump(mode="json", exclude_none=True)}
-            after = getattr(page[-1], NUMBERS[part])
+            after = getattr(page[-1], number)
 
 
 def is_session(record: object) -> bool:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from contextstash.messages.base import with_cache
 from contextstash.queries.sessions import SHRINKING, all_sessions, pages_of_sessions
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
-from contextstash.record.transcripts import OF_CLIENTS_WINDOW
+from contextstash.record.transcripts import COMPACTED
 from contextstash.request.proxied import SUMMED
 from contextstash.results import AdvisedWindow, CallList, CallSum, Overview, Receipt, WindowAdvice
 from contextstash.session.access import Access
@@ -173,7 +173,7 @@ async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> 
     events: list[Event] = []
     if session.source is None:  # else the client sends its own history, which our edits do not change
         found = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_EVENTS)
-        events = [event for event in reversed(found) if event.strategy not in OF_CLIENTS_WINDOW]
+        events = [event for event in reversed(found) if event.strategy not in COMPACTED]
     saved, gained = _effect(events, agent)
     spent = 0.0 if session.source is not None else _spent(calls)
     known = [cost for cost in map(_cost, agent) if cost is not None]

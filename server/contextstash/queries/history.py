@@ -27,9 +27,9 @@ from contextstash.results import (
 from contextstash.safety.sanitize import defused, one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, shown_value
-from contextstash.session.open_session import READ_AT_ONCE, outputs_by_message
+from contextstash.session.open_session import READ_AT_ONCE, Known, outputs_by_message
 from contextstash.view.session_snapshot import Place
-from contextstash.view.view import Entry, Overlay, build_view, edits_in_force, path_to
+from contextstash.view.view import Entry, Overlay, build_view, path_to
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
 from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
@@ -85,11 +85,10 @@ class _Page:
 
 
 async def _page(access: Access, session_id: str, first: int, limit: int) -> _Page:
-    session = await access.read_session(session_id)
-    total = session.counters.messages
+    known = await access.known(session_id)
+    session, overlay, total = known.session, known.overlay, known.session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
-    overlay = edits_in_force(await access.store.read_edits(session_id))
     outputs = outputs_by_message(messages, await access.store.read_outputs(session_id, first=first, last=last))
     return _Page(
         session,
@@ -168,9 +167,9 @@ def _shown(page: _Page, message: Message) -> ShownMessage:
 async def read_conversation(access: Access, session_id: str) -> list[Native]:
     """Every message that no rewind hides, oldest first, as it was recorded: what a program continues from after a
     restart."""
-    session, edits = await access.read_session(session_id), await access.store.read_edits(session_id)
-    shown = edits_in_force(edits).visible_ranges(session.counters.messages)
-    path = sorted(path_to(edits, shown[-1][1] if shown else session.counters.messages - 1))
+    known = await access.known(session_id)
+    shown = known.overlay.visible_ranges(known.session.counters.messages)
+    path = sorted(path_to(known.edits, shown[-1][1] if shown else known.session.counters.messages - 1))
     natives: list[Native] = []
     for start in range(0, len(path), READ_AT_ONCE):
         read = await access.store.read_messages(session_id, at=path[start : start + READ_AT_ONCE])
@@ -184,14 +183,14 @@ async def read_conversation(access: Access, session_id: str) -> list[Native]:
 async def get_summary(access: Access, session_id: str | None = None, *, level: str | None = None) -> SummaryResult:
     """All summaries in the view joined, after the messages with the user's words; or, by `level`, the newest one
     ("recent"), or any summary ever made by its id (sum_…). Raises NotFoundError if there is none."""
-    if level is not None and level.startswith("sum_"):
-        store = access.store
-        session_id = await store.find_summary(level, session_id) or await store.find_summary(level) or session_id
-    session = await access.read_session(session_id)
-    snapshot = await access.snapshot(session.session_id)
+    summary_id = level if level and level.startswith("sum_") else None
+    if summary_id is not None:
+        find = access.store.find_summary
+        session_id = await find(summary_id, session_id) or await find(summary_id) or session_id
+    snapshot = await access.snapshot(session_id)
     found = list(snapshot.overlay.summaries)
-    if level is not None and level.startswith("sum_"):
-        made = [edit for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.summary_id == level]
+    if summary_id is not None:
+        made = [edit for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.summary_id == summary_id]
         found = made[-1:]
     elif level == RECENT:
         found = found[-1:]
@@ -199,7 +198,7 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
         raise BadInputError(f"level is {RECENT}, or the id of a summary (sum_…), not '{level}'.")
     if not found:
         kind = f"{level} " if level else ""
-        raise NotFoundError(f"Session {session.session_id} has no {kind}summary yet. compact_session writes one.")
+        raise NotFoundError(f"Session {snapshot.session_id} has no {kind}summary yet. compact_session writes one.")
     newest = found[-1]
     words = [entry for entry in snapshot.entries if entry.is_user_block] if level is None else []
     texts = [entry.digest.text for entry in words if entry.digest]
@@ -207,16 +206,14 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
         f"# Messages {each.first_seq} to {each.last_seq} ({each.summary_id})\n\n{each.summary}" for each in found
     ]
     texts += [newest.summary] if len(found) == 1 else chapters
-    return SummaryResult(
-        session_id=session.session_id,
-        summary_id=newest.summary_id,
+    return SummaryResult.of(
+        newest,
+        session_id=snapshot.session_id,
         summary=shown_text(snapshot.settings, "\n\n".join(texts)),
         messages_summarized=sum(edit.messages for edit in found),
         first_seq=found[0].first_seq,
-        last_seq=newest.last_seq,
         created_at=newest.created_at.isoformat() if newest.created_at else "",
         tokens=sum(edit.tokens for edit in found) + sum(entry.tokens for entry in words),
-        strategy=newest.strategy,
     )
 
 
@@ -290,25 +287,24 @@ async def search_history(
     if most < 1:
         raise BadInputError("limit must be 1 or more.")
     name = None if scope == "everywhere" else session_id or await access.current_session_id()
-    searched = None if name is None else await access.read_session(name)
+    known = None if name is None else await access.known(name)
     where = SearchFilter(
         session_ids=None if name is None else [name, outputs_session_id(name)],
         scope=scope if scope in ("outputs", "messages") else "all",
     )
-    weigh = await _unseen_first(access, searched) if unseen_first and searched is not None else None
+    weigh = _unseen_first(known) if unseen_first and known is not None else None
     hits = await access.store.search(query, where, limit=most, weigh=weigh)
     shown = await asyncio.to_thread(_hits, hits, query)
     return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND)
 
 
-async def _unseen_first(access: Access, session: Session) -> Weigh:
+def _unseen_first(known: Known) -> Weigh:
     """Weighs down the messages that the session's view shows whole, none of their outputs archived."""
-    known = await access.opened(session.session_id).now()
     visible = known.overlay.visible_ranges(known.session.counters.messages)
     archived = {edit.seq for edit in known.overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
 
     def weigh(found_in: str, seq: int) -> float:
-        if found_in != session.session_id or seq in archived:
+        if found_in != known.session.session_id or seq in archived:
             return 1.0
         return SHOWN_WEIGHT if any(first <= seq <= last for first, last in visible) else 1.0
 

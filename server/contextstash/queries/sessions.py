@@ -29,7 +29,6 @@ from contextstash.session.access import Access, estimate_messages, estimate_sess
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.session_counters import part_named
-from contextstash.view.view import edits_in_force
 from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError
 from contextstash_storage.records import ArchiveEdit, Event, EventKind, Native, Session, TruncateEdit
 
@@ -121,15 +120,8 @@ async def line_of(access: Access, session: Session) -> SessionLine:
     """A session as a line of a list. Without a title of its own it has the beginning of what the user said first."""
     estimate = await estimate_session(access, session)
     [project] = await projects_of(access, [session])
-    return SessionLine.of(
-        session,
-        title=await title_of(access, session),
-        messages=session.counters.messages,
-        tokens=estimate.tokens,
-        percent=estimate.percent,
-        level=estimate.level,
-        project=project,
-    )
+    title, messages = await title_of(access, session), session.counters.messages
+    return SessionLine.of(session, estimate, title=title, messages=messages, project=project)
 
 
 async def title_of(access: Access, session: Session) -> str | None:
@@ -183,21 +175,19 @@ def named_by(found: list[str]) -> str | None:
 
 async def context_status(access: Access, session_id: str | None = None) -> ContextStatus:
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
-    session = await access.read_session(session_id)
+    known = await access.known(session_id)
+    session, replaced, summaries = known.session, known.overlay.replaced.values(), known.overlay.summaries
     estimate = await estimate_session(access, session)
-    overlay = edits_in_force(await access.store.read_edits(session.session_id))
-    summaries = overlay.summaries
     proxied = await access.proxied(session.session_id)
     events = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=CHANGES_SHOWN)
-    cut = sum(isinstance(edit, TruncateEdit) for edit in overlay.replaced.values())
-    return ContextStatus(
-        session_id=session.session_id,
+    cut = sum(isinstance(edit, TruncateEdit) for edit in replaced)
+    return ContextStatus.of(
+        session,
         title=await title_of(access, session),
-        agent=session.agent,
         estimate=estimate,
         messages=session.counters.messages,
         messages_summarized=sum(edit.messages for edit in summaries),
-        outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in overlay.replaced.values()),
+        outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in replaced),
         outputs_shortened=cut + await kept_outputs(access, session.session_id) or None,
         last_summary=SummaryMade.of(max(summaries, key=lambda edit: edit.edit_id)) if summaries else None,
         proxy=None if proxied is None else report_of(proxied),
@@ -259,9 +249,4 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
                 add_point(message.seq + 1)
     change(total)
     shown.append(TimelinePoint(seq=total, parts=estimate.breakdown))
-    return Timeline(
-        session_id=session_id,
-        usable=estimate.usable,
-        points=shown,
-        changes=[Change.of(event) for event in events],
-    )
+    return Timeline.of(estimate, points=shown, changes=[Change.of(event) for event in events])

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 OUTPUTS_AGENT = "contextstash-outputs"
 """The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
 
-FORMAT = "openai-chat"
-
 MAX_COUNTED = 200_000
 """Characters. A longer output is counted by its bytes instead of by the configured counter, because counting it exactly
 would take longer than storing it."""
@@ -118,7 +116,7 @@ class OutputArchive(NamedTuple):
         session = Session(
             session_id=name,
             agent=OUTPUTS_AGENT,
-            format=FORMAT,
+            format="openai-chat",
             title=f"Outputs of {self.session_id}" if self.session_id else "Outputs of no session",
             settings={"automatic": False},
             parent_session_id=self.session_id,

@@ -40,16 +40,12 @@ PROXIED_SECONDS = 3_600.0
 """How long after a session's last request through the proxy its transcript is still passed over. A tool
 that runs longer has its call recorded from the transcript too."""
 
-CLIENT = "client"
-"""The strategy of events that log what a client did to its own window."""
-
-CLIENT_WINDOW = "client_window"
-"""The strategy of compactions by contextstash in the client's own window, for the client's plugin."""
-
-BY_CLIENT, BY_US = "The client compacted its own window.", "contextstash compacted the client's window."
-
-OF_CLIENTS_WINDOW = (CLIENT, CLIENT_WINDOW)
-"""The strategies of events that changed the client's window; all others changed only our view."""
+COMPACTED = {
+    "client": "The client compacted its own window.",
+    "client_window": "contextstash compacted the client's window.",
+}
+"""The strategies of events that changed the client's window, the second by its plugin, with the events' reasons; all
+others changed only our view."""
 
 
 async def record_transcript(
@@ -289,9 +285,9 @@ async def log_compaction(
 ) -> None:
     """Log a compaction of the client's window from so many tokens to so many, by the client or by us, as an event with
     these further fields."""
-    strategy, reason = (CLIENT_WINDOW, BY_US) if ours else (CLIENT, BY_CLIENT)
+    strategy = "client_window" if ours else "client"
     facts |= {"messages_after": session.counters.view_messages, "parts": await tokens_by_part(access, session)}
-    await log_event(access, session, "compaction", before, after, reason, strategy=strategy, **facts)
+    await log_event(access, session, "compaction", before, after, COMPACTED[strategy], strategy=strategy, **facts)
 
 
 def _summary(text: str, last: int, tokens: int, *, at: int, created_at: datetime | None) -> SummaryEdit:

@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -50,7 +50,7 @@ from contextstash.view.compaction_plan import (
 from contextstash.view.ladder import Candidate, last_anchor, leading_fixed, oldest_outputs
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, pinned_text, summary_edit
 from contextstash.view.view import Entry, total_tokens
-from contextstash.writers import EXTRACTIVE, SummaryRequest, WrittenSummary
+from contextstash.writers import EXTRACTIVE, SummaryRequest, WriterSettings, WrittenSummary
 from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import ArchiveEdit, Edit, Session, SummaryEdit
 
@@ -65,9 +65,6 @@ MODEL_SECONDS = 240.0
 """The same if a model writes the summary, which is called for at most 180 seconds."""
 
 COMPACTION = "compaction"
-
-BEFORE_ALL = -1
-"""The position of an added message that is shown before the first recorded one."""
 
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True, usual=True)
@@ -107,16 +104,19 @@ async def compact_session(
     """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`. If that
     would not make the view smaller, or if another compaction of the session is running, nothing is changed, and
     `reason` says why. Unless `always`, nothing is summarized as long as placeholders for old outputs are enough."""
-    name = await access.session_id(session_id)
-    compaction = _Compaction(access, name, Asked(strategy, summary, instructions, dry_run, always))
+    name, asked = await access.session_id(session_id), Asked(strategy, summary, instructions, dry_run)
+
+    async def plan() -> Planned[CompactResult] | CompactResult:
+        snapshot = await access.snapshot(name, WITH_BODIES)
+        model = asked.model(access, snapshot)
+        # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
+        plan, keep = await asyncio.to_thread(plan_of, snapshot, always or binds(snapshot.session.model))
+        if not plan.covered:
+            return _nothing(snapshot, plan.reason)
+        return await _summarizing(SessionTurns(access, snapshot), asked, model, plan, keep)
+
     async with nullcontext(True) if dry_run or summary is not None else only_one(access, name) as may_run:
-        if not may_run:
-            return _nothing(await access.snapshot(name), RUNNING)
-        result = await edit(access, compaction.plan)
-        if result.compacted and compaction.folded is not None:
-            with anyio.CancelScope(shield=True):
-                await keep_state(access, *compaction.folded)
-    return result
+        return await edit(access, plan) if may_run else _nothing(await access.snapshot(name), RUNNING)
 
 
 @asynccontextmanager
@@ -140,69 +140,47 @@ async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
                 logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
 
 
-@dataclass
-class _Compaction:
-    """A compaction and its attempts."""
+async def _summarizing(
+    turns: SessionTurns, asked: Asked, model: WriterSettings | None, plan: CompactPlan, keep: KeepLimits
+) -> Planned[CompactResult] | CompactResult:
+    """Replace what the plan covers with a summary, unless that would hardly be smaller."""
+    access, snapshot, span = turns.access, turns.snapshot, (plan.first_seq, plan.last_seq)
+    stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
+    archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, snapshot.unpinned)
+    shown = await _shown_turns(turns, plan, archived)
+    state = await state_at(turns, plan.last_seq)
+    if not asked.dry_run:
+        await keep_state(access, snapshot, state)
+    in_use = await _files_in_use(turns, shown, files_room(snapshot, plan, keep))
+    summary = await _written(turns, asked, model, plan, state, shown, in_use)
+    words = await asyncio.to_thread(added_words, snapshot, state, plan)
+    text = await _completed(snapshot, plan, state, summary)
+    pinned = await _pinned_within(access, snapshot, *span)
+    made = await asyncio.to_thread(
+        summary_edit, snapshot, text, *span, strategy=summary.strategy, pinned=pinned, files=in_use
+    )
+    # The user's words are shown after the last system message at the head, or before all messages.
+    head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
+    said = [digest_edit(snapshot, max(head, default=-1), words, (made.summary_id,))] if words else []
+    tokens, limit, takes = made.tokens + sum(each.tokens for each in said), summary_limit(snapshot), ""
+    if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
+        takes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
+    elif made.tokens >= limit:
+        takes = f"{made.tokens:,} tokens, and must take less than {limit:,}: write a shorter one"
+    if takes:
+        return _nothing(snapshot, f"Nothing done: the summary would take {takes}.")
+    effect = None if asked.dry_run else await effect_of(access, snapshot)
+    done = "Would summarize" if asked.dry_run else "Summarized"
+    reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
 
-    access: Access
-    session_id: str
-    asked: Asked
-    folded: tuple[SessionSnapshot, State] | None = None
+    def result(_: Session, entries: Sequence[Entry]) -> CompactResult:
+        change = view_change(snapshot, total_tokens(entries), effect)
+        notes = " ".join(filter(None, (change.pop("note"), summary.note)))
+        about = {"compacted": not asked.dry_run, "dry_run": asked.dry_run or None, "messages_summarized": plan.messages}
+        return CompactResult.of(made, **change, **about, reason=reason, model=summary.model, note=notes or None)
 
-    async def plan(self) -> Planned[CompactResult] | CompactResult:
-        """What to replace with a summary, and the edits that do it."""
-        snapshot = await self.access.snapshot(self.session_id, WITH_BODIES)
-        self.asked.model(self.access, snapshot)
-        is_bound = binds(snapshot.session.model)
-        # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
-        plan, keep = await asyncio.to_thread(plan_of, snapshot, self.asked.always or is_bound)
-        if not plan.covered:
-            return _nothing(snapshot, plan.reason)
-        return await self._summarizing(snapshot, plan, keep)
-
-    async def _summarizing(
-        self, snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits
-    ) -> Planned[CompactResult] | CompactResult:
-        """Replace what the plan covers with a summary, unless that would hardly be smaller."""
-        span = (plan.first_seq, plan.last_seq)
-        stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
-        archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, snapshot.unpinned)
-        turns = SessionTurns(self.access, snapshot)
-        shown = await _shown_turns(turns, plan, archived)
-        state = await state_at(turns, plan.last_seq)
-        self.folded = (snapshot, state)
-        in_use = await _files_in_use(turns, shown, files_room(snapshot, plan, keep))
-        summary = await _written(turns, self.asked, plan, state, shown, in_use)
-        words = await asyncio.to_thread(added_words, snapshot, state, plan)
-        text = await _completed(snapshot, plan, state, summary)
-        pinned = await _pinned_within(self.access, snapshot, *span)
-        made = await asyncio.to_thread(
-            summary_edit, snapshot, text, *span, strategy=summary.strategy, pinned=pinned, files=in_use
-        )
-        # The user's words are shown after the last system message at the head.
-        head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
-        said = [digest_edit(snapshot, max(head, default=BEFORE_ALL), words, (made.summary_id,))] if words else []
-        tokens, limit, takes = made.tokens + sum(each.tokens for each in said), summary_limit(snapshot), ""
-        if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
-            takes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
-        elif made.tokens >= limit:
-            takes = f"{made.tokens:,} tokens, and must take less than {limit:,}: write a shorter one"
-        if takes:
-            return _nothing(snapshot, f"Nothing done: the summary would take {takes}.")
-        dry_run = self.asked.dry_run
-        effect = None if dry_run else await effect_of(self.access, snapshot)
-        done = "Would summarize" if dry_run else "Summarized"
-        reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
-
-        def result(_: Session, entries: Sequence[Entry]) -> CompactResult:
-            change = view_change(snapshot, total_tokens(entries), effect)
-            notes = " ".join(filter(None, (change.pop("note"), summary.note)))
-            about = {"compacted": not dry_run, "dry_run": dry_run or None, "reason": reason}
-            found = CompactResult.of(made, **change, **about, model=summary.model, note=notes or None)
-            return found.model_copy(update={"messages_summarized": plan.messages})
-
-        edits = [*await _edits(self.access, snapshot, plan, made, archived), *said]
-        return Planned(snapshot, edits, result, stripping, "compaction", reason, summary.strategy, dry_run=dry_run)
+    edits = [*await _edits(access, snapshot, plan, made, archived), *said]
+    return Planned(snapshot, edits, result, stripping, "compaction", reason, summary.strategy, dry_run=asked.dry_run)
 
 
 async def _edits(
@@ -251,13 +229,18 @@ async def _shown_turns(turns: SessionTurns, plan: CompactPlan, archived: Sequenc
 
 
 async def _written(
-    turns: SessionTurns, asked: Asked, plan: CompactPlan, state: State, shown: Sequence[Turn], in_use: str
+    turns: SessionTurns,
+    asked: Asked,
+    model: WriterSettings | None,
+    plan: CompactPlan,
+    state: State,
+    shown: Sequence[Turn],
+    in_use: str,
 ) -> WrittenSummary:
     """The summary for this plan. `shown` are the turns that the view shows beside it, `in_use` are the texts of files
     there. Only a model reads the turns that the plan covers, the newest MAX_READ; without one, the state has what a
     summary needs."""
     access, snapshot = turns.access, turns.snapshot
-    model = asked.model(access, snapshot)
     seqs = [entry.first_seq for entry in plan.covered if entry.message] if model is not None else []
     covered = [entry.summary for entry in plan.covered if entry.summary]
     beside = Beside(keeps_words(snapshot.settings), [*(text for turn in shown for text in turn.texts), in_use])

@@ -31,7 +31,7 @@ from contextstash.session.edit import (
 from contextstash.session.open_session import WHOLE, WITH_ALL_OUTPUTS, WITHIN_REACH
 from contextstash.view.ladder import Candidate, Step, count_step, last_anchor, plan_prune
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit
-from contextstash.view.view import Entry, edits_in_force, total_tokens
+from contextstash.view.view import Entry, total_tokens
 from contextstash.window.models import reasoning_binding
 from contextstash.writers import WriterFailedError, digest_by_model
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
@@ -271,7 +271,7 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
 async def restore_last(access: Access, session_id: str) -> RestoreResult:
     """Undo the last prune or compaction by contextstash that is in force, with all that it archived. Raises
     BadInputError if there is none."""
-    overlay = edits_in_force(await access.store.read_edits(session_id))
+    overlay = (await access.known(session_id)).overlay
     ours: list[Shortening] = [edit for edit in overlay.summaries if edit.seq is None]
     ours += [edit for edit in overlay.replaced.values() if isinstance(edit, ArchiveEdit)]
     newest = max(ours, key=lambda edit: edit.edit_id, default=None)

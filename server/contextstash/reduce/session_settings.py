@@ -20,9 +20,6 @@ from contextstash.writers import CONSENT
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import ArchiveEdit, Session
 
-PINNED = "pinned"
-"""Stands for the handle in an edit that shows pinned rules: it belongs to no output and no summary."""
-
 
 async def open_session(
     access: Access,
@@ -127,7 +124,8 @@ async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
     text = rules_block(pinned_rules(snapshot.settings.pin), shown.rules) if keeps_words(snapshot.settings) else ""
     if not text or anchor is None or (entries[-1].last_seq != anchor and binds(snapshot.session.model)):
         return None
-    return Planned(snapshot, [digest_edit(snapshot, anchor, text, (PINNED,))], lambda *_: None)
+    # It belongs to no output and no summary.
+    return Planned(snapshot, [digest_edit(snapshot, anchor, text, ("pinned",))], lambda *_: None)
 
 
 async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> str | None:

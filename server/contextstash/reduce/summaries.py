@@ -244,7 +244,6 @@ class Asked:
     summary: str | None = None
     instructions: str | None = None
     dry_run: bool = False
-    always: bool = True
 
     def model(self, access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
         """The model that writes; None if the host or the session's state does. Raises BadInputError if the strategy

@@ -395,13 +395,12 @@ async def recover_context(
     estimate = await estimate_session(access, session)
     return RecoverResult.of(
         overflow,
-        session_id=session.session_id,
+        estimate,
         recovered=False,
         tokens_before=estimate.tokens,
         tokens_after=estimate.tokens,
         done=[],
         reason=LOWER_THE_REPLY if overflow.reply_fills_window else RECOVERED_ALREADY,
-        breakdown=estimate.breakdown,
     )
 
 

@@ -229,7 +229,11 @@ class Access:
 
     async def snapshot(self, given: str | None, scope: Scope = WHOLE) -> SessionSnapshot:
         """A snapshot of a session: its view, without message bodies unless the scope says so."""
-        return await self.snapshot_of(await self.opened(await self.session_id(given)).now(), scope)
+        return await self.snapshot_of(await self.known(given), scope)
+
+    async def known(self, given: str | None) -> Known:
+        """The session that a call refers to, as stored now, with its edits. Raises SessionNotFoundError."""
+        return await self.opened(await self.session_id(given)).now()
 
     async def snapshot_of(self, known: Known, scope: Scope) -> SessionSnapshot:
         """A snapshot of a session as it is known."""
@@ -333,10 +337,9 @@ def _estimate(
     name = access.counter(settings, model).name
     tokens, method = counting.estimate(counters, settings, name, followed=followed)
     level, since = thresholds.level_of(tokens, budget), thresholds.since_summary(counters)
-    return Estimate(
+    return Estimate.of(
+        budget,
         tokens=tokens,
-        window=budget.window,
-        usable=budget.usable,
         percent=round(100 * tokens / budget.usable, 1),
         level=level,
         messages_trigger=_trigger(since, budget.messages_at) if budget.messages_at else None,

@@ -171,8 +171,6 @@ def changed_entries(snapshot: SessionSnapshot, edits: Sequence[Edit]) -> list[En
 Undone = Replacement | Cover | DigestEdit
 """An edit that a restore can undo."""
 
-Choice = Literal["none", "strip", "wait"]
-
 DROP_REQUEST: dict[str, Any] = {
     "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
     "betas": ["thinking-binding-controls-2026-08-01"],
@@ -188,7 +186,7 @@ class Stripping:
     `first_seq`."""
 
     first_seq: int
-    choice: Choice
+    choice: Literal["none", "strip", "wait"]
     messages: int = 0
 
     @property

@@ -37,9 +37,6 @@ MAX_TOKENS = 2_000_000
 """Size of the messages that are kept of one session: twice the largest window. A larger view is read from the database
 at each call."""
 
-MAX_ADVANCED = 100
-"""Up to so many new messages are read at once with the check of the known ones; more are read if they are needed."""
-
 READ_AT_ONCE = 500
 """Messages read at a time, from the newest on, until the reach is known; and whose bodies are held in memory."""
 
@@ -53,9 +50,6 @@ MANY_WINDOWS = 2
 """A view of at most so many times the budget is read whole. That takes about as long as the request itself."""
 
 Span = tuple[int, int]
-
-Part = tuple[list[Message], Span]
-"""The messages of a view that were read, and the first and last position of those beyond their reach."""
 
 Calls = dict[str, tuple[str, str]]
 """Tool name and main argument by call id."""
@@ -113,7 +107,7 @@ class Known:
     @property
     def part(self) -> KnownPart:
         """The part that need not be read again: all but the newest message and edit."""
-        return KnownPart(max(self.messages, default=None), max(0, len(self.edits) - 1), MAX_ADVANCED)
+        return KnownPart(max(self.messages, default=None), max(0, len(self.edits) - 1))
 
 
 class OpenSession:
@@ -217,9 +211,9 @@ class OpenSession:
 
     async def _within_reach(
         self, known: Known, spans: Sequence[Span], scope: Scope, limit: int, placeholder: int
-    ) -> Part | None:
+    ) -> tuple[list[Message], Span] | None:
         """The system messages at the head, and the newest messages, up to where they take more than `limit` tokens
-        however much they are shortened; None if that is everything."""
+        however much they are shortened; and where the messages between them are. None if that is everything."""
         head: list[Message] = []
         for seq in (seq for first, last in spans for seq in range(first, last + 1)):
             [message] = await self.messages(known, [(seq, seq)], bodies=scope.bodies)
