@@ -150,11 +150,6 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
             after = getattr(page[-1], number)
 
 
-def is_session(record: object) -> bool:
-    """Whether a record is the first of a session in this format."""
-    return isinstance(record, dict) and HEADER in record
-
-
 async def import_session(access: Access, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
     """Store the sessions in these lines exactly as they were, the first under another id if one is given. A session
     that is stored already is left unchanged. Raises BadInputError with the number of the line if a line is not part of
@@ -218,7 +213,7 @@ class _Lines:
         fmt = get_format(session.format)
         calls: dict[str, tuple[str, str]] = {}
         counts = dict.fromkeys(PARTS, 0)
-        while (record := self._next()) is not None and not is_session(record) and END not in record:
+        while (record := self._next()) is not None and not {HEADER, END} & record.keys():
             try:
                 [name] = PARTS.keys() & record.keys()
                 fields = record[name]
@@ -249,7 +244,7 @@ class _Lines:
         expected = {"messages": session.counters.messages, "edits": session.counters.edits, **(end or {})}
         is_whole = end is not None and all(counts.get(part[:-1]) == count for part, count in expected.items())
         self._begun = self._next()
-        if not is_whole or (self._begun is not None) != (left > 0) or (left and not is_session(self._begun)):
+        if not is_whole or (self._begun is not None) != (left > 0) or (left and HEADER not in (self._begun or {})):
             raise BadInputError(
                 f"The file does not hold all of session {session.session_id} and of the outputs kept for it."
                 f" {NOT_STORED}"

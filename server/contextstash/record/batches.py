@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from itertools import groupby, takewhile
 from typing import Any
 
-from contextstash.messages.base import Format, Reading
 from contextstash.messages.detection import detect_format, get_format, shown_format
 from contextstash.outputs.limits import OutputLimits, shared_limit
 from contextstash.outputs.own_tools import is_own_retrieval
@@ -25,6 +24,8 @@ from contextstash.record.messages import (
     declare,
     declared_system,
     in_thread_if_large,
+    leading_system,
+    reading_of,
     size_of,
     with_usage,
 )
@@ -235,7 +236,7 @@ async def _store_whole(access: Access, session: Session, batch: Batch) -> Append
     list, and append the rest. System messages at its head that differ from the stored ones are a change of the declared
     system prompt, not of the conversation."""
     natives, stored = batch.messages, await _stored_head(access, session)
-    length = 0 if stored is None else _leading_system(session, natives)
+    length = 0 if stored is None else leading_system(get_format(session.format), natives)
     branch = batch
     if stored is not None and natives[:length] != stored:
         extras = [*({} for _ in stored), *batch.extras[length:]] if batch.extras else ()
@@ -295,26 +296,14 @@ def fingerprints_of(access: Access, session: Session, natives: Sequence[Native])
 # The head of a whole list, and its end.
 
 
-def _leading_system(session: Session, natives: Sequence[Native]) -> int:
-    """How many system messages a list begins with."""
-    read = (_reading(get_format(session.format), native) for native in natives[:MAX_HEAD])
-    return sum(1 for _ in takewhile(lambda each: each is not None and each.role == "system", read))
-
-
 async def _stored_head(access: Access, session: Session) -> list[Native] | None:
     """The system messages that the conversation begins with, as they were recorded; None if it has no messages yet."""
     if not session.counters.messages:
         return None
     path = path_to(await access.store.read_edits(session.session_id), session.counters.messages - 1)
-    positions = sorted(path)[:MAX_HEAD]
-    head: list[Native] = []
-    # Most conversations begin with one system message or none: the next messages can be large.
-    for part in (positions[:1], positions[1:2], positions[2:]):
-        for message in await access.store.read_messages(session.session_id, at=part) if part else ():
-            if message.role != "system":
-                return head
-            head.append(message.body or {})
-    return head
+    positions = sorted(path)[: min(MAX_HEAD, session.counters.system_messages)]
+    read = await access.store.read_messages(session.session_id, at=positions) if positions else []
+    return [message.body or {} for message in takewhile(lambda message: message.role == "system", read)]
 
 
 async def check_next_request(
@@ -328,7 +317,7 @@ async def check_next_request(
     missing: set[str] = set()
     is_end = True
     for native in reversed(natives):
-        read = _reading(fmt, native)
+        read = reading_of(fmt, native)
         is_end = is_end and (read is None or read.role != "assistant")
         for block in read.blocks if read else ():
             if block.type == "tool_call":
@@ -343,13 +332,6 @@ async def check_next_request(
             " conversation each time, and append each reply of the model to it (in a Python program:"
             " messages += await session.reply(reply))."
         )
-
-
-def _reading(fmt: Format, native: Native) -> Reading | None:
-    try:
-        return fmt.read(native)
-    except BadMessageError:  # the recording reports it
-        return None
 
 
 # Outputs over a limit.

@@ -8,10 +8,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import takewhile
 from typing import Any, ParamSpec, TypeVar
 
 from contextstash.base.json_values import NotJsonError, check_json, value_bytes
-from contextstash.messages.base import Format, reported_usage
+from contextstash.messages.base import Format, Reading, reported_usage
 from contextstash.messages.detection import get_format
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.record.output_archive import MAX_CHARACTERS, output_of
@@ -276,12 +277,9 @@ async def _replaced_tokens(access: Access, session: Session, part: str) -> int:
     """The tokens of the recorded system messages at the head that a declared system prompt stands for."""
     if part == "system" and session.format in SYSTEM_BESIDE_HEAD:
         return 0
-    total = 0
-    for message in await access.store.read_messages(session.session_id, first=0, last=MAX_HEAD - 1, bodies=False):
-        if message.role != "system":
-            break
-        total += message.tokens if message.agent_visible else 0
-    return total
+    read = await access.store.read_messages(session.session_id, first=0, last=MAX_HEAD - 1, bodies=False)
+    head = takewhile(lambda message: message.role == "system", read)
+    return sum(message.tokens for message in head if message.agent_visible)
 
 
 async def declared_system(access: Access, session: Session) -> DeclaredVersion | None:
@@ -296,13 +294,25 @@ def with_system(fmt: Format, natives: Sequence[Native], declared: DeclaredVersio
     """The messages with the declared system prompt at their head, in place of recorded ones, if it belongs there."""
     if declared is None or (declared.part == "system" and fmt.name in SYSTEM_BESIDE_HEAD):
         return list(natives)
-    start = 0
-    while start < len(natives) and fmt.read(natives[start]).role == "system":
-        start += 1
+    rest = natives[leading_system(fmt, natives) :]
     if declared.part == "head":
-        return [*declared.content, *natives[start:]]
+        return [*declared.content, *rest]
     head = fmt.system_message(_joined(fmt, declared))
-    return [*([] if head is None else [head]), *natives[start:]]
+    return [*([] if head is None else [head]), *rest]
+
+
+def leading_system(fmt: Format, natives: Sequence[Native]) -> int:
+    """How many system messages a list begins with."""
+    read = (reading_of(fmt, native) for native in natives[:MAX_HEAD])
+    return sum(1 for _ in takewhile(lambda each: each is not None and each.role == "system", read))
+
+
+def reading_of(fmt: Format, native: Native) -> Reading | None:
+    """The reading of a message; None if it cannot be read, which its recording reports."""
+    try:
+        return fmt.read(native)
+    except BadMessageError:
+        return None
 
 
 def system_beside(fmt: Format, declared: DeclaredVersion | None, recorded: str) -> str | list[Native] | None:
