@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.outputs.digest import digest_output, without_json_envelopes
+from contextstash.outputs.digest import digest_output
 from tests.support.turns import laws
 
 PYTEST = """\
@@ -72,10 +71,3 @@ def test_a_digest_is_one_printable_line_within_its_limit(tool: str, argument: st
 )
 def test_a_megabyte_of_one_repeated_text_is_digested(unit: str) -> None:
     assert len(digest_output("Bash", "cat x", unit * (1_000_000 // len(unit)), True)) <= 160
-
-
-def test_a_json_envelope_is_shown_as_the_lines_that_were_printed() -> None:
-    envelope = json.dumps(
-        {"output": "Success.\nM docs/usage.md\n", "metadata": {"exit_code": 0}}, separators=(",", ":")
-    )
-    assert without_json_envelopes(f"apply_patch docs\n{envelope}") == "apply_patch docs\nSuccess.\nM docs/usage.md\n"

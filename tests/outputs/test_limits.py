@@ -100,11 +100,12 @@ def test_smart_shows_errors_and_counts_between_the_ends_with_their_line_numbers(
     assert shown.endswith("\ncompiling module 900 of 900")
     middle = shown[shown.index("[") : shown.index(" on:]")].split("\n")
     assert middle[0].endswith(f"cut here; whole output: {HANDLE}; the relevant lines:]")
-    assert middle[2] == "300: src/a.py:3: error: Name 'x' is not defined"
-    assert middle[3] == "… 300 lines"
-    assert middle[4] == "601: 2 failed, 41 passed in 3.2s"
-    assert middle[6] == "701: warning: unused import"
-    assert middle[7].startswith("[contextstash: from line ")
+    assert middle[1:4] == [
+        "300: src/a.py:3: error: Name 'x' is not defined",
+        "601: 2 failed, 41 passed in 3.2s",
+        "701: warning: unused import",
+    ]
+    assert middle[4].startswith("[contextstash: from line ")
 
 
 def test_smart_finds_an_error_far_inside_one_long_line() -> None:

@@ -139,9 +139,8 @@ _GIT = r"\bgit(?: -[Cc] (?:[^\s\"']|\"[^\"\n]*\"|'[^'\n]*')++| -{1,2}[\w-]+(?:=\
 _COMMIT = re.compile(rf"{_GIT}commit\b(?![^\n]{{0,200}}--dry-run)")
 _AMENDS = re.compile(r"\bcommit\b[^\n;&|]{0,80}--amend\b")
 _MESSAGE = re.compile(
-    r"commit\b[^\n]{0,200}?<<-?\s*['\"]?(?P<end>\w+)['\"]?\n(?P<document>.*?)\n\s*(?P=end)\b"
-    r"|commit\b[^\n;&|]{0,200}? -\w*m ?(?P<mark>[\"'])(?!\$\()(?P<quoted>.*?)(?<!\\)(?P=mark)",
-    re.DOTALL,
+    r"commit\b[^\n]{0,200}?<<-?\s*['\"]?\w+['\"]?\n\s*([^\n]+)"
+    r"|commit\b[^\n;&|]{0,200}? -\w*m ?(?:\"(?!\$\()([^\"\n]+)|'([^'\n]+))"
 )
 _QUIET = re.compile(r"\bcommit\b[^\n;&|]{0,80} (?:-\w*q|--quiet)")
 _OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
@@ -155,11 +154,11 @@ _BRANCH = re.compile(
 
 _STATUS = re.compile(rf"{_GIT}status\b")
 _ALL_SHORT = re.compile(r"git status (?:-s|--short|--porcelain)")
-_OF_TREE = re.compile(r"^(?:Your branch|## |nothing to commit|[ MADRCU?]{2} (?=\S)|\t(?=\S)).*$", re.MULTILINE)
-"""What `git status` prints: of the branch, and of each file that is changed or not tracked."""
-
-_OF_FILE = re.compile(r"([ MADRCU?]{2}) (?=\S)|\t(?:([a-z ]+): +)?(?=\S)")
-"""Before a file: in the short form how it stands in the index and in the work tree; in brackets, no blank is lost."""
+_OF_TREE = re.compile(
+    r"^(?:(Your branch.*|## .*|nothing to commit.*)|([ MADRCU?]{2}) (\S.*)|\t(?:([a-z ]+): +)?(\S+(?: -> \S+)?))$",
+    re.MULTILINE,
+)
+"""What `git status` prints: of the branch; and of each file how it stands in index and work tree, or so in words."""
 
 _SAID = re.compile(r" (?:-\w*m|--message) ?=?(?:\"(?:[^\"\\]|\\.)*\"|'[^']*')", re.DOTALL)
 """A message in a command, which may name commands of Git."""
@@ -192,12 +191,11 @@ def work_tree_of(call: Call) -> str:
         return f"no output of `{bare}`"
     told: list[str] = []
     files: dict[str, list[str]] = {}
-    for line in _OF_TREE.findall(call.output.text[:MAX_COMMAND]):
-        if state := _OF_FILE.match(line):
-            mark = f"[{state[1]}] " if state[1] else f"{state[2]}: " if state[2] else ""
-            files.setdefault(mark, []).append(line[state.end() :])
-        else:
-            told.append(line.strip())
+    for of_branch, short, path, long, other in _OF_TREE.findall(call.output.text[:MAX_COMMAND]):
+        if of_branch:
+            told.append(of_branch)
+        else:  # in brackets, no blank is lost
+            files.setdefault(f"[{short}] " if short else f"{long}: " if long else "", []).append(path or other)
     for mark, paths in files.items():
         more = f" and {len(paths) - MAX_PATHS} more" if len(paths) > MAX_PATHS else ""
         told.append(f"{mark}{', '.join(paths[:MAX_PATHS])}{more}")
@@ -229,7 +227,7 @@ def commits_of(call: Call) -> Iterator[str]:
         quiet = not output.strip() or (_QUIET.search(command) and not is_refusal(output.strip()))
         if quiet and not printed and not call.failed:
             found = _MESSAGE.search(command)
-            said = (found["document"] or found["quoted"] or "").strip().partition("\n")[0] if found else ""
+            said = next(filter(None, found.groups()), "") if found else ""
             if said or amends:
                 yield f"{COMMITTED}: {one_line(said, MAX_SUBJECT)}{amends}"
     if _OPENED.search(command) and (address := _ADDRESS.search(output)):

@@ -186,9 +186,13 @@ def written_by_script(command: str, used: Iterable[str] = ()) -> list[str]:
     return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
 
 
-_SED_RANGE = re.compile(r"^sed -n ['\"]?(\d{1,7})(?:,(\d{1,7}|\$))?p['\"]?(?: |$)")
-_HEAD = re.compile(r"^head(?: -n)? -?(\d{1,7})\b")
-_WHOLE = re.compile(r"^(?:cat(?: -n)?|nl(?: -ba)?|bat(?: -p)?) [^-|]\S*$")
+_PRINTS = re.compile(
+    r"(?:(?:(?:cat|nl)(?: -\w+)? [^|\s]+ *\| *)?"
+    r"sed -n ['\"]?(?P<first>\d{1,7})(?:,(?P<last>\d{1,7}|\$))?p['\"]?(?: [^|]*)?"
+    r"|(?:cat|nl|bat)(?: -\w+)? [^-|\s][^|\s]*)(?: *\| *head(?: -n)? -?(?P<most>\d{1,7}))?"
+    r"|head(?: -n)? -?(?P<lines>\d{1,7}) [^|\s]+"
+)
+"""Commands that print lines of a file that are next to each other."""
 
 TO_THE_END = 10_000_000
 """A number of lines that no file has."""
@@ -196,20 +200,12 @@ TO_THE_END = 10_000_000
 
 def range_of(command: str) -> tuple[int, int] | None:
     """The first line and the number of lines that a command prints of a file; None if it does not say it."""
-    shell = _WENT.sub("", without_heredocs(command)[0].strip())
-    if re.search(r"&&|\|\||[;\n]", shell):
+    prints = _PRINTS.fullmatch(_WENT.sub("", without_heredocs(command)[0].strip()))
+    if prints is None or re.search(r"&&|\|\||[;\n]", prints.group()):
         return None
-    begun, count = 1, TO_THE_END
-    for place, part in enumerate(part.strip() for part in shell.split("|")):
-        if sed := _SED_RANGE.match(part):
-            begun = int(sed.group(1))
-            last = sed.group(2) or sed.group(1)
-            count = TO_THE_END if last == "$" else int(last) - begun + 1
-        elif head := _HEAD.match(part):
-            count = min(count, int(head.group(1)))
-        elif place or not _WHOLE.match(part):
-            return None
-    return begun, count
+    first, last = int(prints["first"] or 1), prints["last"] or prints["first"] or "$"
+    count = TO_THE_END if last == "$" else int(last) - first + 1
+    return first, min(count, int(prints["most"] or prints["lines"] or TO_THE_END))
 
 
 COMMAND_KEYS = ("command", "cmd", "script")

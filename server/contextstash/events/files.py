@@ -182,14 +182,12 @@ def _numbered(text: str) -> tuple[int, tuple[str, ...]] | None:
 
 
 def _range_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
-    """The first line that a reading tool was asked for, and how many."""
-    if isinstance(pair := arguments.get("view_range"), list) and all(isinstance(value, int) for value in pair):
-        first, last = (*pair, -1, -1)[:2]
-        return max(1, first), last - first + 1 if last > 0 else TO_THE_END
-    first = next((value for key in ("offset", "start_line") if isinstance(value := arguments.get(key), int)), 1)
-    limit, last = arguments.get("limit"), arguments.get("end_line")
-    count = limit if isinstance(limit, int) else last - first + 1 if isinstance(last, int) else TO_THE_END
-    return max(1, first), count
+    """The first line that a reading tool was asked for, and how many; 0 if it was asked for a part."""
+    pair, limit = arguments.get("view_range"), arguments.get("limit")
+    named = [*(pair[:1] if isinstance(pair, list) else ()), arguments.get("offset"), arguments.get("start_line")]
+    first = next((value for value in named if isinstance(value, int)), 1)
+    part = 0 if pair or arguments.get("end_line") else TO_THE_END
+    return max(1, first), limit if isinstance(limit, int) else part
 
 
 _PATCH_FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: ", re.MULTILINE)
@@ -229,10 +227,6 @@ def _patched(kind: str, part: str) -> FileUse:
     return FileUse(path, verb, was, replaced=() if verb == "deleted" else tuple(hunks))
 
 
-MAX_NEAR = 20
-"""Files whose last two parts of the path are the same; with more, relative paths are not compared with theirs."""
-
-
 def is_same_file(one: str, other: str) -> bool:
     """Whether both paths may be those of one file: one is the other, or its end, as it may be relative."""
     return f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")
@@ -253,7 +247,7 @@ class KnownPaths:
         path = path.removeprefix("./")
         near = self._near.setdefault(path_key(path), {})
         same = [known for known in near if is_same_file(known, path)]
-        if len(same) != 1 or len(near) > MAX_NEAR:
+        if len(same) != 1:
             near[path] = None
             return path
         if len(path) > len(same[0]):

@@ -196,23 +196,18 @@ _PYTHON_ERROR = re.compile(
     r"^(?:E[ \t]+)?([A-Za-z_][\w.]{0,80}(?:Error|Exception|Warning|Interrupt|Exit|DoesNotExist)\b[^\n]{0,300})",
     re.MULTILINE,
 )
-_PANIC = re.compile(r"^(panic: [^\n]{1,300}|thread '[^'\n]{1,80}' (?:\(\d+\) )?panicked at [^\n]{1,200})", re.MULTILINE)
-_STACK = re.compile(r"^((?:Uncaught )?[A-Z]\w{0,60}(?:Error|Exception)\b: [^\n]{1,300})\n[ \t]+at ", re.MULTILINE)
 
 
 def find_crash(text: str) -> str:
-    """The line with the error that ended a program (Python, Go, Rust, JavaScript, Java); empty if there is none."""
+    """The line with the error that ended a Python program; empty if there is none."""
     text = ends_of(text)
     begun = re.finditer(rf"^[ \t]*{re.escape(_TRACEBACK)}", text, re.MULTILINE) if _TRACEBACK in text else ()
-    if ends := [trace.end() for trace in begun]:
-        rest = text[ends[-1] :]
-        plain = [line for line in rest.split("\n")[1:] if line.strip() and not line[0].isspace()]
-        error = _PYTHON_ERROR.search(rest)
-        return one_line(error[1] if error else plain[0] if plain else "", 300)
-    for word, pattern in (("panic", _PANIC), ("at ", _STACK)):
-        if word in text and (match := pattern.search(text)):
-            return one_line(match[1], 300)
-    return ""
+    if not (ends := [trace.end() for trace in begun]):
+        return ""
+    rest = text[ends[-1] :]
+    plain = [line for line in rest.split("\n")[1:] if line.strip() and not line[0].isspace()]
+    error = _PYTHON_ERROR.search(rest)
+    return one_line(error[1] if error else plain[0] if plain else "", 300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,14 +286,6 @@ def _from_envelope(text: str) -> Printed:
     metadata = envelope.get("metadata")
     code = metadata.get("exit_code") if isinstance(metadata, dict) else None
     return Printed(envelope["output"], code if isinstance(code, int) else None)
-
-
-def without_json_envelopes(text: str) -> str:
-    """The text; each line that is a JSON envelope is what the command printed, with its line breaks."""
-    if _JSON_ENVELOPE not in text:
-        return text
-    lines = text.split("\n")
-    return "\n".join(_from_envelope(line).text if line.startswith(_JSON_ENVELOPE) else line for line in lines)
 
 
 _HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w{1,40})\1")

@@ -297,10 +297,10 @@ class _Excerpt:
         first, last = _whole_lines(*ends(text, limits, _less(budgets, shares), "smart"))
         selected = select(found, limits, shares, len(first), len(text) - len(last))
         # What the selected lines leave of their share goes to head and tail, which may then include some of them.
-        used = [each.measure(rendered(selected, 0)) for each in limits]
+        used = [each.measure("\n".join(map(str, selected))) for each in limits]
         first, last = _whole_lines(*ends(text, limits, _less(budgets, used), "smart"))
         end = len(text) - len(last)
-        lines = rendered([each for each in selected if len(first) <= each.start < end], first.count("\n"))
+        lines = "\n".join(str(each) for each in selected if len(first) <= each.start < end)
         if not lines:
             return f"{_ended(first)}{self._notice(first, last)}\n{last}"
         notice = self._notice(first, last, "; the relevant lines:")
@@ -364,8 +364,6 @@ MAX_SCANNED, MAX_LINES = 500_000, 100
 MAX_LENGTH, MAX_BEFORE = 200, 80
 """Characters shown of a line, and before the word, if the word is far from the start of its line."""
 
-GAP_MARK = "… {:,} lines"
-
 _WORDS = re.compile(
     r"error|fail|fatal|exception|panic|traceback|denied|refused|not found|no such|warning|critical|timed out|killed"
     r"|passed|summary|total|result|exit|错误|失败|エラー"
@@ -379,7 +377,6 @@ _COUNTS = re.compile(
     r"|\bexit(?:ed)?(?: with)? (?:code|status)\b|\b(?:build|tests?|job) (?:failed|succeeded)\b",
     re.IGNORECASE,
 )
-_NO_ERROR = re.compile(r"\b(?:0|no|without) (?:errors?|failed|failures|warnings?)\b", re.IGNORECASE)
 _ERROR = re.compile(
     r"^(?:E {2,}|error\b|fatal\b|panic\b|Traceback \(most recent|FAIL(?:ED)?\b|not ok \d|npm ERR!)"
     r"|\b(?:error|fatal|panic|Error|warning)(?:\[\w{1,12}\])?:|\w(?:Error|Exception)\b(?:: |$)|--- FAIL"
@@ -438,7 +435,7 @@ def _said(text: str) -> Iterator[SalientLine]:
             shown = one_line(text[start:stop], MAX_LENGTH)
             number, counted_to = number + text.count("\n", counted_to, start), start
             counts = _COUNTS.search(shown) is not None
-            if counts or (_ERROR.search(shown) and not _NO_ERROR.search(shown)):
+            if counts or _ERROR.search(shown):
                 yield SalientLine(counts, number, start, stop, shown)
             begin = max(stop, found.end())
 
@@ -452,22 +449,10 @@ def select(
     for line in lines:
         if line.start < start or line.end > end:
             continue
-        cost = [limit.measure(f"{line}\n{GAP_MARK.format(line.number)}\n") for limit in limits]
+        cost = [limit.measure(f"{line}\n") for limit in limits]
         if all(price <= budget for price, budget in zip(cost, left, strict=True)):
             left = _less(left, cost)
             selected.append(line)
         if len(selected) == MAX_LINES:
             break
     return sorted(selected, key=lambda line: line.start)
-
-
-def rendered(lines: Sequence[SalientLine], after: int) -> str:
-    """The lines as text, with a mark for each gap; `after` is the number of the last line shown before them."""
-    rows: list[str] = []
-    for line in lines:
-        gap = line.number - after - 1
-        if gap > 0:
-            rows.append(GAP_MARK.format(gap) if gap > 1 else "…")
-        rows.append(str(line))
-        after = line.number
-    return "\n".join(rows)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contextstash.messages.detection import get_format
-from contextstash.outputs.digest import without_json_envelopes, without_reminders
+from contextstash.outputs.digest import without_reminders
 from contextstash.outputs.paging import page, snippet
 from contextstash.record.output_archive import outputs_session_id
 from contextstash.reduce.prune import MAX_TOOL
@@ -317,7 +317,7 @@ def _hits(found: Sequence[SearchHit], query: str) -> list[Hit]:
     room = min(MAX_EXCERPT, max(MIN_EXCERPT, EXCERPTS // max(1, len(found))))
     hits = []
     for hit in found:
-        text, matched = snippet(without_reminders(without_json_envelopes(hit.text)), terms, room)
+        text, matched = snippet(without_reminders(hit.text), terms, room)
         handle = hit.handles[0] if hit.handles else None
         tool = None if hit.tool is None else one_line(hit.tool, MAX_TOOL)
         score = round(hit.score, 3)
