@@ -8,7 +8,6 @@ smallest power of ten above the number of lines, at least 1,000,000. A reader pa
 from __future__ import annotations
 
 import re
-import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,8 +17,13 @@ from contextstash.outputs.limits import Count, UnitLimit, is_pair, line_list
 from contextstash.safety.sanitize import counted, folded, one_line
 from contextstash_storage.errors import BadInputError
 
-MAX_SEARCH_SECONDS = 3.0
-"""Time limit for all lines together; the `regex` module enforces it."""
+MAX_SEARCH_SECONDS, LINE_COST = 2.0, 50
+"""Time limit for all lines together, divided among them by length, and for each as if it had so many characters more;
+the `regex` module enforces it."""
+
+MAX_SLOW_LINES, SLOW_SECONDS = 20, 0.1
+"""How many lines may exceed their share of the time, and what each of them gets then: the operating system interrupts
+any process now and then."""
 
 MAX_PATTERN_LENGTH, CONTEXT_LINES, MAX_LINE_SHOWN = 1_000, 2, 400
 """Characters of a pattern; lines shown before and after each matching line, as many as a statement has; and characters
@@ -123,12 +127,20 @@ def _matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tupl
     too long.
     """
     compiled = _compiled(pattern)
-    end = time.monotonic() + MAX_SEARCH_SECONDS
+    seconds_each = MAX_SEARCH_SECONDS / (sum(map(len, lines)) + LINE_COST * len(lines))
     found: list[tuple[int, tuple[int, int]]] = []
+    slow = 0
     try:
         for index in range(first, len(lines)):
             line = lines[index].removesuffix("\n").removesuffix("\r")
-            if match := compiled.search(line, timeout=max(0.001, end - time.monotonic())):
+            try:
+                match = compiled.search(line, timeout=seconds_each * (len(line) + LINE_COST))
+            except TimeoutError:
+                slow += 1
+                if slow > MAX_SLOW_LINES:
+                    raise
+                match = compiled.search(line, timeout=SLOW_SECONDS)
+            if match:
                 found.append((index, match.span()))
     except (TimeoutError, MemoryError, RecursionError) as error:
         raise BadInputError(
