@@ -487,7 +487,7 @@ KEPT_BEHIND = "behind"
 
 
 class KeptState(Record):
-    """What a session came to at its last compaction, as JSON of its reader's own, and the `rewinds` then in force."""
+    """What a session came to at its last compaction, as its reader wrote it, and the `rewinds` then in force."""
 
     text: str
     rewinds: tuple[int, ...] = ()
