@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from contextstash_storage.errors import BadInputError, SessionNotFoundError, did_you_mean
+from contextstash.safety.sanitize import did_you_mean
+from contextstash_storage.errors import BadInputError, SessionNotFoundError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

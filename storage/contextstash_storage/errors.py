@@ -5,8 +5,6 @@ The text of each is one or two sentences for a person or a model: what is wrong,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 
 class ContextstashError(Exception):
     """A request cannot be fulfilled; the text says what to do next."""
@@ -62,17 +60,3 @@ class DamagedError(StoreError):
 
 class EditConflictError(StoreError):
     """The session's view was edited meanwhile; plan again."""
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is probably meant, by difflib's ratio (`prune_att` has 0.94 of `prune_at`), else None."""
-    import difflib  # the command line loads this module, and seldom needs it
-
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)), None)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question for the name that is probably meant, or else all that are known."""
-    known = list(known)
-    near = nearest(name, known)
-    return f"Did you mean '{near}'?" if near else f"Known: {', '.join(known) or 'none'}."

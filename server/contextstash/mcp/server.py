@@ -26,8 +26,9 @@ from contextstash.mcp.answers import answer_of, sendable, told
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.resources import add_completions, add_prompts, add_resources
 from contextstash.operations import OPERATIONS, Operation
+from contextstash.safety.sanitize import did_you_mean
 from contextstash.stash_opener import CALL
-from contextstash_storage.errors import BadInputError, did_you_mean
+from contextstash_storage.errors import BadInputError
 
 ToolSet = Literal["agent", "all"]
 

@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from contextstash.messages.base import Format
-from contextstash_storage.errors import BadInputError, BadMessageError, did_you_mean
+from contextstash.safety.sanitize import did_you_mean
+from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 
 _CLASSES = {

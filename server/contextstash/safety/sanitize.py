@@ -8,6 +8,7 @@ or a digest the next model would take them for the user's words, or for a sectio
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
 MARKER = "[contextstash"
@@ -133,6 +134,20 @@ def _other_bracket(match: re.Match[str]) -> str:
 def unforged(text: str) -> str:
     """The text with the same lines, without markers of contextstash."""
     return _FORGED.sub("(", text) if "[" in text else text
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is probably meant, by difflib's ratio (`prune_att` has 0.94 of `prune_at`), else None."""
+    import difflib  # the command line loads this module, and seldom needs it
+
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question for the name that is probably meant, or else all that are known."""
+    known = list(known)
+    near = nearest(name, known)
+    return f"Did you mean '{near}'?" if near else f"Known: {', '.join(known) or 'none'}."
 
 
 def before_and_after(before: int, after: int) -> str:

@@ -215,7 +215,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
         raise BadInputError(unknown_setting(unknown[0]))
     preset = merged.get("preset", "default")
     if preset not in PRESETS:
-        from contextstash_storage.errors import did_you_mean
+        from contextstash.safety.sanitize import did_you_mean
 
         raise BadInputError(f"There is no preset '{preset}'. {did_you_mean(str(preset), PRESETS)}")
     try:
@@ -252,7 +252,7 @@ def unknown_setting(name: str, place: str = "") -> str:
     sentence = f"There is no setting '{name}'{place and f' (in {place})'}."
     if name in ContextSettings.model_fields:
         return f"{sentence} Only a preset sets this number: choose one by preset=…"
-    from contextstash_storage.errors import nearest
+    from contextstash.safety.sanitize import nearest
 
     near = nearest(name, UserSettings.model_fields)
     return f"{sentence} " + (f"Did you mean '{near}'?" if near else "contextstash config show lists the settings.")
