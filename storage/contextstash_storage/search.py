@@ -7,8 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
@@ -42,16 +41,8 @@ STOP_WORDS = frozenset(
 words."""
 
 _KINDS = {"all": (), "outputs": (TextKind.CALL, TextKind.OUTPUT), "messages": (TextKind.TEXT, TextKind.CALL)}
-"""The kinds of documents that a scope has; none for all."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchFilter:
-    """Where to search: only in `session_ids`. The scope is `all`, `outputs` (tool outputs with their calls) or
-    `messages` (all others)."""
-
-    session_ids: Sequence[str] | None = None
-    scope: str = "all"
+"""The kinds of documents of a scope, none for all: `outputs` are those of tools with their calls, `messages` all
+others."""
 
 
 def terms(query: str) -> list[str]:
@@ -240,8 +231,7 @@ def _lines(text: str) -> frozenset[str]:
 
 
 MATCHES = 400
-"""How many matching rows are ranked at first, at most: several for each of the at most 50 hits. A row takes 20 µs. For
-10 hits it is 300: they are as good as with 400."""
+"""How many matching rows are ranked at first, at most; for 10 hits 300, which are as good. A row takes 10 µs."""
 
 CALL_CHARACTERS = 4_000
 """How much of a call's arguments stands before its output's text, for the snippet."""
@@ -255,13 +245,20 @@ Weigh = Callable[[str, int], float]
 
 
 def search(
-    tx: Tx, owner: str, query: str, where: SearchFilter = SearchFilter(), *, limit: int = 10, weigh: Weigh | None = None
+    tx: Tx,
+    owner: str,
+    query: str,
+    *,
+    session_ids: Sequence[str] | None = None,
+    scope: str = "all",
+    limit: int = 10,
+    weigh: Weigh | None = None,
 ) -> list[SearchHit]:
-    """The best hits for any of the query's terms, best first by their weighed scores, and else in the order of
-    `ranked`. A call and its output are one hit, of the output; one that repeats the lines of a better hit is left
-    out."""
+    """The best hits for any of the query's terms, in all sessions or in some, best first by their weighed scores, and
+    else in the order of `ranked`. A call and its output are one hit, of the output; one that repeats the lines of a
+    better hit is left out."""
     wanted = terms(query)
-    place = _place_of(tx, owner, where)
+    place = _place_of(tx, owner, session_ids, _KINDS[scope])
     if not wanted or place is None or limit <= 0:
         return []
     ranks = min(MATCHES, MATCHES // 2 + 10 * limit)
@@ -270,17 +267,16 @@ def search(
         matches = _matches(tx, found, ranks, place)
         if len(matches) >= ranks or found.is_complete:
             break
-    hits = ranked(matches, 1.0 if where.scope == "messages" else text_weight(wanted))
-    if where.scope != "all":
-        hits = [hit for hit in hits if hit.is_output == (where.scope == "outputs")]
+    hits = ranked(matches, 1.0 if scope == "messages" else text_weight(wanted))
+    if scope != "all":
+        hits = [hit for hit in hits if hit.is_output == (scope == "outputs")]
     scores = [hit.score * (weigh(hit.match.session_id, hit.match.seq) if weigh else 1.0) for hit in hits]
     weighed = sorted(zip(scores, hits, strict=True), key=itemgetter(0), reverse=True)
     return list(islice(_shown(tx, weighed, wanted), limit))
 
 
-def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
-    """Where a query searches; None if there are no such sessions."""
-    named = where.session_ids
+def _place_of(tx: Tx, owner: str, named: Sequence[str] | None, kinds: tuple[TextKind, ...]) -> Place | None:
+    """Where a query searches; None if there are no sessions so named."""
     is_shared = bool(tx.rows("SELECT 1 FROM sessions WHERE owner NOT IN (?, ?) LIMIT 1", (owner, HIDDEN_OWNER)))
     text, values = "SELECT session, entry_count FROM sessions WHERE owner = ?", [owner]
     if named is not None:
@@ -290,19 +286,15 @@ def _place_of(tx: Tx, owner: str, where: SearchFilter) -> Place | None:
     if named is not None and not rows:
         return None
     sessions = None if named is None else tuple(session for session, _ in rows)
-    return Place(owner, sessions, _KINDS[where.scope], sum(count for _, count in rows), is_shared)
+    return Place(owner, sessions, kinds, sum(count for _, count in rows), is_shared)
 
 
 def _matches(tx: Tx, found: Found, ranks: int, place: Place) -> list[Match]:
     """The best rows that are searched, at most so many, in order; those with all terms before others."""
     scores = {**found.scores, **{entry: WHOLE_WEIGHT * found.scores[entry] for entry in found.having_all}}
     entries = sorted(scores, key=lambda entry: (-scores[entry], -entry))
-    matches: list[Match] = []
-    for first in range(0, len(entries), ranks):
-        if len(matches) >= ranks:
-            break
-        matches += _read(tx, entries[first : first + ranks], scores, place)
-    return matches[:ranks]
+    parts = (_read(tx, entries[first : first + ranks], scores, place) for first in range(0, len(entries), ranks))
+    return list(islice(chain.from_iterable(parts), ranks))
 
 
 _ENTRIES = (

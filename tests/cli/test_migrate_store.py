@@ -12,7 +12,6 @@ import pytest
 from contextstash.cli.app import run
 from contextstash_storage.databases import name_of, open_store
 from contextstash_storage.records import Call, Cursor, DeclaredVersion, Event, KeptState, Request, RestoreEdit
-from contextstash_storage.search import SearchFilter
 from contextstash_storage.store import SessionStore
 from tests.support.postgres_server import new_store_address
 from tests.support.stored_sessions import (
@@ -92,7 +91,7 @@ async def contents(store: SessionStore) -> list[object]:
             ]
             found.append(await mine.get_note(name, KeptState))
             found.append([call.prompt_tokens for call in await mine.read_log(name, Call)])
-            found += [[hit.seq for hit in await mine.search("long output", SearchFilter([name]))]]
+            found += [[hit.seq for hit in await mine.search("long output", session_ids=[name])]]
     return found
 
 

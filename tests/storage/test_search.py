@@ -17,16 +17,13 @@ from contextstash_storage.documents import (
     documents,
 )
 from contextstash_storage.records import Block, BlockType, NewMessage
-from contextstash_storage.search import SearchFilter, Weigh
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples
 from tests.support.stored_sessions import SESSION, answers, calls, new_session, record, says
 
 
-async def found(
-    store: SessionStore, query: str, limit: int = 10, weigh: Weigh | None = None, **where: Any
-) -> list[int]:
-    return [hit.seq for hit in await store.search(query, SearchFilter(**where), limit=limit, weigh=weigh)]
+async def found(store: SessionStore, query: str, **where: Any) -> list[int]:
+    return [hit.seq for hit in await store.search(query, **where)]
 
 
 async def test_what_holds_all_terms_comes_before_what_holds_some(store: SessionStore) -> None:
@@ -74,7 +71,7 @@ async def test_scopes_tell_outputs_from_what_was_said(store: SessionStore) -> No
     await record(store, says("where is the needle"), answers("call_0", "a needle"))
     assert await found(store, "needle", scope="outputs") == [1]
     assert await found(store, "needle", scope="messages") == [0]
-    [hit] = await store.search("needle", SearchFilter(scope="outputs"))
+    [hit] = await store.search("needle", scope="outputs")
     assert (hit.handles, hit.role) == (("out_a",), "tool")
 
 
@@ -83,7 +80,7 @@ async def test_a_search_stays_in_its_session_and_always_with_its_owner(store: Se
     await record(store, says("needle"))
     await record(store, says("needle"), session_id="two")
     assert {hit.session_id for hit in await store.search("needle")} == {SESSION, "two"}
-    assert {hit.session_id for hit in await store.search("needle", SearchFilter(session_ids=["two"]))} == {"two"}
+    assert {hit.session_id for hit in await store.search("needle", session_ids=["two"])} == {"two"}
     assert await store.for_owner("another").search("needle") == []
 
 
@@ -148,8 +145,8 @@ def ran(call_id: str, tool: str, argument: str, text: str) -> list[NewMessage]:
     return [calls(call_id, argument, tool), answers(call_id, text, f"out_{call_id}", tool, argument)]
 
 
-async def handles(store: SessionStore, query: str, **rest: object) -> list[str]:
-    return [(*hit.handles, f"message {hit.seq}")[0] for hit in await store.search(query, SearchFilter(**rest))]  # type: ignore[arg-type]
+async def handles(store: SessionStore, query: str, **where: Any) -> list[str]:
+    return [(*hit.handles, f"message {hit.seq}")[0] for hit in await store.search(query, **where)]
 
 
 async def test_a_call_is_found_as_its_output(store: SessionStore) -> None:

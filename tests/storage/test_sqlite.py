@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,6 @@ from sqlcipher3 import dbapi2 as sqlite3
 from contextstash_storage.documents import BLOCKS
 from contextstash_storage.errors import BadInputError, ContextstashError, StoreBusyError, StoreError
 from contextstash_storage.records import Event, KnownPart, ProxiedSession
-from contextstash_storage.search import SearchFilter
 from contextstash_storage.sqlite import look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx
@@ -229,7 +229,7 @@ async def everything(store: SessionStore, name: str) -> str:
     """All that a session's view is made of, if it can be searched too."""
     messages = [message.model_dump_json() for message in await store.read_messages(name)]
     edits = [edit.model_dump_json() for edit in await store.read_edits(name)]
-    await store.search("line 7", SearchFilter(session_ids=[name]))
+    await store.search("line 7", session_ids=[name])
     return "\n".join([*messages, *edits, (await store.get_session(name)).counters.model_dump_json()])
 
 
@@ -357,12 +357,12 @@ async def test_a_missing_edit_and_another_output_are_noticed_by_who_reads_a_view
 async def test_no_hit_names_another_handle_tool_or_call_than_its_output_has(path: Path, change: str) -> None:
     await filled(path)
     async with await open_sqlite(path) as store:
-        where = SearchFilter(session_ids=[SESSION], scope="outputs")
-        [hit, *_] = await store.search("ls line 7", where)
+        search = partial(store.search, "ls line 7", session_ids=[SESSION], scope="outputs")
+        [hit, *_] = await search()
         assert (hit.seq, hit.handles, hit.tool, hit.text[:11]) == (23, ("out_one7",), "Bash", "Bash\nls\nlin")
         with closing(sqlite3.connect(path)) as db, db:
             assert db.execute(change).rowcount == 1
-        found = await store.search("ls line 7", where)
+        found = await search()
         assert len(found) == 10
         assert [each.text[:8] for each in found if each.seq == 23] == (["Bash\nlin"] if "entries" in change else [])
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import starmap
+from itertools import chain, starmap
 from typing import Any
 
 from contextstash.events.calls import (
@@ -129,9 +129,9 @@ def _from_arguments(call: Call) -> list[FileUse]:
 def _verb_of(call: Call) -> Verb | None:
     sub_command = call.arguments.get("command")
     name = f"{sub_command} {call.tool}".lower() if isinstance(sub_command, str) else call.tool.lower()
-    first = [verb for verb, words in _WORDS.items() if name.startswith(words)]
-    within = [verb for verb, words in _WORDS.items() if any(word in name for word in words)]
-    return next(iter([*first, *within]), None)
+    first = (verb for verb, words in _WORDS.items() if name.startswith(words))
+    within = (verb for verb, words in _WORDS.items() if any(word in name for word in words))
+    return next(chain(first, within), None)
 
 
 def _text(arguments: Mapping[str, Any], keys: Sequence[str]) -> str | None:

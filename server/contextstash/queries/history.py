@@ -33,7 +33,7 @@ from contextstash.view.view import Entry, Overlay, build_view, path_to
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
 from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
-from contextstash_storage.search import STOP_WORDS, SearchFilter, Weigh
+from contextstash_storage.search import STOP_WORDS, Weigh
 
 MAX_MESSAGES = 500
 
@@ -288,12 +288,13 @@ async def search_history(
         raise BadInputError("limit must be 1 or more.")
     name = None if scope == "everywhere" else session_id or await access.current_session_id()
     known = None if name is None else await access.known(name)
-    where = SearchFilter(
+    hits = await access.store.search(
+        query,
         session_ids=None if name is None else [name, outputs_session_id(name)],
         scope=scope if scope in ("outputs", "messages") else "all",
+        limit=most,
+        weigh=_unseen_first(known) if unseen_first and known is not None else None,
     )
-    weigh = _unseen_first(known) if unseen_first and known is not None else None
-    hits = await access.store.search(query, where, limit=most, weigh=weigh)
     shown = await asyncio.to_thread(_hits, hits, query)
     return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND)
 

@@ -164,16 +164,14 @@ async def take(
 
     async def planned() -> Planned[PruneResult] | PruneResult:
         snapshot = await access.snapshot(session_id, WITHIN_REACH if within_reach else WHOLE)
-        nothing = PruneResult(**view_change(snapshot), archived=[], reason="", dry_run=dry_run or None)
         plan = await asyncio.to_thread(step, snapshot)
         made = await archive_outputs(access, snapshot, plan.chosen, even_if_larger=digested)
-        if not made:
-            reason = plan.reason or "Nothing done: placeholders would be no smaller."
-            return nothing.model_copy(update={"reason": reason})
-        first = min(each.output.seq for each in made)
+        first = min((each.output.seq for each in made), default=snapshot.session.counters.messages)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
-        if stripping.choice == "wait":
-            return nothing.model_copy(update={"reason": WAITS.format(stripping.messages)})
+        if not made or stripping.choice == "wait":
+            reason = plan.reason or "Nothing done: placeholders would be no smaller."
+            reason = WAITS.format(stripping.messages) if made else reason
+            return PruneResult(**view_change(snapshot), archived=[], reason=reason, dry_run=dry_run or None)
         edits: list[Edit] = [each.edit for each in made]
         after = await entries_after(access, snapshot, edits)
         wanted = digested and not dry_run and snapshot.settings.tool_digest != "placeholder"
