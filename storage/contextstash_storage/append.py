@@ -184,7 +184,7 @@ def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int,
         return (0, length) if known is None else (known.count, known.first_seq)
     if not isinstance(first_seq, int):
         return done, length
-    if first_seq > length:
+    if not 0 <= first_seq <= length:
         raise BadInputError(
             f"first_seq is {first_seq}, but the next position of this session is {length}: record the messages from"
             f" position {length} on."

@@ -230,6 +230,7 @@ def convert(path: Path, key: bytes, *, encrypt: bool) -> bool:
 
     Raises StoreBusyError if another process has the file open, StoreError if the file cannot be read or written."""
     path = path.resolve()
+    make_file(path)
     new, old = (path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}") for _ in range(2))
 
     def lock(db: sqlite3.Connection) -> None:

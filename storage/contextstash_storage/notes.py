@@ -8,7 +8,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
@@ -79,6 +79,13 @@ def get_note(tx: Tx, row: int, kind: type[Noted], key: str = "") -> Noted | None
     return None if found is None else from_json(kind, found)
 
 
+def _readable(kind: type[Noted], rows: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Noted]]:
+    """The notes behind these names. A damaged one does not hide the others."""
+    for name, stored in rows:
+        with suppress(DamagedError):
+            yield name, from_json(kind, stored)
+
+
 def check(tx: Tx, row: int) -> None:
     """Read all that a session has beside its history. Raises DamagedError if something of it is damaged."""
     for kind, name in _KINDS.items():
@@ -106,7 +113,7 @@ def recent_proxied(tx: Tx, owner: str, since: float, limit: int) -> list[tuple[s
         " AND sessions.owner = ? AND begins >= ? ORDER BY begins DESC LIMIT ?",
         (owner, since, limit),
     )
-    return [(session_id, from_json(ProxiedSession, record)) for session_id, record in rows]
+    return list(_readable(ProxiedSession, rows))
 
 
 def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
@@ -149,8 +156,8 @@ def note_deleted(tx: Tx, owner: str, session_id: str, row: int) -> None:
 
 def deleted_sessions(tx: Tx, owner: str) -> list[DeletedSession]:
     """The sessions that were deleted in the last KEPT_DAYS."""
-    text = "SELECT record FROM notes WHERE kind = 'deleted' AND owner = ? AND begins >= ? ORDER BY begins, key"
-    return [from_json(DeletedSession, record) for (record,) in tx.rows(text, (owner, _oldest_deletion()))]
+    text = "SELECT key, record FROM notes WHERE kind = 'deleted' AND owner = ? AND begins >= ? ORDER BY begins, key"
+    return [each for _, each in _readable(DeletedSession, tx.rows(text, (owner, _oldest_deletion())))]
 
 
 def copy_deleted(tx: Tx, owner: str, sessions: Sequence[DeletedSession]) -> None:
@@ -166,12 +173,16 @@ def _oldest_deletion() -> float:
 
 def read_tokens(tx: Tx, _: str) -> list[Token]:
     """The tokens of a server's clients, of all owners, by their names."""
-    rows = tx.rows("SELECT record FROM notes WHERE kind = 'token'")
-    return sorted((from_json(Token, record) for (record,) in rows), key=lambda token: token.name)
+    return sorted((token for _, token in _tokens(tx)), key=lambda token: token.name)
+
+
+def _tokens(tx: Tx) -> Iterator[tuple[str, Token]]:
+    return _readable(Token, tx.rows("SELECT key, record FROM notes WHERE kind = 'token'"))
 
 
 def add_token(tx: Tx, owner: str, token: Token, sha256: bytes) -> bool:
     """Store a token under the SHA-256 of its secret; False, and nothing is done, if there is one of that name."""
+    tx.execute(_PUT, (0, "lock", "token", None, "", None, None))  # PostgreSQL lets another wait here, and see this one
     if any(known.name == token.name for known in read_tokens(tx, owner)):
         return False
     put_note(tx, 0, token, sha256.hex())
@@ -185,7 +196,6 @@ def find_token(tx: Tx, _: str, sha256: bytes) -> Token | None:
 
 def remove_token(tx: Tx, _: str, name: str) -> bool:
     """Delete a token; False if there is none of that name."""
-    for key, record in tx.rows("SELECT key, record FROM notes WHERE kind = 'token'"):
-        if from_json(Token, record).name == name:
-            return tx.execute("DELETE FROM notes WHERE kind = 'token' AND key = ?", (key,)) == 1
-    return False
+    keys = [(key,) for key, token in _tokens(tx) if token.name == name]
+    tx.many("DELETE FROM notes WHERE kind = 'token' AND key = ?", keys)
+    return bool(keys)

@@ -158,7 +158,7 @@ class PostgresDatabase(Database):
             await asyncio.to_thread(db.close)
 
     async def forget(self, *_: object) -> bool:
-        return True  # PostgreSQL overwrites removed rows when it vacuums their tables
+        return True  # the bytes stay until new rows overwrite them, or VACUUM FULL rewrites the tables
 
     async def write(self, work: TxWork[Result], /) -> Result:
         return await self._again(work, WRITING)

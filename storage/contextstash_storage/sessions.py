@@ -278,7 +278,8 @@ class Deletions:
                     return False
                 # Only now: whoever opens the database after a crash sees by the rows what is still to be done.
                 # With the id, which is random: another process may have removed the row, and its number is used again.
-                text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ?"
+                # An import that went on before the first piece is not removed.
+                text = "DELETE FROM sessions WHERE owner = ? AND session = ? AND session_id = ? AND updated_at = 0"
                 gone = [(HIDDEN_OWNER, row, session_id) for row, session_id, _ in marks]
                 await self._database.write(lambda tx: tx.many(text, gone))
                 return True

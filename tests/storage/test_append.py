@@ -8,7 +8,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,8 @@ from contextstash_storage.records import (
     Session,
     Usage,
 )
-from contextstash_storage.search import SearchFilter
 from contextstash_storage.sessions import HIDDEN_OWNER, hide, insert_session
-from contextstash_storage.sqlite import SqliteTx, look_at, open_sqlite
+from contextstash_storage.sqlite import look_at, open_sqlite
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import Tx, now
 from tests.support.conversations import json_objects
@@ -104,8 +103,9 @@ async def test_another_message_at_a_position_is_refused_and_named(store: Session
     await record(store, *conversation(2))
     with pytest.raises(BadInputError, match=r"At position 3 .* message 1 of this batch; .* is 4\. .* whole=true"):
         await record(store, conversation(2)[2], says("another reply"), known_by=2)
-    with pytest.raises(BadInputError, match="first_seq is 5, but the next position of this session is 4"):
-        await record(store, says("far away"), known_by=5)
+    for place in (5, -3):
+        with pytest.raises(BadInputError, match=f"first_seq is {place}, but the next position of this session is 4"):
+            await record(store, says("far away"), known_by=place)
     assert await bodies(store) == [message.body for message in conversation(2)]
 
 
@@ -375,7 +375,7 @@ async def test_a_session_is_copied_in_pieces_with_all_that_it_is_made_of(store: 
     assert await bodies(store, "copied") == [message.body for message in messages]
     assert [output.seq for output in await store.read_outputs("copied")] == [10]
     assert len(await store.read_log("copied", Event)) == len(await store.read_log("copied", Call)) == 1
-    assert {hit.seq for hit in await store.search("ask", SearchFilter(session_ids=["copied"]))} == {0, 2, 4, 6, 8}
+    assert {hit.seq for hit in await store.search("ask", session_ids=["copied"])} == {0, 2, 4, 6, 8}
 
 
 async def test_no_reader_sees_a_session_before_it_is_there_to_its_end(store: SqliteStore, path: Path) -> None:
@@ -488,15 +488,27 @@ async def test_an_opening_leaves_alone_what_a_living_process_is_importing(store:
     await opened[0].close()
 
 
-async def test_an_import_that_was_removed_as_abandoned_says_so(store: SqliteStore, path: Path) -> None:
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_an_import_that_waited_for_too_long_is_removed_and_says_so_unless_it_goes_on_before(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, goes_on: bool
+) -> None:
+    loop, remove_some = asyncio.get_running_loop(), sessions._remove_some
+
+    def going_on(tx: Tx) -> bool:
+        tx.execute("UPDATE sessions SET updated_at = updated_at + 600 WHERE owner = ?", (HIDDEN_OWNER,))
+        return remove_some(tx)
+
     def told() -> Iterator[Copied]:
         yield from items()[:6]
         age(path)
-        with closing(sqlite3.connect(path)) as db, db:
-            sessions._remove_some(SqliteTx(db))
+        if goes_on:
+            monkeypatch.setattr(sessions, "_remove_some", going_on)
+        asyncio.run_coroutine_threadsafe(store.deletions.finish(), loop).result()
         yield from items()[6:]
 
-    with pytest.raises(StoreBusyError, match="Import it again"):
+    with nullcontext() if goes_on else pytest.raises(StoreBusyError, match="Import it again"):
         await store.copy_session(session(), told())
     await gone(path)
-    assert owners(path) == []
+    assert owners(path) == [OWNER] * goes_on
+    if goes_on:
+        assert len(await bodies(store, "copied")) == 11

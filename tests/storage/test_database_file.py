@@ -266,3 +266,6 @@ async def test_a_plain_database_stays_plain_for_who_has_a_key_and_a_new_one_is_e
     store: SessionStore = await open_sqlite(new, find_key=our_key)
     await store.close()
     assert new.read_bytes()[:16] == MARK
+    made = path.with_name("made.db")
+    assert not convert(made, KEY, encrypt=True)
+    assert made.stat().st_mode & 0o777 == 0o600

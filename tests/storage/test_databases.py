@@ -34,10 +34,6 @@ def test_a_broken_address_is_refused_with_words(text: str) -> None:
         location_of(text)
 
 
-def test_anything_else_is_a_file() -> None:
-    assert location_of("~/stash.db") == Path("~/stash.db").expanduser()
-
-
 async def test_a_server_that_cannot_be_reached_is_named_without_the_password(tmp_path: Path) -> None:
     address = location_of(f"postgresql://me:{SECRET}@/stash?host={tmp_path}")
     with pytest.raises(StoreError, match="cannot be opened") as raised:

@@ -12,7 +12,7 @@ from contextstash.mcp.tokens import create_token, digest, now, verified
 from contextstash.operations import SCOPES
 from contextstash_storage.errors import BadInputError, EditConflictError
 from contextstash_storage.notes import Token
-from contextstash_storage.records import Event, EventKind, KeptState, Part, SummaryEdit
+from contextstash_storage.records import Event, EventKind, KeptState, Part, ProxiedSession, SummaryEdit
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
 from tests.support.stored_sessions import SESSION, SqliteStore, conversation, new_session, record, summarizing
@@ -119,28 +119,25 @@ async def test_edits_planned_on_another_view_are_refused_whole(store: SessionSto
     assert before.counters.edits == 0
 
 
-async def test_a_token_is_found_by_its_hash_alone_and_reads_as_it_was_stored(store: SessionStore) -> None:
-    token = Token(
-        name="alice",
-        owner="Alice Ω",
-        scopes=("read", "admin"),
-        created_at=now(),
-        expires_at=now() + timedelta(days=1),
-    )
-    assert await store.add_token(token, b"\x00" * 32)
-    assert await store.find_token(b"\x00" * 32) == token
-    assert await store.find_token(b"\x01" * 32) is None
-    assert await store.for_owner("another").read_tokens() == [token]
-
-
 async def test_a_name_is_given_once_and_a_removed_token_is_gone(store: SessionStore) -> None:
-    token = Token(name="laptop", owner="alice", scopes=("read",), created_at=now())
-    assert await store.add_token(token, b"a" * 32)
+    token = Token(name="laptop", owner="Alice Ω", scopes=("read",), created_at=now(), expires_at=now())
+    added = await asyncio.gather(*(store.add_token(token, bytes([number]) * 32) for number in range(9)))
+    assert added.count(True) == 1
     assert not await store.add_token(token.model_copy(update={"owner": "mallory"}), b"b" * 32)
-    assert await store.find_token(b"b" * 32) is None
+    assert await store.for_owner("another").read_tokens() == [token]
     assert await store.remove_token("laptop")
     assert not await store.remove_token("laptop")
-    assert await store.find_token(b"a" * 32) is None
+    assert [await store.find_token(bytes([number]) * 32) for number in range(9)] == [None] * 9
+
+
+async def test_a_damaged_note_hides_no_other(store: SessionStore) -> None:
+    for name in ("laptop", "phone"):
+        await store.add_token(Token(name=name, owner="alice", scopes=("read",), created_at=now()), name.encode())
+        await new_session(store, name)
+        await store.put_note(name, ProxiedSession(last_at=5.0, model=name))
+    await store.database.write(lambda tx: tx.execute("UPDATE notes SET record = '{' WHERE record LIKE '%phone%'"))
+    assert [token.name for token in await store.read_tokens()] == ["laptop"]
+    assert [session_id for session_id, _ in await store.recent_proxied(0.0, 9)] == ["laptop"]
 
 
 async def test_a_secret_is_verified_until_it_expires_and_is_stored_nowhere(store: SessionStore) -> None:
