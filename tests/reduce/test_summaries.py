@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,7 @@ from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
 from contextstash.window.settings import PRESETS
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import KEPT_BEHIND, Cursor, KeptState, Native
+from contextstash_storage.records import KEPT_BEHIND, Cursor, KeptState, Native, zstd
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
@@ -200,7 +201,7 @@ def fold_every(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 async def kept_behind(stash: Stash) -> int:
     """Up to which message a state is kept for later; -1 if none is."""
     kept = await stash.store.get_note(SESSION, KeptState, KEPT_BEHIND)
-    return -1 if kept is None else int(json.loads(kept.text)["seq"])
+    return -1 if kept is None else int(json.loads(zstd.decompress(b64decode(kept.text)))["seq"])
 
 
 async def test_a_state_that_was_folded_while_the_session_grew_is_that_of_all_at_once(
