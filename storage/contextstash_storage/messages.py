@@ -292,6 +292,11 @@ def messages_at(
     return [message_of(name, seq, line, contents.get(seq)) for seq, line in facts.items()]
 
 
+def read_bodies(tx: Tx, row: int, seqs: Collection[int]) -> dict[int, records.Native]:
+    """The bodies of the messages at these positions. Raises DamagedError."""
+    return {seq: records.body_of(content) for seq, content in read_lines(tx, row, "contents", seqs).items()}
+
+
 def messages_before(
     tx: Tx, row: int, session_id: str, seq: int, count: int, *, naming: Collection[str] = ("",)
 ) -> Iterator[records.Message]:

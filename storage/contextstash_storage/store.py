@@ -177,6 +177,7 @@ class SessionStore:
     fingerprint = staticmethod(messages.fingerprint)
     read_fingerprints = of_owner(messages.read_fingerprints)
     read_messages = of_owner(messages.read_messages)
+    read_bodies = of_session(messages.read_bodies)
     read_news = of_owner(messages.read_news)
     find_key = of_session(messages.find_key)
     read_outputs = of_session(messages.read_outputs)

@@ -270,12 +270,15 @@ class Access:
         """What `work` makes of outputs in order of position, each with its full original text. It is called in a thread
         with a batch of them at a time: together they may be larger than the memory."""
         made: list[Value] = []
+        held = snapshot.messages_with_bodies
         for start in range(0, len(outputs), READ_AT_ONCE):
             batch = outputs[start : start + READ_AT_ONCE]
-            messages = await self.messages_at(snapshot, {output.seq for output in batch})
+            bodies = {output.seq: held[output.seq].body or {} for output in batch if output.seq in held}
+            if missing := {output.seq for output in batch} - bodies.keys():
+                bodies |= await self.store.read_bodies(snapshot.session_id, missing)
 
-            def of_batch(batch: Sequence[Output] = batch, messages: Sequence[Message] = messages) -> list[Value]:
-                texts = {message.seq: snapshot.format.read(message.body or {}).texts for message in messages}
+            def of_batch(batch: Sequence[Output] = batch, bodies: Mapping[int, Native] = bodies) -> list[Value]:
+                texts = {seq: snapshot.format.read(body).texts for seq, body in bodies.items()}
                 return work([(output, texts[output.seq][output.block]) for output in batch])
 
             made += await asyncio.to_thread(of_batch)
