@@ -273,10 +273,11 @@ def test_what_replaces_a_withdrawn_first_request_gets_the_room_of_the_first() ->
 
 
 @pytest.mark.parametrize("kind", ["", "host"])
-def test_a_command_without_arguments_is_a_request_by_its_name(kind: Any) -> None:
+@pytest.mark.parametrize("head", ["Base directory for this skill: /srv/skills/review\n\n", ""])
+def test_a_command_without_arguments_is_a_request_by_its_name(kind: Any, head: str) -> None:
     script = Script().user("Fix the dates.").assistant("Fixed.")
     script.user("<command-message>x</command-message>\n<command-name>/github-pr-review</command-name>")
-    script.user("Base directory for this skill: /srv/skills/review\n\n# Review\nNever push.")
+    script.user(f"{head}# Review\nNever push.")
     script.turns[-1] = replace(script.turns[-1], kind=kind)
     block = block_of(script.turns)
     assert "- (3) [command /github-pr-review, for one turn]" in block

@@ -42,10 +42,10 @@ from contextstash.events.words import (
     approved_plan,
     client_rules,
     command_of,
+    command_text,
     decisions_of,
     is_interruption,
     skill_of,
-    skill_text,
     user_rules,
     waits_for_words,
     without_host_text,
@@ -316,9 +316,9 @@ class _Fold:
                 continue
             if is_interruption(whole):
                 words.stop(turn.seq)
-            skill = skill_text(whole, self._command)
-            if turn.kind != "host" or skill:
-                self._said_by_user(turn.seq, whole, words_handed_over(whole) or skill or without_host_text(whole))
+            behind = command_text(self._command, whole)
+            if turn.kind != "host" or behind:
+                self._said_by_user(turn.seq, whole, words_handed_over(whole) or behind or without_host_text(whole))
             for name, rules in client_rules(whole):
                 if all(entry.source != name for entry in words.entries):
                     self._rules.setdefault(name, Said(turn.seq, rules, source=name))

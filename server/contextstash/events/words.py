@@ -282,10 +282,11 @@ def words_handed_over(text: str) -> str:
 _SKILL_TEXT = re.compile(r"\A\s*Base directory for this skill:[^\n]*\n")
 
 
-def skill_text(text: str, command: str) -> str:
-    """The text of a skill that the client puts behind the command that loads it; empty if this is none."""
-    head = _SKILL_TEXT.match(text) if command else None
-    return text[head.end() :].strip() if head else ""
+def command_text(command: str, text: str) -> str:
+    """The text that the client puts behind a command or skill; empty if this is none."""
+    if head := _SKILL_TEXT.match(text) if command else None:
+        return text[head.end() :].strip()
+    return without_host_text(text) if command.startswith("/") else ""
 
 
 SKILL = "skill "
