@@ -23,7 +23,7 @@ def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() ->
 
 def test_the_newest_items_stand_before_older_short_ones_but_those_told_first() -> None:
     items = ["Let me check the log.", "committed a1b2c3d", REPORT, "Both are fixed now."]
-    shown = newest_cut(items, 60, quarter, first=[1])
+    shown = newest_cut(items, [50] * 4, 60, quarter, first=[1])
     assert (shown[0], shown[-1], len(shown)) == (items[1], items[3], 3)
     assert shown[1].startswith("The review is done. [… ")
     assert cut_middle(f"Done. {REPORT}", 40, quarter).startswith("Done. The review is done. I read")

@@ -238,9 +238,9 @@ def test_thousands_of_requests_that_change_something_take_no_minutes() -> None:
     script = Script()
     for number in range(3_000):
         script.user(f"Please move part{number} of src/app.py to part{number * 7} instead.").assistant("Done.")
-    started = time.perf_counter()
+    started = time.process_time()
     words_of(script.turns)
-    assert time.perf_counter() - started < 10  # seconds; a third of one on a laptop, 150 if each is compared with each
+    assert time.process_time() - started < 10  # seconds; a third of one on a laptop, 150 if each is compared with each
 
 
 def test_the_request_under_way_is_shortened_after_those_that_are_answered() -> None:

@@ -331,7 +331,9 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
             whole = "whole, " if file.whole and len(own) == 1 and not rest.strip() else ""
             text = "\n".join(chunk.lines[start:stop])
             for (before, *_), (each, first, last) in pairwise(own):
-                gap = GAP if each is before else f"[… message {each.seq}{_before_move(each, file)}]"
+                # Those whose place in the file is not known stand last.
+                elsewhere = "" if each.first else "elsewhere in it, "
+                gap = GAP if each is before else f"[… {elsewhere}message {each.seq}{_before_move(each, file)}]"
                 text += "\n".join(["", gap, *each.lines[first:last]])
             place = f"{whole}message {chunk.seq}{_before_move(chunk, file)}"
             fence = "`" * (1 + max(map(len, _FENCE.findall(text)), default=2))

@@ -67,25 +67,31 @@ def newest(items: Sequence[str], room: int, count: Count) -> list[str]:
     return first_of(items[::-1], room, count)[::-1]
 
 
-def newest_cut(items: Sequence[str], room: int, count: Count, first: Sequence[int] = ()) -> list[str]:
-    """The last items that fit, in their order, and the one before them shortened: none that is older, but short, stands
-    in its place. The last ones of `first`, places of short items, may take half of the room before."""
-    costs = [count(write_item(item)) + 1 if item else room + 1 for item in items]
+def newest_cut(
+    items: Sequence[str], bounds: Sequence[int], room: int, count: Count, first: Sequence[int] = ()
+) -> list[str]:
+    """The last items, each in at most so many tokens as its bound says, in their order, as far as they fit: of one that
+    does not, what fits; none that is older, but short, stands in its place. The last ones of `first`, places of short
+    items, may take half of the room before."""
+
+    def cost(text: str) -> int:
+        return count(write_item(text)) + 1
+
     kept: dict[int, str] = {}
     left = room
     for place in reversed(first):
-        if costs[place] <= left - room // 2:
+        if cost(items[place]) <= left - room // 2:
             kept[place] = items[place]
-            left -= costs[place]
+            left -= cost(items[place])
     for place in reversed(range(len(items))):
         if place in kept:
             continue
-        if costs[place] > left:
-            cut = cut_middle(items[place], left, lambda text: count(write_item(text)) + 1) if left >= MIN_CUT else ""
-            kept |= {place: cut} if cut else {}
+        most = min(bounds[place], left)
+        shown = cut_middle(items[place], most, cost) if most >= MIN_CUT or cost(items[place]) <= most else ""
+        kept |= {place: shown} if shown else {}
+        left -= cost(shown) if shown else 0
+        if shown != items[place] and most < bounds[place]:
             break
-        kept[place] = items[place]
-        left -= costs[place]
     return [kept[place] for place in sorted(kept)]
 
 

@@ -176,10 +176,9 @@ class _Writer:
         *older, last = [DONE_TOKENS] * len(told) or [0]
         # What the user speaks of is mostly in the newest: it is shortened before it is left out.
         last = min(max(last, room - DONE_TOKENS * min(3, len(older))), room - LEFT_OUT_TOKENS)
-        bounds = zip(told, [*older, last], strict=False)
-        lines = [cut_middle(_numbered(each), bound, self._item) for each, bound in bounds][-MAX_DONE:]
+        lines, bounds = [*map(_numbered, told)][-MAX_DONE:], [*older, last][-MAX_DONE:]
         commits = [place for place, line in enumerate(lines) if _COMMIT.match(line)]
-        shown = newest_cut(lines, room - LEFT_OUT_TOKENS, self.count, commits)
+        shown = newest_cut(lines, bounds, room - LEFT_OUT_TOKENS, self.count, commits)
         left = len(told) - len(shown)
         return [*([f"[left out: {left} others]"] if left and shown else []), *shown]
 
@@ -310,7 +309,7 @@ class _Writer:
             known += [f"{told}{since}"] if run else []
         bound = min(max(room // 3, MIN_CALL), MAX_CALL)
         known = [cut_middle(line, bound, self._item) for line in known]
-        known = first_of(known, room - MIN_CALL if state.calls else room, self.count)
+        known = first_of(known, max(room - MIN_CALL, room // 2) if state.calls else room, self.count)
         room -= sum(map(self._item, known))
         told = "\n".join(known)
         told_above = {run.seq for run in (state.tree, passed) if run and f"at message {run.seq}:" in told}
@@ -333,9 +332,7 @@ class _Writer:
             return []
         calls = {each.seq for each in self.state.calls}  # with what a sub-agent reported
         notes = [each for each in self.state.notes if each.seq not in calls]
-        bound = min(NOTE_TOKENS, room)
-        said = [cut_middle(_numbered(each), bound, self._item) for each in notes]
-        return newest_cut(said, room, self.count)
+        return newest_cut([*map(_numbered, notes)], [NOTE_TOKENS] * len(notes), room, self.count)
 
     def _call(self, told: Told) -> str:
         """A call with what came of it. A command stays as it was run."""

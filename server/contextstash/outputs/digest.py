@@ -90,10 +90,11 @@ def _described(call: str, text: str, is_error: bool) -> str:
     first = _first_text(head)
     if _READING.search(call):
         extent = counted(lines, "line")
-        numbers = _NUMBERED.findall(head[:2_000])
-        if len(numbers) >= min(3, lines):  # an empty line without a number was before a client's notice
+        numbers = [*map(int, _NUMBERED.findall(head[:2_000]))]
+        start = numbers[0] if numbers else 0
+        # An empty line without a number was before a client's notice; a search prints numbers, too.
+        if len(numbers) >= min(3, lines) and numbers == [*range(start, start + len(numbers))]:
             lines = line_count(text.rstrip("\n"))
-            start = int(numbers[0])
             extent = f"lines {start:,}–{start + lines - 1:,}" if start > 1 else counted(lines, "line")
         names = list(dict.fromkeys(DEFINITION.findall(head)))
         return f"{extent}; defines {_listed(names, MAX_DEFINITIONS)}" if names else f"{extent}, begins: {first}"
