@@ -269,8 +269,7 @@ def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
     counters, entries = snapshot.session.counters, _shown(snapshot.entries, known)
     excess = request_excess(counters, snapshot.settings, snapshot.counter, sources.tokens) + _repair_tokens(entries)
     budget = counters.view_tokens - excess - (notice if known else 0)
-    is_part = snapshot.beyond is not None and known is None
-    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice, is_part=is_part)
+    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice)
 
 
 def _left_out(snapshot: SessionSnapshot, last: int) -> LeftOutSpan | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from contextstash.messages.rules import safe_cuts
 from contextstash.view.session_snapshot import Place, SessionSnapshot
@@ -233,7 +234,6 @@ def fit(
     shorten: Shorten,
     *,
     notice_tokens: int,
-    is_part: bool = False,
 ) -> Fitted:
     """Shortens a view to `budget` tokens. If the settings say so, tool outputs become placeholders first, the oldest
     first, and then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up
@@ -242,9 +242,7 @@ def fit(
     ones only if nothing else is left.
 
     `entries` lack what earlier requests left out. The pairing rules are applied to the whole view: of a part they may
-    allow more, and then the second request of a view would leave out more than the first. A placeholder has a smallest
-    size: so it is known of a long view, of which this is only a part, that messages will be left out, and their outputs
-    are not shortened before."""
+    allow more, and then the second request of a view would leave out more than the first."""
     if total_tokens(entries) <= budget:
         return Fitted()
     settings, whole, unpinned = snapshot.settings, snapshot.entries, snapshot.unpinned
@@ -255,13 +253,13 @@ def fit(
     if archive:
         tail = max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
         size = max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)
-        placeholder = smallest_placeholder(settings, snapshot.counter)
-        if is_part or sum(smallest_tokens(entry, placeholder) for entry in entries) > budget:
-            ladder.shorten_kept(unpinned, goal, tail, size, ladder.last_start(keep_messages, starts))
-        else:
-            ladder.archive(unpinned, goal, first=tail)
-            if ladder.tokens > budget:
-                ladder.cut(unpinned, goal, size)
+        # What does not fit however small it gets will be left out: there, nothing is shortened before.
+        smallest = smallest_placeholder(settings, snapshot.counter)
+        least = accumulate(smallest_tokens(entry, smallest) for entry in reversed(entries))
+        reach = len(entries) - sum(tokens <= budget for tokens in least)
+        ladder.archive(unpinned, goal, range(reach, tail))
+        if ladder.tokens > budget:
+            ladder.cut(unpinned, goal, size, range(reach, len(entries)))
     dropped: tuple[Entry, ...] = ()
     if ladder.tokens > budget:
         dropped = ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
@@ -287,19 +285,18 @@ class _Ladder:
     def tokens(self) -> int:
         return total_tokens(self.view)
 
-    def archive(self, outputs: Mapping[Place, Output], goal: int, first: int | None = None) -> None:
-        """Outputs become placeholders, the oldest first, of the entries before `first` if that is given. A placeholder
-        must save at least half of what it replaces."""
-        excess, places = self.tokens - goal, range(len(self.view) if first is None else first)
+    def archive(self, outputs: Mapping[Place, Output], goal: int, places: range | None = None) -> None:
+        """Outputs, by default of all entries, become placeholders, the oldest first. A placeholder must save at least
+        half of what it replaces."""
+        excess = self.tokens - goal
         if excess > 0:
             self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, places), excess, None)
 
-    def cut(self, outputs: Mapping[Place, Output], goal: int, minimum: int) -> None:
+    def cut(self, outputs: Mapping[Place, Output], goal: int, minimum: int, places: range | None = None) -> None:
         """The largest outputs are cut to one size, as large as possible but at least `minimum`."""
         excess = self.tokens - goal
         if excess <= 0:
             return
-        places = range(len(self.view))
         costs = sorted((cost for cost, _, _ in self._shown(outputs, 0, places)), reverse=True)
         level = total = 0
         for count, cost in enumerate(costs, start=1):
@@ -309,27 +306,6 @@ class _Ladder:
                 break
         size = max(minimum, level)
         self._replace(sorted(self._shown(outputs, size, places), key=lambda each: (-each[0], each[1])), excess, size)
-
-    def shorten_kept(self, outputs: Mapping[Place, Output], goal: int, first: int, size: int, last: int) -> None:
-        """The same two steps in a view that they do not bring below its budget, so that they change each output: they
-        go back from the newest one to where the view exceeds the goal, but at least to the entry `last`."""
-        head = leading_kept(self.view)
-        left = goal - total_tokens(self.view[:head])
-        for place in reversed(range(head, len(self.view))):
-            if left < 0 and place < last:
-                break
-            here, whole = range(place, place + 1), self.view[place].tokens
-            if place < first:
-                self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, here), whole, None)
-            self._replace(self._shown(outputs, size, here), whole, size)
-            left -= self.view[place].tokens
-        self.made = dict(sorted(self.made.items()))
-
-    def last_start(self, keep: int, starts: Collection[int]) -> int:
-        """The last entry before which everything may be left out."""
-        head = leading_kept(self.view)
-        places = range(len(self.view) - keep + (keep > 0) - 1, head, -1)
-        return next((place for place in places if self.view[place].first_seq in starts), head)
 
     def leave_out(self, excess: int, keep: int, starts: Collection[int]) -> tuple[Entry, ...]:
         """Leave out the oldest messages up to one of the `starts`, and return them."""
@@ -345,11 +321,13 @@ class _Ladder:
         self.view = self.view[:head] + self.view[best:]
         return dropped
 
-    def _shown(self, outputs: Mapping[Place, Output], minimum: int, places: range) -> list[tuple[int, int, Output]]:
+    def _shown(
+        self, outputs: Mapping[Place, Output], minimum: int, places: range | None
+    ) -> list[tuple[int, int, Output]]:
         """The outputs in these entries that take more than `minimum` tokens, with these and the entry's position."""
         return [
             (candidate.view_tokens, place, candidate.output)
-            for place in places
+            for place in (range(len(self.view)) if places is None else places)
             for candidate in reversed(visible_outputs(self.view[place], outputs))
             if candidate.view_tokens > minimum
         ]
