@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.window.models import CLAUDE, DEFAULT_WINDOW, GPT, model_facts, price_of, reasoning_binding
+from contextstash.window.models import CLAUDE, GPT, price_of, reasoning_binding, window_of
 from contextstash_storage.records import Usage
 
 USAGE = Usage(prompt_tokens=1_000)
@@ -14,13 +14,13 @@ USAGE = Usage(prompt_tokens=1_000)
 def test_an_unknown_model_is_no_error_and_is_not_kept_by_the_price_list(name: str | None) -> None:
     from genai_prices.data_snapshot import get_snapshot
 
-    assert (model_facts(name).window, model_facts(name).known) == (DEFAULT_WINDOW, False)
+    assert window_of(name) is None
     assert price_of(name, USAGE) is None
     assert name is None or len(name) < 200 or name not in str(vars(get_snapshot()))
 
 
 def test_the_long_window_of_claude_code_is_recognized_by_its_suffix() -> None:
-    assert model_facts("claude-opus-4-6[1m]").window == 1_000_000
+    assert window_of("claude-opus-4-6[1m]") == 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_no_provider_of_the_price_table_serves_has_no_price(name: str) -> N
 def test_dates_versions_and_names_of_providers_do_not_change_the_price(name: str) -> None:
     assert price_of(name, USAGE) == price_of("claude-sonnet-4-5", USAGE) is not None
     if not name.endswith("[1m]"):
-        assert model_facts(name) == model_facts("claude-sonnet-4-5")
+        assert window_of(name) == window_of("claude-sonnet-4-5")
 
 
 @pytest.mark.parametrize(

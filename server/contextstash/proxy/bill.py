@@ -19,7 +19,7 @@ from contextstash.messages.request import TextMessage
 from contextstash.outputs.own_tools import is_own_call
 from contextstash.proxy.conversations import behind_reply
 from contextstash.proxy.edits import Prepared, cache_seconds, writes_long
-from contextstash.window.models import model_facts, price_of
+from contextstash.window.models import price_of, window_of
 from contextstash_storage.records import ProxiedSession, ProxiedTotals, Usage
 
 TOKENS_PER_BYTE = 1 / 3.4
@@ -77,8 +77,8 @@ def _unedited(prepared: Prepared, usage: Usage) -> Usage:
     model's window. What it did not find in its cache for another reason than our edits, it would have missed too."""
     prompt, read, former = usage.prompt_tokens, usage.cached_tokens, prepared.conversation.state.direct_prompt
     left_out = max(0, round((len(prepared.request.body) - len(prepared.body)) * TOKENS_PER_BYTE))
-    model = model_facts(str(prepared.conversation.state.model or ""))
-    direct = max(prompt, round(min(prompt + left_out, model.window if model.known else math.inf)))
+    window = window_of(str(prepared.conversation.state.model or "")) or math.inf
+    direct = max(prompt, round(min(prompt + left_out, window)))
     known = min(former, direct) if former else direct
     if prepared.cold or not read:
         cached = read

@@ -198,9 +198,10 @@ class Access:
         if window is None and session is not None:
             window = session.counters.host_window
         if window is None:
-            from contextstash.window.models import model_facts
+            from contextstash.window.models import DEFAULT_WINDOW, window_of
 
-            window, known = (facts := model_facts(model)).window, facts.known
+            found = window_of(model)
+            window, known = found or DEFAULT_WINDOW, found is not None
             host_window = (self.options.get("host_windows") or {}).get(session.agent or "") if session else None
             if session is not None and host_window is not None:
                 window = min(window, host_window(model, session.counters.reported or 0) or window)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 
 from contextstash_storage.records import Usage
@@ -14,7 +13,7 @@ DEFAULT_WINDOW = 200_000
 the long window; in a smaller one the provider's error corrects it."""
 
 MAX_CACHED_MODELS = 256
-"""How many models' facts are cached: a lookup takes milliseconds. Limited, because callers may name any number of
+"""How many models' windows are cached: a lookup takes milliseconds. Limited, because callers may name any number of
 models."""
 
 MAX_NAME_CHARACTERS = 200
@@ -28,29 +27,18 @@ OTHER_SELLERS = frozenset({
 model with any other prefix has no price."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """A model's window in tokens, and whether it is known, or DEFAULT_WINDOW."""
-
-    window: int
-    known: bool
-
-
 @lru_cache(MAX_CACHED_MODELS)
-def model_facts(model: str | None) -> ModelFacts:
-    """A model's facts by its name, in any of the forms that providers and gateways give it. Never fails."""
-    if model is None:
-        return ModelFacts(DEFAULT_WINDOW, False)
-    if "[1m]" in model:
-        return ModelFacts(1_000_000, True)
+def window_of(model: str | None) -> int | None:
+    """A model's window in tokens by its name, in any of the forms that providers and gateways give it; None if it is
+    not known. Never fails."""
+    if model is None or "[1m]" in model:
+        return None if model is None else 1_000_000
     from genai_prices.data_snapshot import get_snapshot
 
-    window = None
     for name in _names(model):
         with suppress(LookupError):
-            window = get_snapshot().find_provider_model(name, None, None, None)[1].context_window
-            break
-    return ModelFacts(window or DEFAULT_WINDOW, bool(window))
+            return get_snapshot().find_provider_model(name, None, None, None)[1].context_window or None
+    return None
 
 
 def price_of(model: str | None, usage: Usage) -> float | None:
