@@ -25,6 +25,17 @@ from tests.support.effort import THOROUGH, examples
 from tests.support.stashes import round_of
 from tests.support.strict_provider import Body, StrictProvider, part_of_a_log, strict_provider
 
+Messages = list[dict[str, Any]]
+
+
+def asked(text: str) -> Messages:
+    return [{"role": "user", "content": text}]
+
+
+def answer(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
 SYSTEM = "You read logs, part by part. " * 40
 PARAMETERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 FUNCTION = {"name": "read_part", "description": "Read a part.", "parameters": PARAMETERS}
@@ -153,6 +164,13 @@ async def test_a_reply_belongs_to_its_request(tmp_path: Path) -> None:
     assert said[0]["content"] == "hello"
 
 
+async def test_a_system_message_of_anthropics_stays_where_it_stands(tmp_path: Path) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        messages = [*asked("hi"), {"role": "system", "content": "Answer in French."}, answer("salut"), *asked("why?")]
+        request = await stash.session("job", model="claude-opus-4-8").request(messages, system="Be brief.")
+    assert (request.messages, request.options["system"]) == (messages, "Be brief.")
+
+
 async def test_an_edited_list_starts_a_branch_and_the_old_one_is_still_found(tmp_path: Path) -> None:
     async with open_stash(tmp_path / "s.db") as stash:
         session = stash.session("job", model="gpt-5.4")
@@ -211,17 +229,6 @@ def test_importing_contextstash_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="open_stish"):
         contextstash.__getattr__("open_stish")
-
-
-Messages = list[dict[str, Any]]
-
-
-def asked(text: str) -> Messages:
-    return [{"role": "user", "content": text}]
-
-
-def answer(text: str) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
 
 
 async def test_a_request_behind_another_agents_is_an_error_and_the_others_session_goes_on(tmp_path: Path) -> None:

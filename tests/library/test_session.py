@@ -77,10 +77,6 @@ def test_plain_messages_have_the_format_of_what_is_beside_them(beside: dict[str,
     assert shown_format(HI, **beside) == fmt
 
 
-def test_contents_are_gemini_s() -> None:
-    assert shown_format([{"role": "user", "parts": [{"text": "hi"}]}], model="gpt-5.4") == "gemini"
-
-
 ASKED = {"role": "user", "content": "Why do loans fail?"}
 REPLIES: dict[str, Any] = {
     "anthropic": {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "read", "input": {}}]},

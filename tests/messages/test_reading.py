@@ -244,6 +244,7 @@ WRONG: dict[str, list[tuple[Native, str]]] = {
         ({"content": "hi"}, "neither 'type' nor 'role'"),
         ({"output": [{"role": "user", "content": "go"}]}, "record the items of its `output` one by one"),
         ({"type": "function_call", "name": "f"}, "call_id is missing"),
+        ({"type": "item_reference", "id": "fc_1"}, "Record the item itself"),
         (output_item("a", 5), "output is of type int"),
         (user({"type": "tool_use"}), "a 'tool_use' of another format"),
     ],

@@ -19,7 +19,6 @@ from tests.messages.natives import (
     ANTHROPIC,
     CHAT,
     GEMINI,
-    INLINE_IMAGE,
     REASONING,
     RESPONSES,
     answering,
@@ -94,7 +93,7 @@ DONE_B = answering("Bash")["parts"]
 THOUGHT = replied({"text": ""}, {}, {"text": "hm", "thought": True}, finishReason="STOP")
 
 VALID: dict[str, tuple[str, list[Native]]] = {
-    "a call of Anthropic's own tool with its result": (ANTHROPIC, [START, assistant(SEARCH, FOUND, text("ok"))]),
+    "system messages behind the user's": (ANTHROPIC, [START, BRIEF, assistant(tool_use("a")), ANSWER, BRIEF]),
     "one at the end, whose result is to come": (ANTHROPIC, [START, assistant(text("looking"), SEARCH)]),
     "one open while a tool that it called is answered": (
         ANTHROPIC,
@@ -105,12 +104,7 @@ VALID: dict[str, tuple[str, list[Native]]] = {
         [assistant({**SUMMARY, "content": "All done so far."}), user(text("go on")), OK],
     ),
     "reasoning that its provider requires": (CHAT, [GO, chat_calls("a", reasoning_content="hm"), chat_result("a")]),
-    "ids used again": (CHAT, [GO, CALL_0, chat_result("call_0"), GO, CALL_0, chat_result("call_0", "other")]),
     "OpenAI's summary": (RESPONSES, [COMPACTION, GO, REASONING, ITEM, OUTPUT]),
-    "a text and an image beside a response": (
-        GEMINI,
-        [ASKED, calling("a"), asked({"text": "more"}, *answering("a")["parts"], INLINE_IMAGE), MORE],
-    ),
 }
 
 
@@ -141,6 +135,11 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
         ANTHROPIC,
         [BRIEF, GO, assistant(thinking("cut off", ""), text(""), text("ok")), {"role": "user", "content": " \n"}],
         [GO, OK],
+    ),
+    "a system message goes behind what the user said, and is the user's if that is nothing": (
+        ANTHROPIC,
+        [GO, BRIEF, user(text("x")), OK, BRIEF, OK],
+        [user(text("go"), text("x")), BRIEF, OK, {**BRIEF, "role": "user"}, OK],
     ),
     "a call of the provider's own tool goes if the user spoke in place of its result": (
         ANTHROPIC,
@@ -201,8 +200,8 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
     ),
     "what a recorder added and empty parts are not sent": (
         GEMINI,
-        [BRIEF_PARTS, ASKED, THOUGHT, {"role": "model"}, {**SIGNED_END, "usageMetadata": {}}],
-        [ASKED, SIGNED_END],
+        [BRIEF_PARTS, ASKED, THOUGHT, {"role": "model"}, {**SIGNED_END, "usageMetadata": {}}, BRIEF_PARTS],
+        [ASKED, SIGNED_END, {**BRIEF_PARTS, "role": "user"}],
     ),
 }
 

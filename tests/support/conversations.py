@@ -145,7 +145,8 @@ def _anthropic_turn(draw: Draw, ids: Ids) -> list[Native]:
     reply = {"role": "assistant", "content": content[0]["text"] if only_text and turn % 2 else content}
     results = [_anthropic_result(draw, call_id) for call_id, _, _ in draw(st.permutations(calls))]
     said = [draw(_anthropic_user_blocks)] if not calls or draw(st.booleans()) else []
-    return [reply, {"role": "user", "content": [*results, *said]}]
+    system = [{"role": "system", "content": draw(texts)}] if draw(st.booleans()) else []
+    return [reply, {"role": "user", "content": [*results, *said]}, *system]
 
 
 def _anthropic_search(turn: int) -> list[dict[str, Any]]:

@@ -97,10 +97,7 @@ class AnthropicFormat(Format):
         return left
 
     def sent_parts(self, native: Native) -> list[Part]:
-        """Without system messages: the API takes `system` in a field of its own."""
         role, content = native["role"], native["content"]
-        if role not in ("user", "assistant"):
-            return []
         by_model = role == "assistant"
         reply = name_of(native.get("id")) if by_model else None
         parts: list[Part] = []
@@ -115,7 +112,8 @@ class AnthropicFormat(Format):
                 sent, is_call = _as_text(sent), False
             calls = (Call((sent["id"],), sent),) if is_call else ()
             called.update(calls[0].keys if calls else ())
-            parts.append(Part(sent, by_model, native, reply, calls, answers, kind in THINKING, kind == "compaction"))
+            flags = kind in THINKING, kind == "compaction", role == "system"
+            parts.append(Part(sent, by_model, native, reply, calls, answers, *flags))
         return parts
 
     def missing(self, call: Call) -> Native:
@@ -230,9 +228,10 @@ def _joined(parts: Sequence[Part]) -> Native:
     source = next((part.source for part in parts if part.source), {})
     is_text = len(parts) == 1 and isinstance(source.get("content"), str)
     content: Any = parts[0].native["text"] if is_text else [part.native for part in parts]
-    if len(source) == 2 and content == source["content"]:
+    role = "assistant" if parts[0].by_model else "system" if parts[0].instructs else "user"
+    values = {"role": role, "content": content}
+    if len(source) == 2 and values == source:
         return source
-    values = {"role": "assistant" if parts[0].by_model else "user", "content": content}
     return {key: values[key] for key in (*source, *values) if key in values}
 
 

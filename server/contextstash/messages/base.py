@@ -49,7 +49,7 @@ class Part:
 
     `source` is the message that it was in, `reply` the provider's id of the reply. `answers` are what it names its call
     by if it is a result, the best first. `thinks` says that something of the model has to follow it; `begins`, that a
-    list may begin with it although the model wrote it."""
+    list may begin with it although the model wrote it; `instructs`, that it is of a system message."""
 
     native: Native
     by_model: bool
@@ -59,6 +59,7 @@ class Part:
     answers: tuple[str, ...] = ()
     thinks: bool = False
     begins: bool = False
+    instructs: bool = False
 
 
 class Format(ABC):

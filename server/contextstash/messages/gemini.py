@@ -151,12 +151,11 @@ class GeminiFormat(Format):
         return [{"function_declarations": tools}]
 
     def sent_parts(self, native: Native) -> list[Part]:
-        """Without system instructions: the API takes them in a field of its own. A content of the model with nothing
-        but summaries of thoughts means nothing."""
+        """A content of the model with nothing but summaries of thoughts means nothing."""
         role = native.get("role")
-        if role == "system":
-            return []
         by_model, parts = role == "model", native.get("parts") or ()
+        if role == "system":
+            return [Part(part, False, native, instructs=True) for part in parts if part.get("text")]
         sent = [shown for part in parts if (shown := _sent(part, native, by_model)) is not None]
         speaks = any(part.native.get("thought") is not True or _is_signed(part.native) for part in sent)
         return sent if speaks or not by_model else []

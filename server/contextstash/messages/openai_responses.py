@@ -85,6 +85,8 @@ class OpenAIResponsesFormat(Format):
             raise BadMessageError("it is a message of another API. Record it in its own format.")
         if not kind and isinstance(native.get("output"), list):
             raise BadMessageError("this is a whole API response; record the items of its `output` one by one.")
+        if kind == "item_reference":
+            raise BadMessageError("it names an item that OpenAI stores. Record the item itself: ask with store=False.")
         if not kind:
             raise BadMessageError("it has neither 'type' nor 'role'; expected an item of the Responses API.")
         if kind == "message":

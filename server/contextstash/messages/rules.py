@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, dropwhile, groupby
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -179,6 +179,8 @@ def render(fmt: Format, natives: Sequence[Native], known: KnownParts | None = No
     """
     rules, natives = RULES[fmt.name], fmt.limit_breakpoints(natives)
     messages: Sequence[Sequence[Part]] = (known or KnownParts()).of(fmt, natives)
+    if rules.user_first:  # these providers take the system prompt beside the list
+        messages = list(dropwhile(lambda parts: parts[0].instructs, messages))
     ordered = _in_order(fmt, rules, messages)
     messages = _arranged(fmt, rules, messages) if ordered is None else ordered
     sent = fmt.joined(messages)
@@ -197,11 +199,12 @@ def _in_order(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> 
     for parts in messages:
         first = parts[0]
         goes_on = rules.joins == "all" and previous is not None and previous.by_model == first.by_model
+        goes_on = goes_on and not first.instructs
         if first.by_model:
             if rules.results_next and not goes_on and (pending or (reply is not None and first.reply == reply)):
                 return None
             reply = first.reply
-        elif previous is not None and previous.thinks:
+        elif previous and (previous.thinks or previous.instructs or (previous.by_model and first.instructs)):
             return None
         for part in parts:
             if (part.answers or part.calls or pending) and not _is_paired(fmt, rules, part, pending):
@@ -243,7 +246,16 @@ def _arranged(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> 
     left_out = fmt.left_out([part for _, part in placed])
     placed = _without_lone_thinking([each for at, each in enumerate(placed) if at not in left_out])
     grouped = groupby(placed, key=lambda each: each[1].by_model if rules.joins == "all" else each[0])
-    return [[part for _, part in group] for _, group in grouped]
+    messages = [[part for _, part in group] for _, group in grouped]
+    return list(chain.from_iterable(map(_instructions_apart, messages))) if rules.joins == "all" else messages
+
+
+def _instructions_apart(parts: Sequence[Part]) -> list[list[Part]]:
+    """A message, and behind it what system messages said: Anthropic's newer models take one directly behind the user's.
+    https://platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages. If the user said nothing
+    there, it is said in the user's role."""
+    said, told = ([part for part in parts if part.instructs is instructs] for instructs in (False, True))
+    return [said, told] if said and told else [said or [replace(part, instructs=False) for part in told]]
 
 
 class _Repair:

@@ -8,6 +8,7 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -195,18 +196,14 @@ async def read_context(access: Access, session_id: str | None, *, budget: int | 
 
 async def _planned(access: Access, session_id: str | None, budget: int | None) -> _Composed:
     """The request now: of a view far larger than the budget from the part within its usual reach, or within its reach,
-    unless that turns out not to be enough, or system messages beyond it belong into the request's system prompt."""
+    unless that turns out not to be enough."""
     if budget is not None and budget <= 0:
         raise BadInputError("budget is a number of tokens above 0.")
     for within_reach, usual in ((True, True), (True, False), (False, False)):
         sources = await _read(access, session_id, budget, within_reach=within_reach, usual=usual)
-        snapshot = sources.snapshot
-        seen = sum(entry.is_system for entry in snapshot.entries) if snapshot.beyond else 0
-        lacks_system = snapshot.beyond is not None and snapshot.session.counters.system_messages > seen
-        if not lacks_system or snapshot.format.system_message(""):
-            made = await asyncio.to_thread(_composed, sources)
-            if made is not None:
-                return made
+        made = await asyncio.to_thread(_composed, sources)
+        if made is not None:
+            return made
     raise AssertionError("a request of a whole view needs nothing beyond it")
 
 
@@ -306,7 +303,8 @@ def _result(
     snapshot, fmt = sources.snapshot, sources.snapshot.format
     recorded_system: list[str] = []
     if not fmt.system_message(""):
-        bodies = [each.message.body or {} for each in snapshot.entries if each.is_system and each.message]
+        head = takewhile(lambda entry: entry.is_system or entry.is_user_block, snapshot.entries)
+        bodies = [each.message.body or {} for each in head if each.message]
         recorded_system = [text for body in bodies for text in fmt.read(body).texts if text]
     messages = render(fmt, with_system(fmt, _natives(sources, sent, left_out), sources.system), sources.parts)
     return ContextResult(

@@ -32,8 +32,8 @@ def anthropic_violations(natives: Sequence[Native]) -> list[str]:
 
 
 def _structure(place: int, native: Native) -> Iterator[str]:
-    if native.get("role") not in ("user", "assistant"):
-        yield f"Message {place} has the role {native.get('role')!r}; only user and assistant are allowed."
+    if native.get("role") not in ("user", "assistant", "system"):
+        yield f"Message {place} has the role {native.get('role')!r}; expected user, assistant or system."
     unknown = [key for key in native if key not in ("role", "content")]
     if unknown:
         yield f"Message {place} has the key '{unknown[0]}', which a request may not have."
@@ -62,6 +62,8 @@ def _alternation(natives: Sequence[Native]) -> Iterator[str]:
     for place in range(1, len(natives)):
         if natives[place]["role"] == natives[place - 1]["role"]:
             yield f"Messages {place - 1} and {place} have the same role; merge them into one message."
+        if (natives[place - 1]["role"], natives[place]["role"]) in (("assistant", "system"), ("system", "user")):
+            yield f"Message {place}: a system message follows one of the user, and is followed by the assistant."
 
 
 def _is_compacted(native: Native) -> bool:
@@ -80,7 +82,7 @@ def _blocks(place: int, native: Native) -> Iterator[str]:
     for index, block in enumerate(content):
         where = f"Message {place}, block {index}"
         kind = block["type"]
-        if role == "user" and (kind in _ASSISTANT_ONLY or kind.endswith("_tool_result")):
+        if role != "assistant" and (kind in _ASSISTANT_ONLY or kind.endswith("_tool_result")):
             yield f"{where}: '{kind}' is not allowed in a user message."
         if role == "assistant" and kind == "tool_result":
             yield f"{where}: 'tool_result' is not allowed in an assistant message."
