@@ -15,6 +15,7 @@ from contextstash.messages.base import (
     Reading,
     as_json,
     call_piece,
+    in_shape_of,
     name_of,
     need_object,
     need_role,
@@ -224,15 +225,12 @@ def _as_text(block: Native) -> Native:
 
 
 def _joined(parts: Sequence[Part]) -> Native:
-    """The parts in one message, in the shape of the message that the first of them was in: that one, if it is equal."""
+    """The parts in one message, in the shape of the message that the first of them was in."""
     source = next((part.source for part in parts if part.source), {})
     is_text = len(parts) == 1 and isinstance(source.get("content"), str)
     content: Any = parts[0].native["text"] if is_text else [part.native for part in parts]
     role = "assistant" if parts[0].by_model else "system" if parts[0].instructs else "user"
-    values = {"role": role, "content": content}
-    if len(source) == 2 and values == source:
-        return source
-    return {key: values[key] for key in (*source, *values) if key in values}
+    return in_shape_of(source, {"role": role, "content": content})
 
 
 def _is_server_result(block: BlockJson) -> bool:

@@ -153,6 +153,13 @@ class Format(ABC):
         return tools
 
 
+def in_shape_of(source: Native, values: Native) -> Native:
+    """These members in the order of the message that they come from: that one itself, if it is equal."""
+    if len(source) == len(values) and source == values:
+        return source
+    return {key: values[key] for key in (*source, *values) if key in values}
+
+
 def _replaced(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     """A copy with the value at a path changed; a key at its end may be missing."""
     if not path:

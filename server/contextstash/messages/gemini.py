@@ -21,6 +21,7 @@ from contextstash.messages.base import (
     Reading,
     as_json,
     call_piece,
+    in_shape_of,
     kind_of,
     name_of,
     need_object,
@@ -183,24 +184,14 @@ class GeminiFormat(Format):
         return {**result, key: {**given, **wanted, "response": response}}
 
     def joined(self, messages: Sequence[Sequence[Part]]) -> list[Native]:
-        return [_joined(parts, alone=len(messages) == 1) for parts in messages]
+        roles = ("user", "model")
+        sent = ({"role": roles[parts[0].by_model], "parts": [part.native for part in parts]} for parts in messages)
+        return [in_shape_of(parts[0].source, values) for parts, values in zip(messages, sent, strict=True)]
 
 
 def _named(call: Mapping[str, Any]) -> dict[str, str]:
     """The name, and the id if there is one: without ids, the API pairs calls and responses by name and order."""
     return {**({"id": call_id} if (call_id := name_of(call.get("id"))) else {}), "name": call["name"]}
-
-
-def _joined(parts: Sequence[Part], *, alone: bool) -> Native:
-    """The parts in one content, in the shape of the one that the first of them was in: that one, if it is equal."""
-    source, sent = parts[0].source, [part.native for part in parts]
-    values = {"role": "model" if parts[0].by_model else "user", "parts": sent}
-    if len(source) == 2 and source == values:
-        return source
-    given = [key for key, value in source.items() if key in values and value is not None]
-    if not alone and "role" not in given:  # only the one content of a list may go without a role
-        given = ["role", *given]
-    return {key: values[key] for key in (given if "parts" in given else values)}
 
 
 def _sent(part: Native, native: Native, by_model: bool) -> Part | None:

@@ -147,7 +147,6 @@ class _Turn:
 
     reply: list[Part] = field(default_factory=list)
     calls: dict[Place, Call] = field(default_factory=dict)
-    keys: set[str] = field(default_factory=set)
     client: list[tuple[Place, Part]] = field(default_factory=list)
     said: bool = False
     answered: bool = False
@@ -311,8 +310,8 @@ class _Repair:
         interrupted = self._rules.joins == "all" and any(call not in self._result_of for call in turn.calls)
         if (turn.answered or interrupted) and not is_same_reply:
             return True
-        repeats = (call.keys[0] in turn.keys for part in parts for call in part.calls)
-        return self._rules.one_call_an_id and any(repeats)
+        made = {call.keys[0] for call in turn.calls.values()} if self._rules.one_call_an_id else ()
+        return any(call.keys[0] in made for part in parts for call in part.calls)
 
     def _add_reply(self, turn: _Turn, at: int, parts: Sequence[Part]) -> None:
         number = 0
@@ -324,7 +323,6 @@ class _Repair:
             turn.reply.append(part)
             for place, call in zip(places, part.calls, strict=True):
                 turn.calls[place] = call
-                turn.keys.add(call.keys[0])
                 turn.answered |= self._result_of.get(place, place) < place
                 self._turn_of[place] = turn
 
