@@ -62,15 +62,6 @@ async def test_a_run_many_times_its_window_is_never_refused(tmp_path: Path) -> N
     assert returned(result) == [read_part(turn) for turn in range(1, TURNS + 1)]
 
 
-async def test_a_refused_request_is_made_again_smaller(tmp_path: Path) -> None:
-    with strict_provider(window=WINDOW // 2, turns=8) as provider:
-        async with open_stash(tmp_path / "s.db") as stash:
-            session = stash.session("job", model="gpt-5.4", window=WINDOW)
-            result = await answer(provider, StashHistory(session))
-    assert result.output == "done"
-    assert (provider.invalid, len(provider.over)) == ([], 1)
-
-
 def binding_model(provider: StrictProvider, form: str) -> tuple[Any, AsyncAnthropic | AsyncOpenAI]:
     """A model that binds its reasoning to what stands before it, and the client that it uses."""
     if form == "anthropic":

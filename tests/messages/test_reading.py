@@ -84,16 +84,6 @@ def test_a_whole_reply_of_anthropic_is_read_with_its_usage_model_and_id() -> Non
     assert calls(found) == [("toolu_1", "Read", "src/a.py")]
 
 
-def test_a_whole_reply_of_chat_completions_is_read_with_its_usage() -> None:
-    details = {"prompt_tokens_details": {"cached_tokens": 64}, "completion_reliable": True}
-    usage = {"prompt_tokens": 90, "completion_tokens": 3, **details}
-    found = read(CHAT, chat_calls("a", "b", usage=usage, content="let me look"))
-    assert told(found) == "assistant text tool_call tool_call"
-    assert calls(found) == [("a", "run", "ls -l"), ("b", "run", "ls -l")]
-    assert found.texts[1] == '{"command": "ls -l"}'
-    assert found.usage == Usage(prompt_tokens=90, completion_tokens=3, cached_tokens=64)
-
-
 def test_a_whole_reply_of_gemini_is_read_with_its_usage_and_model() -> None:
     usage = {"promptTokenCount": 90, "candidatesTokenCount": 3, "thoughtsTokenCount": 8}
     parts = ({"text": "Let me see", "thought": True}, {"text": "I look."}, READ_CALL)
@@ -175,6 +165,7 @@ def test_encoded_data_is_not_counted_as_text(name: str, native: Native) -> None:
 @pytest.mark.parametrize(
     ("name", "native", "expected"),
     [
+        (CHAT, chat_calls("a"), ("a", "run", "ls -l")),
         (CHAT, CUSTOM_CALL, ("a", "apply_patch", "src/a.py")),
         (RESPONSES, call_item("a"), ("a", "run", "ls")),
         (RESPONSES, LOCAL_SHELL, ("b", "local_shell", "ls -l")),

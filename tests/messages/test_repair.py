@@ -270,14 +270,11 @@ def test_without_its_reasoning_a_call_loses_the_id_by_which_the_api_would_miss_i
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
-def test_of_the_cache_breakpoints_two_are_left_to_tools_and_system_prompt() -> None:
-    """Agents set one at the end of each request."""
+def test_of_the_cache_breakpoints_two_are_sent_and_those_inside_a_tool_result_count_too() -> None:
+    """Agents set one at the end of each request; two are left to tools and system prompt."""
     natives = [each for turn in range(6) for each in (user({**text(f"question {turn}"), **MARK}), OK)]
     shown = render(get_format(ANTHROPIC), natives)
     assert [MARK.keys() <= native["content"][0].keys() for native in shown[::2]] == [False] * 4 + [True] * 2
-
-
-def test_breakpoints_inside_a_tool_result_count_and_are_removed_too() -> None:
     part = {**text("lines"), **MARK}
     natives = [user(part), assistant(tool_use("a")), user({**tool_result("a", [part] * 3), **MARK}, part)]
     assert violations(ANTHROPIC, natives) == ["The list has 6 cache breakpoints; at most 4 are allowed."]
