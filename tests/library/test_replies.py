@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from anthropic.types import Message
 from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
+from openai.types.responses import Response, ResponseCodeInterpreterToolCall
 
 from contextstash.library.replies import as_natives, read_reply
 from contextstash.messages.base import read_usage
@@ -22,6 +22,9 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
 REASONED = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "c2ln"}
 ANTHROPIC = REPLIES["anthropic"]("claude-opus-4-5", Said("I look.", ("read", INPUT), THOUGHT, **COUNTED))
 ANTHROPIC["content"][1]["citations"] = None
+CITED = {"type": "char_location", "cited_text": "a", "document_index": 0, "document_title": None, "file_id": None}
+RANGE = {"start_char_index": 0, "end_char_index": 1}
+ANTHROPIC["content"].append({"type": "text", "text": "It says a.", "citations": [{**CITED, **RANGE}]})
 CHAT = REPLIES["openai-chat"]("gpt-5.4", Said("", ("read", {"path": None}), **COUNTED))
 RESPONSES = REPLIES["openai-responses"]("gpt-5.4", Said("", ("read", {}), REASONED, **COUNTED))
 RESPONSES["usage"]["input_tokens_details"]["cache_write_tokens"] = 0
@@ -55,6 +58,7 @@ def test_every_form_in_which_a_program_appends_a_reply_is_the_same_message() -> 
     message = Message.model_validate(ANTHROPIC)
     [said], _ = read_reply(message)
     assert said["content"][2]["input"] == INPUT
+    assert said["content"][3]["citations"][0].items() >= CITED.items()
     forms: list[Any] = [
         {"role": "assistant", "content": message.content},
         {"role": "assistant", "content": ANTHROPIC["content"]},
@@ -66,6 +70,8 @@ def test_every_form_in_which_a_program_appends_a_reply_is_the_same_message() -> 
     completion = ChatCompletion.model_validate(CHAT).choices[0].message
     chat: list[Any] = [completion, completion.model_dump(), completion.to_dict(), {**CHAT["choices"][0]["message"]}]
     assert as_natives(chat) == read_reply(CHAT)[0] * len(chat)
+    ran = {"type": "code_interpreter_call", "id": "c", "status": "completed", "container_id": "c", "code": "1"}
+    assert as_natives([ResponseCodeInterpreterToolCall.model_validate({**ran, "outputs": None})])[0]["outputs"] is None
 
 
 def test_what_the_user_wrote_is_left_as_it_is() -> None:

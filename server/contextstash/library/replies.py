@@ -18,6 +18,9 @@ from contextstash_storage.records import Native
 REPLY_ONLY_KEYS = frozenset({"parsed", "parsed_arguments", "parsed_output"})
 """Keys that the SDKs' own parsing adds to replies; no provider knows them."""
 
+NULLABLE = frozenset({"code", "outputs", "result"})
+"""Keys of items of Responses that may be null, but not missing: of code that was run, and of an image."""
+
 LIST_HINT = " session.reply returns a list: messages += await session.reply(reply)."
 
 CONTENT_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use"})
@@ -128,7 +131,8 @@ def _in_order(values: dict[str, Any]) -> dict[str, Any]:
     """In the order of the names, without nulls and empty annotations of a message, which some SDKs add and others leave
     out; itself if it is so."""
     left_out = {*REPLY_ONLY_KEYS, *({"annotations"} if "type" not in values and not values.get("annotations") else ())}
-    kept = {key: values[key] for key in sorted(values) if values[key] is not None and key not in left_out}
+    given = (key for key in sorted(values) if values[key] is not None or key in NULLABLE)
+    kept = {key: values[key] for key in given if key not in left_out}
     return values if list(kept) == list(values) else kept
 
 
@@ -150,5 +154,17 @@ def as_json(value: object, level: int = 0) -> Any:
         return value
     dump = getattr(value, "model_dump", None)
     if callable(dump):
-        return dump(mode="json", by_alias=True, exclude_none=True)
+        plain, given = (dump(mode="json", by_alias=True, **{name: True}) for name in ("exclude_none", "exclude_unset"))
+        return _with_nulls(plain, given)
     return value
+
+
+def _with_nulls(plain: Any, given: Any) -> Any:
+    """An object's values that are not null, with the nulls that the provider gave: the title of a cited document may be
+    null, but not missing."""
+    if isinstance(plain, dict) and isinstance(given, dict):
+        keys = dict.fromkeys((*given, *plain))
+        return {key: _with_nulls(plain[key], given.get(key)) if key in plain else given[key] for key in keys}
+    if isinstance(plain, list) and isinstance(given, list):
+        return [_with_nulls(each, other) for each, other in zip(plain, given, strict=True)]
+    return plain
