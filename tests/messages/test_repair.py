@@ -76,6 +76,9 @@ ANSWER, ANSWER_B = user(tool_result("a")), user(tool_result("b"))
 MISSING_A = {**tool_result("a", MISSING_RESULT), "is_error": True}
 CALL_0, CALL_AB, RESULT_B = chat_calls("call_0"), chat_calls("a", "b"), chat_result("b")
 ITEM, CUSTOM, OUTPUT = call_item("a"), call_item("a", "custom_tool_call"), output_item("a")
+PROGRAM = {"type": "program", "id": "prg_1", "call_id": "p", "code": "tools.run()", "fingerprint": "Z0FB"}
+PROGRAM_OUTPUT = {"type": "program_output", "id": "po_1", "call_id": "p", "result": "2", "status": "completed"}
+CALLED = {**ITEM, "caller": {"type": "program", "caller_id": "p"}}
 COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FB"}
 MISSING_B = output_item("b", MISSING_RESULT, "custom_tool_call_output")
 BRIEF: Native = {"role": "system", "content": "be brief"}
@@ -105,6 +108,8 @@ VALID: dict[str, tuple[str, list[Native]]] = {
     ),
     "reasoning that its provider requires": (CHAT, [GO, chat_calls("a", reasoning_content="hm"), chat_result("a")]),
     "OpenAI's summary": (RESPONSES, [COMPACTION, GO, REASONING, ITEM, OUTPUT]),
+    "a program with a call that it made": (RESPONSES, [GO, REASONING, PROGRAM, CALLED, OUTPUT, PROGRAM_OUTPUT]),
+    "one that waits for the result": (RESPONSES, [GO, REASONING, PROGRAM, CALLED, OUTPUT]),
 }
 
 
@@ -258,13 +263,13 @@ def test_nothing_is_left_of_a_message_with_only_thinking() -> None:
 
 
 def test_without_its_reasoning_a_call_loses_the_id_by_which_the_api_would_miss_it() -> None:
-    """Calls of the provider's own tools need their ids, and cannot stay."""
+    """Calls of the provider's own tools need their ids, and cannot stay, nor can programs."""
     without = get_format(RESPONSES).without_thinking
     assert without(REASONING) is None
-    assert without({**call_item("a"), "id": "fc_1"}) == call_item("a")
+    assert without({**CALLED, "id": "fc_1"}) == without(CALLED) == ITEM
     for kept in (call_item("a"), output_item("a"), GO, {"type": "mcp_approval_request", "id": "mcpr_1"}):
         assert without(kept) == kept
-    assert without(WEB_SEARCH) is None
+    assert without(WEB_SEARCH) is without(PROGRAM) is without(PROGRAM_OUTPUT) is None
 
 
 MARK = {"cache_control": {"type": "ephemeral"}}

@@ -106,6 +106,13 @@ def test_reasoning_stays_with_the_item_that_it_led_to() -> None:
     assert cuts("openai-responses", natives) == [0, 1, 4]
 
 
+def test_a_program_stays_with_its_output_and_the_calls_that_it_made() -> None:
+    program = {"type": "program", "id": "prg_1", "call_id": "p", "code": "", "fingerprint": "Z0FB"}
+    output = {"type": "program_output", "id": "po_1", "call_id": "p", "result": "2", "status": "completed"}
+    natives = [USER, program, call_item("a"), output_item("a"), output, USER]
+    assert cuts("openai-responses", natives) == [0, 1, 5, 6]
+
+
 def test_a_call_of_a_providers_own_tool_stays_with_its_result_and_the_calls_that_it_made() -> None:
     run = {"type": "server_tool_use", "id": "srv", "name": "code_execution", "input": {}}
     caller = {"type": "code_execution_20250825", "tool_id": "srv"}

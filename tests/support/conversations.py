@@ -259,7 +259,14 @@ def _responses_turn(draw: Draw, ids: Ids) -> list[Native]:
             )
         )
         items.append({"type": "message", "role": "assistant", "content": [part], "id": f"msg_{turn}"})
-    items += calls + [_responses_output(draw, call) for call in draw(st.permutations(calls))]
+    outputs = [_responses_output(draw, call) for call in draw(st.permutations(calls))]
+    if calls and draw(st.booleans()):
+        about = {"id": f"prg_{turn}", "call_id": f"program_{turn}"}
+        caller = {"type": "program", "caller_id": f"program_{turn}"}
+        items.append({"type": "program", **about, "code": "tools.now()", "fingerprint": "Z0FB"})
+        calls = [{**call, "caller": caller} if call["type"] == "function_call" else call for call in calls]
+        outputs.append({"type": "program_output", **about, "result": draw(texts), "status": "completed"})
+    items += calls + outputs
     if not calls or draw(st.booleans()):
         items.append(_responses_user(draw))
     return items

@@ -113,8 +113,23 @@ class AnthropicFormat(Format):
                 sent, is_call = _as_text(sent), False
             calls = (Call((sent["id"],), sent),) if is_call else ()
             called.update(calls[0].keys if calls else ())
-            flags = kind in THINKING, kind == "compaction", role == "system"
-            parts.append(Part(sent, by_model, native, reply, calls, answers, *flags))
+            caller = sent.get("caller")
+            parts.append(
+                Part(
+                    sent,
+                    by_model,
+                    native,
+                    reply,
+                    calls,
+                    answers,
+                    thinks=kind in THINKING,
+                    begins=kind == "compaction",
+                    instructs=role == "system",
+                    asks=str(sent.get("id")) if kind in SERVER_CALLS else None,
+                    gets=str(sent.get("tool_use_id")) if by_model and _is_server_result(sent) else None,
+                    caller=name_of(caller.get("tool_id", caller.get("toolId"))) if isinstance(caller, dict) else None,
+                )
+            )
         return parts
 
     def missing(self, call: Call) -> Native:
@@ -122,30 +137,6 @@ class AnthropicFormat(Format):
 
     def orphan(self, part: Part) -> list[Native]:
         return _KINDS.left_of(part.native.get("content"))
-
-    def left_out(self, parts: Iterable[Part]) -> set[int]:
-        """Calls of the provider's own tools that have no result, and results without a call. A call may be open in the
-        last message (the provider paused there), or while it waits for a client's tool that it called."""
-        pending: dict[str, list[int]] = {}
-        lone: set[int] = set()
-        callers: set[str | None] = set()
-        last = -1
-        for place, part in enumerate(parts):
-            if not part.by_model:
-                last = place
-                continue
-            block = part.native
-            if isinstance(caller := block.get("caller"), dict):
-                callers.add(name_of(caller.get("tool_id", caller.get("toolId"))))
-            if block["type"] in SERVER_CALLS:
-                pending.setdefault(str(block.get("id")), []).append(place)
-            elif _is_server_result(block):
-                if waiting := pending.get(str(block.get("tool_use_id"))):
-                    waiting.pop()
-                else:
-                    lone.add(place)
-        open_calls = (place for call, places in pending.items() if call not in callers for place in places)
-        return lone.union(place for place in open_calls if place < last)
 
     def joined(self, messages: Sequence[Sequence[Part]]) -> list[Native]:
         return [_joined(parts) for parts in messages]

@@ -49,7 +49,9 @@ class Part:
 
     `source` is the message that it was in, `reply` the provider's id of the reply. `answers` are what it names its call
     by if it is a result, the best first. `thinks` says that something of the model has to follow it; `begins`, that a
-    list may begin with it although the model wrote it; `instructs`, that it is of a system message."""
+    list may begin with it although the model wrote it; `instructs`, that it is of a system message. `asks` is the id of
+    a call that the provider answers itself, `gets` that of the call that such a result answers, and `caller` that of
+    the one that made a call."""
 
     native: Native
     by_model: bool
@@ -60,6 +62,9 @@ class Part:
     thinks: bool = False
     begins: bool = False
     instructs: bool = False
+    asks: str | None = None
+    gets: str | None = None
+    caller: str | None = None
 
 
 class Format(ABC):
@@ -139,10 +144,6 @@ class Format(ABC):
     def fitted(self, result: Native, call: Call) -> Native:
         """The result in the form that this call requires."""
         return result
-
-    def left_out(self, parts: Iterable[Part]) -> Collection[int]:
-        """The places of parts that the provider refuses in a list of these."""
-        return ()
 
     def joined(self, messages: Sequence[Sequence[Part]]) -> list[Native]:
         """The messages as they are sent, each of its parts."""

@@ -41,6 +41,9 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "
 
 APPROVAL_REQUEST = "mcp_approval_request"
 APPROVAL_RESPONSE = "mcp_approval_response"
+PROGRAM, PROGRAM_OUTPUT = "program", "program_output"
+"""A script of the model, which OpenAI runs: it calls the client's functions, and has an output in the end."""
+
 ADDED_TOOLS = "additional_tools"
 """An item with the role `developer` that offers further tools, which keeps its place."""
 
@@ -98,7 +101,7 @@ class OpenAIResponsesFormat(Format):
             role, pieces = "system", [opaque(native)]
         else:
             role = "tool" if _is_input(native, kind) else "assistant"
-            if kind.endswith("_call") or kind == APPROVAL_REQUEST:
+            if kind.endswith("_call") or kind in (APPROVAL_REQUEST, PROGRAM):
                 pieces = [_read_call(native, kind)]
             elif kind.endswith("_call_output"):
                 pieces = _read_output(native, kind)
@@ -121,15 +124,16 @@ class OpenAIResponsesFormat(Format):
     def without_thinking(self, native: Native) -> Native | None:
         """None for reasoning. Another item of the model loses its id: by that the API knows that there was reasoning,
         and refuses the item ("was provided without its required 'reasoning' item"). Calls of the provider's own tools
-        cannot be sent without their ids: they are left out."""
+        cannot be sent without their ids: they are left out, and programs, whose calls become the model's own."""
         kind = item_type(native)
-        if kind == "reasoning":
+        if kind in ("reasoning", PROGRAM, PROGRAM_OUTPUT):
             return None
-        if _is_input(native, kind) or kind in _CALLS_WITH_ID or not isinstance(native.get("id"), str):
+        bare = {key: value for key, value in native.items() if key not in ("id", "caller")}
+        if _is_input(native, kind) or kind in _CALLS_WITH_ID or len(bare) == len(native):
             return native
         if kind != "message" and _call_id(native, kind) is None:
             return None if kind.endswith("_call") else native
-        return {key: value for key, value in native.items() if key != "id"}
+        return bare
 
     def user_message(self, text: str) -> Native:
         return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
@@ -148,10 +152,14 @@ class OpenAIResponsesFormat(Format):
             item = {**item, "summary": []}
         if kind.endswith("_call_output") and item.get("output") is None:
             item = {**item, "output": ""}
+        if kind in (PROGRAM, PROGRAM_OUTPUT):
+            return (Part(item, True, asks=call_id, gets=answered),)
         calls = (Call((call_id,), item),) if call_id else ()
         answers = (answered,) if answered else ()
+        caller = item.get("caller")
+        called_by = name_of(caller.get("caller_id")) if isinstance(caller, dict) else None
         is_model = not _is_input(item, kind)
-        return (Part(item, is_model, {}, None, calls, answers, kind == "reasoning"),)
+        return (Part(item, is_model, {}, None, calls, answers, kind == "reasoning", caller=called_by),)
 
     def missing(self, call: Call) -> Native | None:
         """A text, if the type of the call is answered by one; calls of other types are left out."""
@@ -182,7 +190,7 @@ def _call_id(item: Item, kind: str) -> str | None:
     """The id of a call that the client answers; None for any other item, and for calls of the provider's own tools."""
     if kind == APPROVAL_REQUEST:
         return name_of(item.get("id"))
-    return name_of(item.get("call_id")) if kind.endswith("_call") else None
+    return name_of(item.get("call_id")) if kind.endswith("_call") or kind == PROGRAM else None
 
 
 def _answered_id(item: Item, kind: str) -> str | None:
@@ -198,7 +206,7 @@ def _is_input(item: Item, kind: str) -> bool:
     """Whether the item comes from the client, not from the model."""
     if kind == "message":
         return item.get("role") != "assistant"
-    return kind.endswith("_output") or kind in (APPROVAL_RESPONSE, ADDED_TOOLS)
+    return (kind.endswith("_output") and kind != PROGRAM_OUTPUT) or kind in (APPROVAL_RESPONSE, ADDED_TOOLS)
 
 
 _KINDS = PartKinds(

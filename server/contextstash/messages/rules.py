@@ -216,7 +216,7 @@ def _in_order(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> 
         elif rules.joins == "all":
             runs.append([*parts])
     is_open = previous is None or pending or previous.thinks
-    return None if is_open or fmt.left_out(chain.from_iterable(messages)) else runs or messages
+    return None if is_open or _unanswered(chain.from_iterable(messages)) else runs or messages
 
 
 def _is_paired(fmt: Format, rules: Rules, part: Part, pending: dict[str | int, Call]) -> bool:
@@ -242,7 +242,7 @@ def _arranged(fmt: Format, rules: Rules, messages: Sequence[Sequence[Part]]) -> 
     repair = _Repair(fmt, rules, messages)
     groups = enumerate(group for turn in repair.turns() for group in repair.arranged(turn))
     placed = [(number, part) for number, group in groups for part in group]
-    left_out = fmt.left_out([part for _, part in placed])
+    left_out = _unanswered(part for _, part in placed)
     placed = _without_lone_thinking([each for at, each in enumerate(placed) if at not in left_out])
     grouped = groupby(placed, key=lambda each: each[1].by_model if rules.joins == "all" else each[0])
     messages = [[part for _, part in group] for _, group in grouped]
@@ -382,6 +382,28 @@ class _Repair:
         """The results that stand for those of interrupted calls, by the places of these."""
         open_calls = {place: call for place, call in turn.calls.items() if place not in self._result_of}
         return {place: Part(self._fmt.missing(call) or {}, by_model=False) for place, call in open_calls.items()}
+
+
+def _unanswered(parts: Iterable[Part]) -> set[int]:
+    """The places of calls of the provider's own tools that have no result, and of results without a call. A call may be
+    open in the last message (the provider paused there), or while it waits for a client's tool that it called."""
+    pending: dict[str, list[int]] = {}
+    lone: set[int] = set()
+    callers: set[str | None] = set()
+    last = -1
+    for place, part in enumerate(parts):
+        callers.add(part.caller)
+        if not part.by_model:
+            last = place
+        elif part.asks:
+            pending.setdefault(part.asks, []).append(place)
+        elif part.gets:
+            if waiting := pending.get(part.gets):
+                waiting.pop()
+            else:
+                lone.add(place)
+    open_calls = (place for call, places in pending.items() if call not in callers for place in places)
+    return lone.union(place for place in open_calls if place < last)
 
 
 def _without_lone_thinking(placed: Sequence[tuple[int, Part]]) -> list[tuple[int, Part]]:

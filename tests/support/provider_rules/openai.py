@@ -79,7 +79,11 @@ def _unanswered(caller: int, due: dict[Any, None]) -> Iterator[str]:
 
 
 _INPUT_ROLES = ("user", "system", "developer")
-_PAIRS = {"tool_search_call": "tool_search_output", "mcp_approval_request": "mcp_approval_response"}
+_PAIRS = {
+    "tool_search_call": "tool_search_output",
+    "mcp_approval_request": "mcp_approval_response",
+    "program": "program_output",
+}
 _ITEM_REPLY_KEYS = ("usage", "response_id")
 
 
@@ -129,8 +133,11 @@ def _item_pairs(items: Sequence[Native]) -> Iterator[str]:
                 yield f"Item {place}: the output of {answered} has no open call before it."
             elif expected != kind:
                 yield f"Item {place} is a '{kind}', but the call {answered} needs a '{expected}'."
-    for called, (place, _) in due.items():
-        yield f"Item {place}: the call {called} has no output."
+    callers = [str((item.get("caller") or {}).get("caller_id")) for item in items]
+    for called, (place, kind) in due.items():
+        is_paused = called in callers or not any(map(_is_input, items[place:]))
+        if not (kind == "program_output" and is_paused):  # a program waits for the calls that it made
+            yield f"Item {place}: the call {called} has no output."
 
 
 def _answered(item: Native, kind: str) -> object:
@@ -155,4 +162,4 @@ def _is_input(item: Native) -> bool:
     kind = _type(item)
     if kind == "message":
         return item.get("role") in _INPUT_ROLES
-    return kind.endswith("_output") or kind in _PAIRS.values()
+    return kind != "program_output" and (kind.endswith("_output") or kind in _PAIRS.values())
