@@ -106,11 +106,18 @@ def _words(part: str) -> list[str]:
         return part.split()
 
 
-_READERS = frozenset({"cat", "head", "tail", "nl", "less", "bat", "wc"})
+_PROGRAMS: Mapping[Verb, str] = {
+    "read": "cat head tail nl less bat wc sed",
+    "run": "python python3 node bash sh ruby perl deno bun tsx",
+    "created": "touch tee cp",
+    "renamed": "mv",
+    "deleted": "rm",
+}
+_VERBS = {program: verb for verb, programs in _PROGRAMS.items() for program in programs.split()}
+"""What programs do with the files that are their arguments; sed only with an option edits them."""
+
 _SCRIPT_NAME = re.compile(r"/|\.[A-Za-z]{1,4}$")
 """A script has a short ending or a folder; the name of a test, such as `orders.test_refunds`, has neither."""
-
-_RUNNERS = frozenset({"python", "python3", "node", "bash", "sh", "ruby", "perl", "deno", "bun", "tsx"})
 
 
 def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]:
@@ -123,33 +130,23 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
         return
     if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
         words = words[1:]
-    if len(words) < 2:
-        return
-    program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+    program, rest = words[0].rsplit("/", 1)[-1] if words else "", words[1:]
+    verb = _VERBS.get(program)
     files = [word for word in rest if _FILE_LIKE.match(word)]
-    if program == "mv" and len(files) == 2:
-        yield FileUse(files[1], "renamed", was=files[0])
-    elif program == "cp" and len(files) == 2:
-        yield FileUse(files[1], "created")
-    elif program in ("rm", "touch"):
-        yield from (FileUse(path, "deleted" if program == "rm" else "created") for path in files)
-    elif program == "tee":
-        yield from (FileUse(path, "created", text=text) for path in files)
-    else:
-        yield from _named_files(program, rest, [path for path in files if "/" in path or "." in path.strip(".")])
-
-
-def _named_files(program: str, rest: Sequence[str], files: Sequence[str]) -> Iterator[FileUse]:
-    """Uses by programs whose arguments are files only if they look like paths."""
-    in_place = any(map(_IN_PLACE.match, rest))
+    if verb in ("read", "run"):  # other arguments than files are only left out by their look
+        files = [path for path in files if "/" in path or "." in path.strip(".")]
     if program == "sed":
+        verb = "edited" if any(map(_IN_PLACE.match, rest)) else "read"
         script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if _BEFORE_SCRIPT.fullmatch(word)}
         script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
-        yield from (FileUse(path, "edited" if in_place else "read") for path in files if path not in script)
-    elif program in _READERS:
-        yield from (FileUse(path, "read") for path in files)
-    elif program in _RUNNERS and "-m" not in rest:
-        yield from (FileUse(path, "run") for path in files[:1] if _SCRIPT_NAME.search(path))
+        files = [path for path in files if path not in script]
+    elif verb == "run":
+        files = [path for path in files[:1] if "-m" not in rest and _SCRIPT_NAME.search(path)]
+    elif program in ("mv", "cp"):
+        was, files = (files[0], files[1:]) if len(files) == 2 else ("", [])
+        yield from (FileUse(path, verb, was=was if verb == "renamed" else "") for path in files if verb)
+        return
+    yield from (FileUse(path, verb, text=text if program == "tee" else None) for path in files if verb)
 
 
 _ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
@@ -163,23 +160,23 @@ _BEFORE_SCRIPT = re.compile(r"-\w*[ef]|--expression|--file")
 """Options of sed: what they print goes into the file; a script follows."""
 
 
-_OPENED = re.compile(
-    r"""open\(\s*(?:["']([^"'\n]{1,200})["']|([A-Za-z_]\w{0,60}))\s*,\s*["'][wa]"""
-    r"""|(?:writeFile(?:Sync)?\(|Path\((?=[^)\n]{1,200}\)\.write_text))\s*["']([^"'\n]{1,200})["']"""
+_WRITES = re.compile(
+    r"\bopen\(\s*([^\n]{1,200}?),\s*[\"'](?:w|a|r\+)|writeFile(?:Sync)?\(\s*([^,\n]{1,200}),"
+    r"|(?:Path\(([^()\n]{1,200})\)|([\w.]{1,200})|[)\]])\.write_text\("
 )
-_WRITES = re.compile(r"\.write_text\(|writeFile(?:Sync)?\(|\bopen\((?:[^\n]{1,200}?,)?\s*[\"'](?:w|a|r\+)[\"'b+]")
+_LITERAL = re.compile(r"""(["'])([^"'\n]+)\1""")
 _PATH_LITERAL = re.compile(r"""["']([\w.@+~/-]{1,200}\.[A-Za-z]\w{0,9})["']""")
-_ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*["']([^"'\n]{1,200})["']\s*$""", re.MULTILINE)
+_ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*(?:Path\()?["']([^"'\n]{1,200})["']\)?\s*$""", re.MULTILINE)
 
 
 def written_by_script(command: str, used: Iterable[str] = ()) -> list[str]:
     """The files that the script in a command opens to write, or that it writes into a file. If it does not say which
     ones, such as in a loop, they are those that it names of the ones `used` before."""
     script = command[:MAX_SCANNED]
-    found = [match.groups() for match in _OPENED.finditer(script)]
-    names = dict(_ASSIGNED.findall(script)) if found else {}
-    paths = [path or names.get(name or "", "") or other or "" for path, name, other in found]
-    if len(found) < len(_WRITES.findall(script)) or "" in paths:
+    names = dict(_ASSIGNED.findall(script)) if "=" in script else {}
+    named = ["".join(match.groups(default="")).strip() for match in _WRITES.finditer(script)]
+    paths = [text[2] if (text := _LITERAL.fullmatch(name)) else names.get(name, "") for name in named]
+    if "" in paths:
         # Each package has a file of the name that is left out: alone it names none.
         ends = tuple(f"/{path}" for path in _PATH_LITERAL.findall(script) if path != "__init__.py")
         paths += [path for path in used if f"/{path}".endswith(ends)]

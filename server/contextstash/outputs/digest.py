@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from contextstash.outputs.limits import error_line, line_count
@@ -87,7 +87,7 @@ def _described(call: str, text: str, is_error: bool) -> str:
     head = text[:MAX_HEAD]
     if len(text) > MAX_HEAD:
         head = head[: head.rfind("\n") + 1] or head
-    first = _first_text(head)
+    first = _first_told(head.split("\n", 200)) or one_line(head, 100)
     if _READING.search(call):
         extent = counted(lines, "line")
         numbers = [*map(int, _NUMBERED.findall(head[:2_000]))]
@@ -98,8 +98,7 @@ def _described(call: str, text: str, is_error: bool) -> str:
             extent = f"lines {start:,}–{start + lines - 1:,}" if start > 1 else counted(lines, "line")
         names = list(dict.fromkeys(DEFINITION.findall(head)))
         return f"{extent}; defines {_listed(names, MAX_DEFINITIONS)}" if names else f"{extent}, begins: {first}"
-    tail = text[-4_000:].rstrip().rsplit("\n", 40)[1:]
-    last = next((shown for line in reversed(tail) if len(shown := one_line(line, 100)) > 3), "")
+    last = _first_told(reversed(text[-4_000:].rstrip().rsplit("\n", 40)[1:]))
     if not last or last == first:
         return first or "no text"
     count = f" ({counted(lines, 'line')})" if lines > 2 else ""
@@ -110,16 +109,14 @@ def _listed(names: Sequence[str], maximum: int) -> str:
     return ", ".join(names[:maximum]) + ", …" * (len(names) > maximum)
 
 
-_WORDED = re.compile(r"(?:[^\W_][\W_]*){3}")
-"""Three letters or digits: a line with fewer is a rule or a bracket."""
+MIN_TOLD = 3
+"""Letters and digits of a line that tells something: one with fewer is a rule or a bracket."""
 
 
-def _first_text(text: str) -> str:
-    for line in text.split("\n", 200):
-        shown = one_line(_NUMBERED.sub("", line, count=1), 100)
-        if _WORDED.search(shown):
-            return shown
-    return one_line(text, 100)
+def _first_told(lines: Iterable[str]) -> str:
+    """The first line that tells something, without its number."""
+    shown = (one_line(_NUMBERED.sub("", line, count=1), 100) for line in lines)
+    return next((line for line in shown if sum(map(str.isalnum, line)) >= MIN_TOLD), "")
 
 
 MAX_END_CHARACTERS = 60_000
