@@ -237,22 +237,19 @@ class KnownPaths:
 
     def __init__(self, known: dict[str, Any]) -> None:
         self._known = known
-        self._near: dict[str, dict[str, None]] = {}
+        self._by_end: dict[str, str] = {}
         for path in known:
-            self._near.setdefault(path_key(path), {})[path] = None
+            self.of(path)
 
     def of(self, path: str) -> str:
-        """The path by which a file is known: the longest of those of which one is the end of the other, such as a
-        relative one and an absolute one. If it was known by a shorter one, the key is changed."""
+        """The path by which a file is known: of those of which one is the end of the other, such as a relative one and
+        an absolute one, the longest. If it was known by a shorter one, the key is changed."""
         path = path.removeprefix("./")
-        near = self._near.setdefault(path_key(path), {})
-        same = [known for known in near if is_same_file(known, path)]
-        if len(same) != 1:
-            near[path] = None
+        known = self._by_end.setdefault(path_key(path), path)
+        if not is_same_file(known, path):
+            self._by_end[path_key(path)] = ""  # several files end so: a relative path may be any of them
             return path
-        if len(path) > len(same[0]):
-            del near[same[0]]
-            near[path] = None
-            if same[0] in self._known:
-                self._known[path] = self._known.pop(same[0])
-        return max(path, same[0], key=len)
+        longest = self._by_end[path_key(path)] = max(path, known, key=len)
+        if longest != known in self._known:
+            self._known[longest] = self._known.pop(known)
+        return longest

@@ -25,9 +25,9 @@ def _is_reply(text: str) -> bool:
     return bool(_REPLY.match(text)) or (len(text) <= 60 and len(text.split()) <= MAX_REPLY_WORDS)
 
 
-MAX_ANSWER_LENGTH, MAX_POINTING_LENGTH, MAX_ASKED_LENGTH = 200, 80, 300
-"""Characters of a message that may answer the question before it, of one that says with a word such as "that" what it
-is about (longer ones name it), and of what is quoted of the assistant's text: a proposal in two or three sentences."""
+MAX_ANSWER_LENGTH, MAX_ASKED_LENGTH = 200, 300
+"""Characters of a message that may answer the question before it, and of what is quoted of the assistant's text: a
+proposal in two or three sentences."""
 
 MIN_QUESTION_WORDS = 8
 """A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
@@ -45,9 +45,9 @@ _ORDINALS = {"first": "1", "second": "2", "third": "3", "fourth": "4"}
 def answered(text: str, before: str) -> str:
     """What a request answers, in whole sentences of the assistant, which had said `before`: its question with what that
     is about, of a choice the option, else what it said last; empty if the request does not depend on it."""
-    chosen = _chosen_option(text, before)
-    if not before or not (chosen or _depends(text)):
+    if not before or len(text) > MAX_ANSWER_LENGTH:
         return ""
+    chosen = _chosen_option(text, before)
     said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(before)]
     question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
     if question is not None:
@@ -65,23 +65,11 @@ _REPLY = re.compile(
     r"|third|last|former|latter)|ja|nein|oui|non|s[ií]|да|нет|gerne|klar)\b|\W*(?:好|是|不|对|可以|はい|いいえ|네|아니)",
     re.IGNORECASE,
 )
-_POINTS = re.compile(
-    r"\b(?:that|this|it|these|those|them|so|both|either|das|dies\w*|cela|ça|eso|esto)\b", re.IGNORECASE
-)
-
-
-def _depends(text: str) -> bool:
-    """Whether a request says what it means only together with what the assistant said before it."""
-    if len(text) > MAX_ANSWER_LENGTH:
-        return False
-    if text.endswith(("?", "？")):
-        return bool(_REPLY.match(text)) or (len(text) <= MAX_POINTING_LENGTH and bool(_POINTS.search(text)))
-    return _is_reply(text) or bool(_POINTS.search(text[:MAX_POINTING_LENGTH]))
 
 
 def _chosen_option(text: str, before: str) -> str:
     """The paragraph of the assistant's text with the option that the request names, such as "B" or "the second"."""
-    choice = _CHOICE.match(text) if len(text) <= MAX_ANSWER_LENGTH else None
+    choice = _CHOICE.match(text)
     if not choice:
         return ""
     name = _ORDINALS.get(choice[1].lower(), choice[1])

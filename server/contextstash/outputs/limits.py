@@ -252,7 +252,7 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> st
         return text
     excerpt = _Excerpt(text, units, exceeded[0], handle, spilled)
     if limits.notice == "beside":
-        return excerpt.of_ends([each.maximum for each in units], cut)
+        return excerpt.shown([each.maximum for each in units], cut)
     return excerpt.fitted(cut) or excerpt.brief()
 
 
@@ -278,34 +278,32 @@ class _Excerpt:
             inner = budgets if cut == "middle" else _less(budgets, notice)
             if min(divided(cut, each.unit, budget)[0] for each, budget in zip(self.limits, inner, strict=True)) <= 0:
                 return None
-            shown = self._with_salient(inner, found) if cut == "smart" else self.of_ends(inner, cut)
+            shown = self.shown(inner, cut, found)
             excess = [each.measure(shown) - each.maximum for each in self.limits]
             if max(excess) <= 0:
                 return shown
             budgets = [left - (over + over // 4 + 1) * (over > 0) for left, over in zip(budgets, excess, strict=True)]
         return None
 
-    def of_ends(self, budgets: Sequence[int], cut: Cut) -> str:
-        """The ends that fit the budgets, and the notice in addition to them."""
-        first, last = ends(self.text, self.limits, budgets, cut)
-        return f"{_ended(first)}{self._notice(first, last)}" + (f"\n{last}" if last else "")
-
-    def _with_salient(self, budgets: Sequence[int], found: Sequence[SalientLine]) -> str:
-        """Both ends in whole lines, and between them the salient lines with their numbers."""
+    def shown(self, budgets: Sequence[int], cut: Cut, found: Sequence[SalientLine] = ()) -> str:
+        """The ends that fit the budgets, and the notice in addition to them, with those of the salient lines between
+        them that fit. Ends of a `smart` cut are whole lines."""
         text, limits = self.text, self.limits
-        shares = [int(budget * SALIENT_SHARE) for budget in budgets]
-        first, last = _whole_lines(*ends(text, limits, _less(budgets, shares), "smart"))
-        selected = select(found, limits, shares, len(first), len(text) - len(last))
-        # What the selected lines leave of their share goes to head and tail, which may then include some of them.
-        used = [each.measure("\n".join(map(str, selected))) for each in limits]
-        first, last = _whole_lines(*ends(text, limits, _less(budgets, used), "smart"))
+        selected: list[SalientLine] = []
+        if found:
+            shares = [int(budget * SALIENT_SHARE) for budget in budgets]
+            first, last = _whole_lines(*ends(text, limits, _less(budgets, shares), cut))
+            selected = select(found, limits, shares, len(first), len(text) - len(last))
+            # What they leave of their share goes to head and tail, which may then include some of them.
+            budgets = _less(budgets, [each.measure("\n".join(map(str, selected))) for each in limits])
+        first, last = ends(text, limits, budgets, cut)
+        first, last = _whole_lines(first, last) if cut == "smart" else (first, last)
         end = len(text) - len(last)
-        lines = "\n".join(str(each) for each in selected if len(first) <= each.start < end)
-        if not lines:
-            return f"{_ended(first)}{self._notice(first, last)}\n{last}"
-        notice = self._notice(first, last, "; the relevant lines:")
-        goes_on = f"{MARKER}: from line {text.count(chr(10), 0, end) + 1:,} on:]"
-        return f"{_ended(first)}{notice}\n{lines}\n{goes_on}\n{last}"
+        lines = [str(each) for each in selected if len(first) <= each.start < end]
+        if lines:
+            lines.append(f"{MARKER}: from line {text.count(chr(10), 0, end) + 1:,} on:]")
+        notice = self._notice(first, last, "; the relevant lines:" if lines else "")
+        return _ended(first) + "\n".join([notice, *lines, *([last] if last else [])])
 
     def brief(self) -> str:
         """The head with a brief notice behind it, or without one if there is no room for it."""
