@@ -327,18 +327,13 @@ class Migrated:
 async def migrate_store(source: SessionStore, target: SessionStore) -> Migrated:
     """Copy the sessions of all owners. Each becomes visible as a whole; one that is there already is compared. So the
     same call again continues an interrupted one."""
-    stores = [(Access(source.for_owner(owner)), Access(target.for_owner(owner))) for owner in await source.owners()]
-    for own, others in stores:
-        await others.store.copy_deleted(await own.store.deleted_sessions())  # no client brings them back there
-    # Parents before sub-agents where the times of their creation say so.
-    wanted = [
-        (own, others, session)
-        for own, others in stores
-        for session in sorted(await all_sessions(own), key=lambda each: (each.created_at, each.session_id))
-    ]
     done = Migrated()
-    for own, others, session in wanted:
-        await _migrate_session(own, others, session, done)
+    for owner in await source.owners():
+        own, others = Access(source.for_owner(owner)), Access(target.for_owner(owner))
+        await others.store.copy_deleted(await own.store.deleted_sessions())  # no client brings them back there
+        # Parents before sub-agents where the times of their creation say so.
+        for session in sorted(await all_sessions(own), key=lambda each: (each.created_at, each.session_id)):
+            await _migrate_session(own, others, session, done)
     return done
 
 
@@ -396,10 +391,10 @@ async def delete_session(access: Access, session_id: str, *, others: Sequence[st
     if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
     session = await access.read_session(session_id)
     # The sessions of the agents that one started, which the list shows below it; but not its forks.
-    children = [(name, each) for name in (session_id, *others) for each in await all_sessions(access, parent=name)]
     sub_agents = [
         each.session_id
-        for name, each in children
+        for name in (session_id, *others)
+        for each in await all_sessions(access, parent=name)
         if each.agent != OUTPUTS_AGENT and each.session_id.startswith(f"{name}.")
     ]
     going = [session_id, *others, *sub_agents]
@@ -414,13 +409,7 @@ async def delete_session(access: Access, session_id: str, *, others: Sequence[st
     )
 
 
-async def retain(
-    access: Access,
-    now: datetime,
-    *,
-    days: int | None = None,
-    dry_run: bool = True,
-) -> RetainResult:
+async def retain(access: Access, now: datetime, *, days: int | None = None, dry_run: bool = True) -> RetainResult:
     """Delete the sessions last recorded more than `days` ago, by default those of the settings in force. A session with
     a pin stays. Raises BadInputError if no limit is set."""
     days = days if days is not None else access.settings().keep_days
@@ -444,11 +433,7 @@ async def retain(
     ]
     note = None if dry_run else await _delete(access, gone)
     return RetainResult(
-        sessions=lines,
-        kept=len(listed) - len(gone),
-        pinned=len(going) - len(gone),
-        dry_run=dry_run,
-        note=note,
+        sessions=lines, kept=len(listed) - len(gone), pinned=len(going) - len(gone), dry_run=dry_run, note=note
     )
 
 

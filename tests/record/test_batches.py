@@ -15,17 +15,7 @@ from contextstash.record.output_archive import MAX_CHARACTERS
 from contextstash.stash import Stash
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Call, DeclaredVersion, Native
-from tests.support.stashes import (
-    SESSION,
-    called,
-    counters_in_step,
-    history,
-    reply,
-    stash_at,
-    user,
-    valid_view,
-    view,
-)
+from tests.support.stashes import SESSION, called, counters_in_step, history, reply, stash_at, user, valid_view, view
 
 
 def said(*texts: str) -> list[Native]:

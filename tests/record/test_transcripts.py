@@ -152,12 +152,12 @@ E_F = [said("e"), said("f", "assistant")]
 
 SHOWN: dict[str, list[tuple[list[TranscriptMessage], str]]] = {
     "messages that a compaction kept follow its summary": [
-        ([*TALK, summary("S", covers_before_key="c"), said("e")], "S c d e"),
+        ([*TALK, summary("S", covers_before_key="c"), said("e")], "S c d e")
     ],
     "a summary that is read again changes nothing": [(KEPT, "S c"), (KEPT, "S c")],
     "a key that is not in the store is ignored": [([*TALK[:2], summary("S", covers_before_key="nowhere")], "S")],
     "what is kept never starts with a result whose call is covered": [
-        ([said("a"), *call("one"), *call("two"), summary("S", covers_before_key="two")], "S Bash two"),
+        ([said("a"), *call("one"), *call("two"), summary("S", covers_before_key="two")], "S Bash two")
     ],
     "a later compaction covers an earlier one and what that kept": [
         ([*TALK, summary("S", covers_before_key="c"), *E_F], "S c d e f"),
@@ -221,8 +221,7 @@ async def test_usage_that_is_reported_late_still_anchors_the_estimate(
 
 
 ACTIONS = st.lists(
-    st.tuples(st.sampled_from(["say", "call", "rewind", "compact", "keep"]), st.integers(0, 60)),
-    max_size=25,
+    st.tuples(st.sampled_from(["say", "call", "rewind", "compact", "keep"]), st.integers(0, 60)), max_size=25
 )
 
 

@@ -94,10 +94,7 @@ async def test_behind_a_summary_the_provider_is_asked_to_drop_thinking_that_it_d
     await recorded(stash, turns(8))
     context = await stash.get_context(SESSION)
     assert context.request == DROP_REQUEST
-    assert DROP_REQUEST["thinking"] == {
-        "type": "adaptive",
-        "block_binding": {"prefix_mismatch_behavior": "drop_block"},
-    }
+    assert DROP_REQUEST["thinking"] == {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
     assert DROP_REQUEST["betas"] == ["thinking-binding-controls-2026-08-01"]
     assert len(thoughts(context.messages)) == 4
 

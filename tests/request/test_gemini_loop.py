@@ -38,9 +38,7 @@ def ask_rest(url: str, contents: list[Native]) -> tuple[Native, dict[str, Any]]:
     """One request of the REST API, spelled as its reference spells it."""
     body = {"contents": contents, "systemInstruction": {"parts": [{"text": SYSTEM}]}, "tools": TOOLS}
     request = urllib.request.Request(
-        f"{url}/v1beta/models/{MODEL}:generateContent",
-        json.dumps(body).encode(),
-        {"content-type": "application/json"},
+        f"{url}/v1beta/models/{MODEL}:generateContent", json.dumps(body).encode(), {"content-type": "application/json"}
     )
     try:
         with urllib.request.urlopen(request, timeout=60) as response:

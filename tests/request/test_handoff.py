@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from contextstash.clients.proxied import first_message
 from contextstash.reduce import summaries
-from contextstash.request.handoff import (
-    ClientCall,
-    ClientMessage,
-    ClientResult,
-    divided,
-    plan_tail,
-    window_of,
-)
+from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult, divided, plan_tail, window_of
 from contextstash.stash import Stash
 from tests.support.client_files import ClientTranscript, applied
 from tests.support.stashes import reply, round_of, stash_at

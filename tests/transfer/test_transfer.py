@@ -73,10 +73,7 @@ async def worked_on(stash: Stash, natives: Sequence[Native], format_name: str) -
 
 
 async def assert_equal_after_import(folder: Path, natives: Sequence[Native], format_name: str) -> None:
-    async with (
-        stash_at(folder / "here.db", window=3_000) as here,
-        stash_at(folder / "there.db", window=3_000) as there,
-    ):
+    async with stash_at(folder / "here.db", window=3_000) as here, stash_at(folder / "there.db", window=3_000) as there:
         await worked_on(here, natives, format_name)
         lines = await exported(here)
         result = await there.import_session(lines)
@@ -263,10 +260,7 @@ async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Pa
         await fill(source)
     with closing(sqlite3.connect(tmp_path / "source.db")) as db, db:
         db.execute("UPDATE segments SET contents = x'00' WHERE session = 2")
-    async with (
-        await open_sqlite(tmp_path / "source.db") as source,
-        await open_sqlite(tmp_path / "target.db") as target,
-    ):
+    async with await open_sqlite(tmp_path / "source.db") as source, await open_sqlite(tmp_path / "target.db") as target:
         done = await transfer.migrate_store(source, target)
         assert done.copied == 2
         assert list(done.failed) == ["two"]

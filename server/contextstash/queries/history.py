@@ -4,7 +4,7 @@ outputs, and search over everything that was ever recorded."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from contextstash.messages.detection import get_format
@@ -28,7 +28,6 @@ from contextstash.safety.sanitize import defused, one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, shown_value
 from contextstash.session.open_session import READ_AT_ONCE, Known, outputs_by_message
-from contextstash.view.session_snapshot import Place
 from contextstash.view.view import Entry, Overlay, build_view, path_to
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
@@ -73,14 +72,14 @@ SCOPES = ("session", "outputs", "messages", "everywhere")
 
 @dataclass(frozen=True)
 class _Page:
-    """Messages of a session, with the edits in force, their entries in the view and the handles of their outputs."""
+    """Messages of a session, with the edits in force, their entries in the view and their outputs."""
 
     session: Session
     settings: ContextSettings
     messages: Sequence[Message]
     overlay: Overlay
     entries: dict[int, Entry]
-    handles: dict[Place, str]
+    outputs: Mapping[int, tuple[Output, ...]]
     next_seq: int | None
 
 
@@ -89,14 +88,14 @@ async def _page(access: Access, session_id: str, first: int, limit: int) -> _Pag
     session, overlay, total = known.session, known.overlay, known.session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
-    outputs = outputs_by_message(messages, await access.store.read_outputs(session_id, first=first, last=last))
+    outputs = await access.store.read_outputs(session_id, first=first, last=last)
     return _Page(
         session,
         access.settings(session),
         messages,
         overlay,
         {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message},
-        {(output.seq, output.block): output.handle for each in outputs.values() for output in each},
+        outputs_by_message(messages, outputs),
         last + 1 if last + 1 < total else None,
     )
 
@@ -109,8 +108,7 @@ async def read_messages(access: Access, session_id: str, *, first: int = 0, limi
     for message in page.messages:
         entry = page.entries.get(message.seq)
         kind = entry.kind if entry else message.kind
-        places = ((message.seq, place) for place in range(len(message.blocks)))
-        handles = [page.handles[place] for place in places if place in page.handles] or None
+        handles = [output.handle for output in page.outputs[message.seq]] or None
         visible = entry is not None and kind != "tool_result_archived"
         body = shown_value(page.settings, message.body or {})
         lines.append(MessageLine.of(message, kind=kind, agent_visible=visible, handles=handles, message=body))
@@ -153,7 +151,7 @@ def _shown(page: _Page, message: Message) -> ShownMessage:
             block,
             heading=" ".join(filter(None, (block.tool, block.argument))),
             text=text,
-            handle=page.handles.get((message.seq, place)),
+            handle=next((output.handle for output in page.outputs[message.seq] if output.block == place), None),
             shown=shown_excerpt(page.settings, edit.text, whole) if edit else None,
             state=edit.kind if edit else "strip" if stripped else None,
         )

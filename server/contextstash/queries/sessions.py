@@ -196,11 +196,7 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
 
 
 async def estimate_context(
-    access: Access,
-    session_id: str | None = None,
-    *,
-    messages: Sequence[Native] | None = None,
-    model: str | None = None,
+    access: Access, session_id: str | None = None, *, messages: Sequence[Native] | None = None, model: str | None = None
 ) -> Estimate:
     """How full the window is; with `messages`, the estimate for these alone, and nothing is recorded."""
     if messages is not None:

@@ -36,7 +36,7 @@ from contextstash.session.edit import Planned, edit, entries_after, plan_strippi
 from contextstash.session.ids import check_conversation_id
 from contextstash.session.masks import stored_body
 from contextstash.session.open_session import WITHIN_REACH
-from contextstash.view.session_snapshot import SessionSnapshot, truncate_edit
+from contextstash.view.session_snapshot import truncate_edit
 from contextstash.view.view import known_path, path_to, rewinding
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import (
@@ -358,9 +358,15 @@ async def limit_outputs(access: Access, session: Session, messages: Sequence[Mes
         shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
         whole = [place for place in sorted(places) if place[0] in shown and place[1] not in shown[place[0]].replaced]
         outputs = [snapshot.outputs[place] for place in whole if place in snapshot.outputs]
-        own = [each for each in outputs if is_own_retrieval(each.tool, each.argument)]
-        others = [each for each in outputs if each not in own]
-        cut = await access.from_texts(snapshot, others, lambda batch: _truncate_edits(snapshot, batch, rules))
+
+        def truncated(batch: Sequence[tuple[Output, str]]) -> list[TruncateEdit]:
+            over = (
+                (output, text) for output, text in batch if not rules[output.seq].holds(text, snapshot.counter.count)
+            )
+            return [truncate_edit(snapshot, output, text, rules[output.seq]) for output, text in over]
+
+        others = [each for each in outputs if not is_own_retrieval(each.tool, each.argument)]
+        cut = await access.from_texts(snapshot, others, truncated)
         if not cut:
             return snapshot.session
         stripping = plan_stripping(snapshot, min(each.seq for each in cut))
@@ -371,14 +377,6 @@ async def limit_outputs(access: Access, session: Session, messages: Sequence[Mes
 
 def _has_outputs(message: Message) -> bool:
     return any(block.type == "tool_result" for block in message.blocks)
-
-
-def _truncate_edits(snapshot: SessionSnapshot, batch: Sequence[tuple[Output, str]], rules: Rules) -> list[TruncateEdit]:
-    return [
-        truncate_edit(snapshot, output, text, rules[output.seq])
-        for output, text in batch
-        if not rules[output.seq].holds(text, snapshot.counter.count)
-    ]
 
 
 def _rules(access: Access, session: Session, messages: Sequence[Message]) -> Rules:

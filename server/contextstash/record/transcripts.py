@@ -207,10 +207,7 @@ async def _append_run(
 def _extra(message: TranscriptMessage, *, hidden: bool) -> dict[str, object]:
     """`hidden`: the view does not show the message at its own position."""
     given = {
-        "key": message.key,
-        "group": message.group,
-        "usage": message.usage,
-        "model": message.model,
+        **{name: getattr(message, name) for name in ("key", "group", "usage", "model")},
         "created_at": message.created_at or datetime.now(UTC),
         "kind": "summary" if message.covers_before else "host" if message.by_host else None,
         "agent_visible": False if hidden else None,

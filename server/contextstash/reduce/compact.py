@@ -184,11 +184,7 @@ async def _summarizing(
 
 
 async def _edits(
-    access: Access,
-    snapshot: SessionSnapshot,
-    plan: CompactPlan,
-    summary: SummaryEdit,
-    outputs: Sequence[Candidate],
+    access: Access, snapshot: SessionSnapshot, plan: CompactPlan, summary: SummaryEdit, outputs: Sequence[Candidate]
 ) -> list[Edit]:
     """The summary and the edits that go with it: `outputs` become placeholders, and outputs of recent messages beyond
     `prune_at_results` are archived with one digest message."""

@@ -35,15 +35,7 @@ from contextstash.view.view import Entry, total_tokens
 from contextstash.window.models import reasoning_binding
 from contextstash.writers import WriterFailedError, digest_by_model
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.records import (
-    ArchiveEdit,
-    Edit,
-    Output,
-    Replacement,
-    RestoreEdit,
-    Session,
-    SummaryEdit,
-)
+from contextstash_storage.records import ArchiveEdit, Edit, Output, Replacement, RestoreEdit, Session, SummaryEdit
 
 logger = logging.getLogger(__name__)
 

@@ -185,16 +185,14 @@ async def _kept(access: Access, snapshot: SessionSnapshot, last_seq: int) -> Sta
     rewinds, found = rewinds_in_force(snapshot.edits), State()
     for key in ("", KEPT_BEHIND):
         try:
-            note = await access.store.get_note(snapshot.session_id, KeptState, key)
-            read = None if note is None else json.loads(zstd.decompress(b64decode(note.text)))
-            state = None if read is None else _adapter().validate_python(read)
+            if (note := await access.store.get_note(snapshot.session_id, KeptState, key)) is None:
+                continue
+            state = _adapter().validate_python(json.loads(zstd.decompress(b64decode(note.text))))
         except (ValueError, DamagedError, zstd.ZstdError):  # it is folded again
             continue
-        if note is None or state is None or not found.seq < state.seq <= last_seq:
-            continue
         new = [edit for edit in rewinds if edit.edit_id not in note.rewinds]
-        gone = set(note.rewinds) - {edit.edit_id for edit in rewinds}
-        if not gone and all(edit.first_seq > state.seq for edit in new):
+        is_current = {edit.edit_id for edit in rewinds} >= set(note.rewinds)
+        if is_current and found.seq < state.seq <= last_seq and all(edit.first_seq > state.seq for edit in new):
             found = state
     return found
 

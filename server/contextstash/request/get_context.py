@@ -16,14 +16,7 @@ from contextstash.messages.base import Format
 from contextstash.messages.rules import KnownParts, render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
-from contextstash.record.messages import (
-    System,
-    Tools,
-    declare,
-    declared_system,
-    system_beside,
-    with_system,
-)
+from contextstash.record.messages import System, Tools, declare, declared_system, system_beside, with_system
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import prune_tool_outputs
 from contextstash.results import ContextResult, Estimate, LeftOut, RecoverResult
@@ -141,11 +134,7 @@ class _Composed:
 
 
 async def get_context(
-    access: Access,
-    session_id: str | None,
-    *,
-    budget: int | None = None,
-    messages: int | None = None,
+    access: Access, session_id: str | None, *, budget: int | None = None, messages: int | None = None
 ) -> ContextResult:
     """The view as a valid message list for the provider, recorded as a request. If it is over the budget, tool outputs
     are archived or cut, which is recorded as edits; then the oldest messages are left out, of later requests too.

@@ -188,11 +188,7 @@ def _index(snapshot: SessionSnapshot, max_tokens: int, shown: str = "") -> str:
 
 
 async def hand_off_once(
-    access: Access,
-    session_id: str,
-    *,
-    max_tokens: int | None = None,
-    part: Part = WHOLE,
+    access: Access, session_id: str, *, max_tokens: int | None = None, part: Part = WHOLE
 ) -> str | None:
     """The hand-off, or a part of it, once for each window. Logged as an event. The client runs the hooks for all parts
     at once, and shows them in the order in which they end: each says which one it is."""

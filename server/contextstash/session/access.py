@@ -24,15 +24,7 @@ from contextstash.window.settings import ContextSettings, consenting, resolve_se
 from contextstash.window.thresholds import WindowBudget, budget_of
 from contextstash.window.token_counters import Counter, counter_for, measure
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import (
-    Counters,
-    Message,
-    Native,
-    NewMessage,
-    Output,
-    ProxiedSession,
-    Session,
-)
+from contextstash_storage.records import Counters, Message, Native, NewMessage, Output, ProxiedSession, Session
 from contextstash_storage.store import SessionStore
 
 Key = TypeVar("Key", bound=Hashable)

@@ -25,13 +25,11 @@ PROMPT_ROLES = ("user",)
 """Roles of messages in which `<private>` is a person's word; a tool's output may hold it as any other text."""
 
 
-Contents = tuple[tuple[Block, ...], tuple[str, ...]]
-"""The blocks of a message, and the text of each."""
-
-
-def derived(settings: ContextSettings, role: str, blocks: tuple[Block, ...], texts: tuple[str, ...]) -> Contents:
-    """The contents from which everything is made that is stored of a message but its body. Texts keep their lengths,
-    by which the index finds its blocks."""
+def derived(
+    settings: ContextSettings, role: str, blocks: tuple[Block, ...], texts: tuple[str, ...]
+) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+    """The blocks, and the text of each, from which everything is made that is stored of a message but its body. Texts
+    keep their lengths, by which the index finds its blocks."""
     arguments = (block.argument for block in blocks if block.argument)
     # Asked once for all of them: most messages are short, and hold none.
     if settings.secrets == "off" or not may_hold_secrets("\n".join((*texts, *arguments))):
