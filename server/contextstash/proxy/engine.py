@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,11 +39,11 @@ from contextstash.proxy.edits import (
     old_outputs,
 )
 from contextstash.reduce.prune import take
-from contextstash.request.proxied import edits_to_show, keep_state, positions_of, record_request
+from contextstash.request.proxied import edits_to_show, positions_of, record_request
 from contextstash.session.access import Access
 from contextstash.view.ladder import Step
 from contextstash.window.refusals import recognize
-from contextstash_storage.errors import ContextstashError
+from contextstash_storage.errors import ContextstashError, SessionNotFoundError
 from contextstash_storage.records import Native, Session, Usage
 
 logger = logging.getLogger(__name__)
@@ -264,7 +265,8 @@ class Engine:
         unread = self._unread.pop(conversation.state.client_session, 0) + self._unread.pop(None, 0)
         project = conversation.state.project or self._options.project
         conversation.change(unread=conversation.state.unread + unread, project=project)
-        await keep_state(self._access, conversation.session_id, conversation.state)
+        with suppress(SessionNotFoundError):  # deleted meanwhile
+            await self._access.store.put_note(conversation.session_id, conversation.state)
 
     async def _record(self, conversation: Conversation, asked: AskedRequest, usage: Usage | None) -> None:
         """Record a request's messages as the whole conversation, or by the client's transcript if that is followed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,7 +14,6 @@ from contextstash.record.messages import check_limits, in_thread_if_large, size_
 from contextstash.results import ProxyReport
 from contextstash.session.access import Access
 from contextstash.view.view import edits_in_force, known_path
-from contextstash_storage.errors import SessionNotFoundError
 from contextstash_storage.records import (
     Native,
     ProxiedSession,
@@ -43,12 +41,6 @@ class ProxiedEdits:
     edits: int = 0
     pins: Mapping[Key, str] = field(default_factory=dict)
     summaries: tuple[SummaryEdit, ...] = ()
-
-
-async def keep_state(access: Access, session_id: str, state: ProxiedSession) -> None:
-    """Store what is known of a session's requests. Without effect if the session was deleted."""
-    with suppress(SessionNotFoundError):
-        await access.store.put_note(session_id, state)
 
 
 async def record_request(
