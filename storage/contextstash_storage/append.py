@@ -143,7 +143,7 @@ def append_piece(batch: Batch, progress: Progress, tx: Tx) -> Progress:
         notes.put_note(tx, row, noted, batch.known_by)
     is_complete, all_stored = done == len(batch.messages), (*progress.stored, *stored)
     if is_complete and batch.edits is not None and all_stored:
-        counters = log.insert_edits(tx, row, *batch.edits(counters, all_stored))
+        counters = _edited(tx, row, *batch.edits(counters, all_stored))
     if is_complete and batch.cursor is not None:
         notes.put_cursor(tx, batch.owner, row, batch.cursor)
     if stored or counters != session.counters:
@@ -164,10 +164,14 @@ def _edited_before(
     """The counters after the edits that go before the batch. Raises EditConflictError if others changed them between
     two pieces."""
     if callable(batch.known_by) and left is None:
-        return log.insert_edits(tx, row, *batch.known_by(counters))
+        return _edited(tx, row, *batch.known_by(counters))
     if callable(batch.known_by) and left and (counters.messages, counters.edits) != (left.messages, left.edits):
         raise EditConflictError("The session was changed while messages were appended to it.")
     return counters
+
+
+def _edited(tx: Tx, row: int, edits: Sequence[records.Edit], counters: records.Counters) -> records.Counters:
+    return log.insert_edits(tx, row, log.prepared_edits(edits, counters.edits), counters)
 
 
 def _known(tx: Tx, row: int, length: int, batch: Batch, done: int) -> tuple[int, int]:

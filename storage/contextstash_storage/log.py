@@ -42,22 +42,30 @@ def _key(record: records.Record) -> str | None:
     return record.summary_id if isinstance(record, records.SummaryEdit) else None
 
 
+Prepared = tuple[int, str, str | None, bytes]
+"""A record made ready for its row: its number, the name of its kind, the hash of its key, and its JSON."""
+
+
+def _prepared(record: records.Record, reply: str | None = None) -> Prepared:
+    name, field = _FORMS[records.EditRecord if isinstance(record, records.EditRecord) else type(record)]
+    key = _key(record) or reply
+    stored = records.to_json(record, type(record).model_fields.keys() - {field}).encode()
+    if name in ("edit", "declared") and len(stored) >= _LONG_BYTES:
+        stored = records.compressed(stored)
+    return getattr(record, field), name, None if key is None else name_hash(key), stored
+
+
+def _insert(tx: Tx, row: int, new: Sequence[Prepared]) -> None:
+    tx.many(
+        "INSERT INTO log (session, number, kind, key, record, checksum) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (session, kind, number) DO UPDATE SET record = excluded.record, checksum = excluded.checksum",
+        [(row, *each, records.checksum(each[1], each[0], each[3])) for each in new],
+    )
+
+
 def put(tx: Tx, row: int, new: Sequence[records.Record], reply: str | None = None) -> None:
     """Store records under their numbers, or in place of those of these numbers; calls with the id of their reply."""
-    rows = []
-    for record in new:
-        name, field = _FORMS[records.EditRecord if isinstance(record, records.EditRecord) else type(record)]
-        number, key = getattr(record, field), _key(record) or reply
-        stored = records.to_json(record, type(record).model_fields.keys() - {field}).encode()
-        if name in ("edit", "declared") and len(stored) >= _LONG_BYTES:
-            stored = records.compressed(stored)
-        key_hash = None if key is None else name_hash(key)
-        rows.append((row, name, number, key_hash, stored, records.checksum(name, number, stored)))
-    tx.many(
-        "INSERT INTO log (session, kind, number, key, record, checksum) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (session, kind, number) DO UPDATE SET record = excluded.record, checksum = excluded.checksum",
-        rows,
-    )
+    _insert(tx, row, [_prepared(record, reply) for record in new])
 
 
 def check(tx: Tx, row: int, session: records.Session) -> None:
@@ -110,12 +118,17 @@ def read_log(
     return found
 
 
-def insert_edits(tx: Tx, row: int, edits: Sequence[records.Edit], counters: records.Counters) -> records.Counters:
-    """Store edits under the next numbers; returns the counters with their number."""
+def prepared_edits(edits: Sequence[records.Edit], after: int) -> list[Prepared]:
+    """New edits with the numbers behind this one, and the current time if they have none."""
     moment = now()  # one for all: by their time, the edits of one prune or compaction can be undone together
-    stamps = enumerate((edit.created_at or moment for edit in edits), start=counters.edits + 1)
-    stamped = [{"edit_id": number, "created_at": time} for number, time in stamps]
-    put(tx, row, [edit.model_copy(update=stamp) for edit, stamp in zip(edits, stamped, strict=True)])
+    stamps = enumerate((edit.created_at or moment for edit in edits), start=after + 1)
+    stamped = ({"edit_id": number, "created_at": time} for number, time in stamps)
+    return [_prepared(edit.model_copy(update=stamp)) for edit, stamp in zip(edits, stamped, strict=True)]
+
+
+def insert_edits(tx: Tx, row: int, edits: Sequence[Prepared], counters: records.Counters) -> records.Counters:
+    """Store edits that have the next numbers; returns the counters with their number."""
+    _insert(tx, row, edits)
     return counters.model_copy(update={"edits": counters.edits + len(edits)})
 
 
@@ -125,7 +138,7 @@ def change_session(
     session: records.Session,
     change: Callable[[records.Counters], records.Counters] = lambda counters: counters,
     *,
-    edits: Sequence[records.Edit] = (),
+    edits: Sequence[Prepared] = (),
     expected: int | None = None,
     logged: records.Event | records.Call | None = None,
     booked: tuple[int, records.Usage] | None = None,

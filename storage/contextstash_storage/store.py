@@ -190,7 +190,17 @@ class SessionStore:
         return await self.database.read(lambda tx: log.read_edits(tx, *read(tx, self.owner, session_id), after=after))
 
     find_summary = of_owner(log.find_summary)
-    change_session = changing(log.change_session)
+
+    async def change_session(
+        self, session_id: str, *given: Any, edits: Sequence[records.Edit] = (), expected: int | None = None, **rest: Any
+    ) -> records.Session:
+        """See log.change_session. Edits, which need `expected`, are made ready before the transaction: others wait for
+        that."""
+        assert expected is not None or not edits
+        rest["edits"] = await asyncio.to_thread(log.prepared_edits, edits, expected or 0) if edits else []
+        change: Callable[..., records.Session] = partial(log.change_session, expected=expected, **rest)
+        return await self.change(session_id, lambda tx, *found: change(tx, *found, *given))
+
     declare = changing(log.declare)
     append_request = changing(log.append_request)
     append_log = of_session(log.append_log, writes=True)
