@@ -255,7 +255,8 @@ def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
     counters, entries = snapshot.session.counters, _shown(snapshot.entries, known)
     excess = request_excess(counters, snapshot.settings, snapshot.counter, sources.tokens) + _repair_tokens(entries)
     budget = counters.view_tokens - excess - (notice if known else 0)
-    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice)
+    is_part = snapshot.beyond is not None and known is None
+    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice, is_part=is_part)
 
 
 def _left_out(snapshot: SessionSnapshot, last: int) -> LeftOutSpan | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 
 from contextstash.messages.rules import safe_cuts
 from contextstash.view.session_snapshot import Place, SessionSnapshot
@@ -234,6 +233,7 @@ def fit(
     shorten: Shorten,
     *,
     notice_tokens: int,
+    is_part: bool = False,
 ) -> Fitted:
     """Shortens a view to `budget` tokens. If the settings say so, tool outputs become placeholders first, the oldest
     first, and then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up
@@ -242,7 +242,9 @@ def fit(
     ones only if nothing else is left.
 
     `entries` lack what earlier requests left out. The pairing rules are applied to the whole view: of a part they may
-    allow more, and then the second request of a view would leave out more than the first."""
+    allow more, and then the second request of a view would leave out more than the first. A placeholder has a smallest
+    size: so it is known of a long view, of which this is only a part, that messages will be left out, and their outputs
+    are not shortened before."""
     if total_tokens(entries) <= budget:
         return Fitted()
     settings, whole, unpinned = snapshot.settings, snapshot.entries, snapshot.unpinned
@@ -253,13 +255,13 @@ def fit(
     if archive:
         tail = max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
         size = max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)
-        # What does not fit however small it gets will be left out: there, nothing is shortened before.
         smallest = smallest_placeholder(settings, snapshot.counter)
-        least = accumulate(smallest_tokens(entry, smallest) for entry in reversed(entries))
-        reach = len(entries) - sum(tokens <= budget for tokens in least)
-        ladder.archive(unpinned, goal, range(reach, tail))
-        if ladder.tokens > budget:
-            ladder.cut(unpinned, goal, size, range(reach, len(entries)))
+        if is_part or sum(smallest_tokens(entry, smallest) for entry in entries) > budget:
+            ladder.shorten_kept(unpinned, goal, tail, size)
+        else:
+            ladder.archive(unpinned, goal, range(tail))
+            if ladder.tokens > budget:
+                ladder.cut(unpinned, goal, size)
     dropped: tuple[Entry, ...] = ()
     if ladder.tokens > budget:
         dropped = ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
@@ -292,12 +294,12 @@ class _Ladder:
         if excess > 0:
             self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, places), excess, None)
 
-    def cut(self, outputs: Mapping[Place, Output], goal: int, minimum: int, places: range | None = None) -> None:
+    def cut(self, outputs: Mapping[Place, Output], goal: int, minimum: int) -> None:
         """The largest outputs are cut to one size, as large as possible but at least `minimum`."""
         excess = self.tokens - goal
         if excess <= 0:
             return
-        costs = sorted((cost for cost, _, _ in self._shown(outputs, 0, places)), reverse=True)
+        costs = sorted((cost for cost, _, _ in self._shown(outputs, 0)), reverse=True)
         level = total = 0
         for count, cost in enumerate(costs, start=1):
             total += cost
@@ -305,7 +307,22 @@ class _Ladder:
             if count == len(costs) or level >= costs[count]:
                 break
         size = max(minimum, level)
-        self._replace(sorted(self._shown(outputs, size, places), key=lambda each: (-each[0], each[1])), excess, size)
+        self._replace(sorted(self._shown(outputs, size), key=lambda each: (-each[0], each[1])), excess, size)
+
+    def shorten_kept(self, outputs: Mapping[Place, Output], goal: int, first: int, size: int) -> None:
+        """The same two steps in a view that they do not bring below its budget, so that they change each output: they
+        go back from the newest one to where the view exceeds the goal, and archive what is before `first`."""
+        head = leading_kept(self.view)
+        left = goal - total_tokens(self.view[:head])
+        for place in reversed(range(head, len(self.view))):
+            if left < 0 and place < first:
+                break
+            here, whole = range(place, place + 1), self.view[place].tokens
+            if place < first:
+                self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, here), whole, None)
+            self._replace(self._shown(outputs, size, here), whole, size)
+            left -= self.view[place].tokens
+        self.made = dict(sorted(self.made.items()))
 
     def leave_out(self, excess: int, keep: int, starts: Collection[int]) -> tuple[Entry, ...]:
         """Leave out the oldest messages up to one of the `starts`, and return them."""
@@ -322,7 +339,7 @@ class _Ladder:
         return dropped
 
     def _shown(
-        self, outputs: Mapping[Place, Output], minimum: int, places: range | None
+        self, outputs: Mapping[Place, Output], minimum: int, places: range | None = None
     ) -> list[tuple[int, int, Output]]:
         """The outputs in these entries that take more than `minimum` tokens, with these and the entry's position."""
         return [
