@@ -82,6 +82,7 @@ CALLED = {**ITEM, "caller": {"type": "program", "caller_id": "p"}}
 COMPACTION = {"type": "compaction", "id": "cmp_1", "encrypted_content": "Z0FB"}
 MISSING_B = output_item("b", MISSING_RESULT, "custom_tool_call_output")
 BRIEF: Native = {"role": "system", "content": "be brief"}
+BRIEF_ONCE: Native = {**BRIEF, "clear_at": "next_user_message"}
 BRIEF_PARTS: Native = {"role": "system", "parts": [{"text": "Be brief."}]}
 COMPUTER = {"type": "computer_call", "call_id": "a", "action": {"type": "click"}}
 ITEMS = [GO, REASONING, ITEM, call_item("b", "custom_tool_call"), call_item("c")]
@@ -96,7 +97,7 @@ DONE_B = answering("Bash")["parts"]
 THOUGHT = replied({"text": ""}, {}, {"text": "hm", "thought": True}, finishReason="STOP")
 
 VALID: dict[str, tuple[str, list[Native]]] = {
-    "system messages behind the user's": (ANTHROPIC, [START, BRIEF, assistant(tool_use("a")), ANSWER, BRIEF]),
+    "system messages behind the user's": (ANTHROPIC, [START, BRIEF, assistant(tool_use("a")), ANSWER, BRIEF_ONCE]),
     "one at the end, whose result is to come": (ANTHROPIC, [START, assistant(text("looking"), SEARCH)]),
     "one open while a tool that it called is answered": (
         ANTHROPIC,

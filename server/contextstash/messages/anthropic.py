@@ -44,6 +44,9 @@ SENT_BREAKPOINTS = 2
 prompt, as agents set them. To find a cached prefix it looks back from each, at most 20 blocks, for the end of an
 earlier request: https://docs.claude.com/en/docs/build-with-claude/prompt-caching"""
 
+SYSTEM_KEYS = ("clear_at", "output_config")
+"""What a system message may have beside its content: until when it is shown, and what holds for its turn."""
+
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 
 BlockJson = Mapping[str, Any]
@@ -221,7 +224,8 @@ def _joined(parts: Sequence[Part]) -> Native:
     is_text = len(parts) == 1 and isinstance(source.get("content"), str)
     content: Any = parts[0].native["text"] if is_text else [part.native for part in parts]
     role = "assistant" if parts[0].by_model else "system" if parts[0].instructs else "user"
-    return in_shape_of(source, {"role": role, "content": content})
+    kept = {key: source[key] for key in SYSTEM_KEYS if key in source} if role == "system" else {}
+    return in_shape_of(source, {"role": role, "content": content, **kept})
 
 
 def _is_server_result(block: BlockJson) -> bool:

@@ -34,7 +34,8 @@ def anthropic_violations(natives: Sequence[Native]) -> list[str]:
 def _structure(place: int, native: Native) -> Iterator[str]:
     if native.get("role") not in ("user", "assistant", "system"):
         yield f"Message {place} has the role {native.get('role')!r}; expected user, assistant or system."
-    unknown = [key for key in native if key not in ("role", "content")]
+    known = ("role", "content", *(("clear_at", "output_config") if native.get("role") == "system" else ()))
+    unknown = [key for key in native if key not in known]
     if unknown:
         yield f"Message {place} has the key '{unknown[0]}', which a request may not have."
     content = native.get("content")
