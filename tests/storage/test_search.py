@@ -118,15 +118,16 @@ async def test_a_text_of_one_endless_word_is_indexed_and_forgotten(store: Sessio
     assert await store.search("needle") == []
 
 
+@pytest.mark.parametrize("better", [10, 2])
 async def test_matches_of_other_sessions_that_rank_better_do_not_hide_those_of_a_large_one(
-    store: SessionStore, monkeypatch: pytest.MonkeyPatch
+    store: SessionStore, monkeypatch: pytest.MonkeyPatch, better: int
 ) -> None:
     monkeypatch.setattr(search, "MATCHES", 9)
     hay = "in so much hay " * 40
     own = [(calls(f"call_{number}", "ls"), answers(f"call_{number}", f"needle {hay}")) for number in range(8)]
     await record(store, says(f"a needle {hay}"), *(message for pair in own for message in pair))
     await new_session(store, "small")
-    await record(store, *(says(f"needle needle {number}") for number in range(10)), session_id="small")
+    await record(store, *(says(f"needle needle {number}") for number in range(better)), session_id="small")
     assert await found(store, "needle", session_ids=[SESSION], scope="messages") == [0]
     assert 16 in await found(store, "needle", session_ids=[SESSION], scope="outputs")  # the newest of equal ones
 
