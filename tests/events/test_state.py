@@ -176,22 +176,6 @@ def created() -> Script:
     return script
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "output", "is_error"),
-    [
-        ("TaskList", {}, "No tasks found", False),
-        ("TodoWrite", {"todos": [{"content": "New"}]}, "Error", True),
-        ("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated task #9", False),
-    ],
-)
-def test_a_call_that_says_nothing_of_a_known_task_or_failed_changes_nothing(
-    tool: str, arguments: dict[str, object], output: str, is_error: bool
-) -> None:
-    script = created()
-    before = plan_of(script)
-    assert plan_of(script.call(tool, arguments, output, is_error=is_error)) == before
-
-
 def test_a_list_of_the_tasks_says_how_they_stand() -> None:
     script = created().call("TaskList", {}, "#2 [in_progress] Write docs\n#1 [completed] Parse dates")
     assert plan_of(script) == [("done", "#1: Parse dates"), ("doing", "#2: Write docs")]
@@ -201,19 +185,6 @@ def test_a_failed_run_says_that_another_test_run_passed_since() -> None:
     script = run(run(Script(), "make test-all", GO_FAILED, failed=True), "go test ./...", GO_PASSED)
     (told,) = sections_of(script)[Section.FAILED]
     assert told.endswith(" (another test run passed since, at message 3)")
-
-
-def test_of_a_test_that_prints_much_the_reasons_at_the_end_are_told() -> None:
-    steps = "".join(f"    flow_test.go:{at}: Phase {at}: go on\n" for at in range(10, 30))
-    script = run(
-        Script(),
-        "go test ./...",
-        f"--- FAIL: TestFlow (0.1s)\n{steps}    flow_test.go:99: no prompt\nFAIL",
-        failed=True,
-    )
-    (told,) = sections_of(script)[Section.FAILED]
-    assert "--- FAIL: TestFlow" in told
-    assert told.endswith("flow_test.go:99: no prompt")
 
 
 def test_of_a_search_that_finds_much_the_first_line_of_each_file_is_told() -> None:

@@ -114,10 +114,9 @@ def failures_of(call: Call) -> str:
     text, failed = call.output.text, call.tests if call.tests and call.tests.failed else None
     found = dict.fromkeys(one_line(line, MAX_CALL) for line in _FAILURE.findall(ends_of(text)))
     told = [line for line in found if not _NO_REASON.search(line)] or [*found]
-    if (left := len(told) - MAX_FAILURES) > 0:  # a test that failed prints what it does before it says why
-        told[2 : 2 + left] = [f"[… {left} more]"]
     if told:
-        return "; ".join([*([f"{failed.failed} failed"] if failed else []), *told])
+        more = [f"[… {len(told) - MAX_FAILURES} more]"] * (len(told) > MAX_FAILURES)
+        return "; ".join([*([f"{failed.failed} failed"] if failed else []), *told[:MAX_FAILURES], *more])
     code = f"exit {call.output.exit_code}: " if call.output.exit_code else ""
     said = find_crash(text) or error_line(text) or one_line(text, MAX_CALL)
     return failed.line() if failed else f"{code}{said}"
