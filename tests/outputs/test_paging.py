@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contextstash.outputs.paging import Page, page, snippet
+from contextstash.outputs.paging import page, snippet
 from contextstash_storage.errors import BadInputError
 from tests.support.turns import laws, quarter
 
@@ -19,13 +19,6 @@ LOG = "".join(f"line {number}: {'error' if number % 50 == 0 else 'fine'}\n" for 
 def byte_tokens(text: str) -> int:
     """The worst case of a counter: one token for each byte."""
     return len(text.encode("utf-8", "surrogatepass"))
-
-
-def all_pages(text: str, **arguments: int) -> list[Page]:
-    pages = [page(text, max_tokens=arguments.get("max_tokens", 60), count=quarter)]
-    while pages[-1].next_offset is not None:
-        pages.append(page(text, offset=pages[-1].next_offset, max_tokens=arguments["max_tokens"], count=quarter))
-    return pages
 
 
 odd_text = st.text(st.sampled_from("ab \r\n\n\0\ud800\udc00é漢😀") | st.characters(), max_size=2_000)
@@ -41,14 +34,6 @@ def test_pages_of_any_sizes_keep_them_and_join_to_the_original(text: str, sizes:
         assert byte_tokens(result.text) <= most
         shown, offset, turn = shown + result.text, result.next_offset, turn + 1
     assert shown == text
-
-
-def test_a_line_of_a_megabyte_is_read_to_its_last_character() -> None:
-    text = "head\n" + "".join(f"{number:09d}," for number in range(100_000)) + "\ntail"
-    pages = all_pages(text, max_tokens=8_000)
-    assert "".join(each.text for each in pages) == text
-    assert pages[1].note is not None
-    assert "of line 2" in pages[1].note
 
 
 def test_a_page_names_its_lines_and_the_next_offset() -> None:
