@@ -42,7 +42,7 @@ from contextstash.writers import (
     summary_by_model,
 )
 from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError
-from contextstash_storage.records import KEPT_BEHIND, Call, KeptState, Message, Session, compressed, zstd
+from contextstash_storage.records import KEPT_BEHIND, Call, KeptState, Message, Output, Session, compressed, zstd
 
 MAX_READ = 1_500
 """How many messages are folded into the state at a time, and from how many, the newest, a model writes a summary."""
@@ -73,9 +73,9 @@ logger = logging.getLogger(__name__)
 
 
 def turn_of(
-    settings: ContextSettings, fmt: Format, message: Message, handles: Mapping[Place, str] = MappingProxyType({})
+    settings: ContextSettings, fmt: Format, message: Message, outputs: Mapping[Place, Output] = MappingProxyType({})
 ) -> Turn:
-    """A recorded message with its full texts; `handles` are those of the session's outputs by their places."""
+    """A recorded message with its full texts; `outputs` are the session's by their places."""
     places = range(len(message.blocks))
     texts = fmt.read(message.body or {}).texts or ("",)
     return Turn(
@@ -84,7 +84,7 @@ def turn_of(
         kind=message.kind,
         blocks=message.blocks,
         texts=shown_texts(settings, message.role, message.blocks, texts),
-        handles={block: handles[message.seq, block] for block in places if (message.seq, block) in handles},
+        handles={block: outputs[message.seq, block].handle for block in places if (message.seq, block) in outputs},
     )
 
 
@@ -126,16 +126,15 @@ class SessionTurns:
     async def _make(self, missing: Sequence[int]) -> None:
         recorded = await self.access.messages_at(self.snapshot, missing)
         self._unseen |= {message.seq for message in recorded if not message.agent_visible}
-        handles = self.snapshot.handles
-        # Of messages that the view does not show; most have no output.
-        with_outputs = [each.seq for each in recorded if any(block.type == "tool_result" for block in each.blocks)]
-        hidden = [seq for seq in with_outputs if seq not in self.snapshot.messages_with_bodies]
-        if hidden:
+        outputs = self.snapshot.outputs
+        blocks = ((each.seq, place, block) for each in recorded for place, block in enumerate(each.blocks))
+        results = [(seq, place) for seq, place, block in blocks if block.type == "tool_result"]
+        if hidden := [seq for seq, place in results if (seq, place) not in outputs]:
             store, session_id = self.access.store, self.snapshot.session_id
-            outputs = await store.read_outputs(session_id, first=hidden[0], last=hidden[-1])
-            handles = {**handles, **{(output.seq, output.block): output.handle for output in outputs}}
+            read = await store.read_outputs(session_id, first=hidden[0], last=hidden[-1])
+            outputs = {**outputs, **{(output.seq, output.block): output for output in read}}
         settings, fmt = self.snapshot.settings, self.snapshot.format
-        made = await asyncio.to_thread(lambda: [turn_of(settings, fmt, message, handles) for message in recorded])
+        made = await asyncio.to_thread(lambda: [turn_of(settings, fmt, message, outputs) for message in recorded])
         self._made |= {turn.seq: turn for turn in made}
 
 

@@ -32,7 +32,7 @@ from contextstash.session.edit import (
     request_fields,
     strip_after,
 )
-from contextstash.session.open_session import Known, Scope
+from contextstash.session.open_session import Scope
 from contextstash.view.ladder import Fitted, cut_candidates, fit, leading_kept
 from contextstash.view.session_counters import refused, request_excess
 from contextstash.view.session_snapshot import SessionSnapshot, pinned_text, truncate_edit
@@ -199,20 +199,15 @@ async def _planned(access: Access, session_id: str | None, budget: int | None) -
 async def _read(access: Access, session_id: str | None, budget: int | None, **reach: bool) -> _Sources:
     opened = access.opened(await access.session_id(session_id))
     known = await opened.now()
-    after = _left_out_before(known)
+    # What the last request left out stays left out, unless something was restored since: whoever restores wants it
+    # back, and the request must be the same as if nothing had been left out.
+    after, last = -1, known.request
+    if last is not None and last.left_out is not None:
+        restored = any(isinstance(edit, RestoreEdit) for edit in known.edits[last.edits :])
+        after = -1 if restored else last.left_out.last_seq
     snapshot = await access.snapshot_of(known, Scope(bodies=True, budget=budget, after=after, **reach))
     limit = budget or snapshot.budget.usable
     return _Sources(snapshot, limit, opened.parts, await declared_system(access, known.session), after)
-
-
-def _left_out_before(known: Known) -> int:
-    """Up to which position the next request leaves out everything, as the last one did; -1 if nothing, as something was
-    restored since: whoever restores wants it back, and the request must be the same as if nothing had been left out."""
-    last = known.request
-    if last is None or last.left_out is None:
-        return -1
-    restored = any(isinstance(edit, RestoreEdit) for edit in known.edits[last.edits :])
-    return -1 if restored else last.left_out.last_seq
 
 
 def _composed(sources: _Sources) -> _Composed | None:

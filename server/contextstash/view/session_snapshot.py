@@ -101,11 +101,6 @@ class SessionSnapshot:
         """The same as thresholds look at it."""
         return counting.own_tokens(self.session, self.settings)
 
-    @property
-    def view_messages(self) -> int:
-        """Entries of the whole view."""
-        return len(self.entries) + (self.beyond.messages if self.beyond else 0)
-
     @cached_property
     def messages_with_bodies(self) -> Mapping[int, Message]:
         """The messages of the view that were read with their bodies, by position."""
@@ -174,11 +169,6 @@ class SessionSnapshot:
         planned, after = self.session.counters, self.totals_of(entries)
         return lambda counters: counting.edited(counters, planned, after, own=own)
 
-    @cached_property
-    def handles(self) -> Mapping[Place, str]:
-        """The handles of the outputs by their places."""
-        return {place: output.handle for place, output in self.outputs.items()}
-
     @property
     def current_outputs(self) -> list[Output]:
         """The outputs in order, without those of branches that the conversation has left."""
@@ -211,7 +201,7 @@ def event_of(
         kind=kind,
         tokens_before=snapshot.view_tokens,
         tokens_after=sum(after.parts.values()),
-        messages_before=snapshot.view_messages,
+        messages_before=len(snapshot.entries) + (snapshot.beyond.messages if snapshot.beyond else 0),
         messages_after=after.messages,
         reason=reason,
         seq=counters.messages,
