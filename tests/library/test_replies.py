@@ -84,12 +84,20 @@ def test_what_the_user_wrote_is_left_as_it_is() -> None:
     assert all(native is message for native, message in zip(natives, messages, strict=True))
 
 
-@pytest.mark.parametrize("wrong", [None, "done", 3, {"role": "user", "content": "hi"}, {"choices": []}])
-def test_what_is_no_reply_is_refused(wrong: Any) -> None:
-    with pytest.raises(BadInputError):
+HI = {"role": "user", "content": "hi"}
+
+
+@pytest.mark.parametrize("wrong", [None, "done", 3, HI, ANTHROPIC["content"], [{"type": "text", "text": "I read it."}]])
+def test_what_is_no_reply_or_a_part_of_one_is_refused(wrong: Any) -> None:
+    with pytest.raises(BadInputError, match="Pass the whole response"):
         read_reply(wrong)
+    with pytest.raises(BadInputError, match="This reply has no message"):
+        read_reply({"choices": []})
 
 
-def test_a_list_of_something_else_is_refused() -> None:
+def test_what_is_no_list_of_messages_is_refused() -> None:
     with pytest.raises(BadInputError, match="Message 1 is a str"):
-        as_natives([{"role": "user", "content": "hi"}, "hello"])
+        as_natives([HI, "hello"])
+    for one in ("Why?", HI):
+        with pytest.raises(BadInputError, match="messages is the list of all messages"):
+            as_natives(one)

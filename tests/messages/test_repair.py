@@ -215,6 +215,7 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_broken_list_becomes_a_valid_request(case: str) -> None:
     name, natives, expected = BROKEN[case]
+    assert violations(name, natives)
     assert render(get_format(name), natives) == expected
     assert violations(name, expected) == []
 
