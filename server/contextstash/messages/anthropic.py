@@ -116,23 +116,15 @@ class AnthropicFormat(Format):
                 sent, is_call = _as_text(sent), False
             calls = (Call((sent["id"],), sent),) if is_call else ()
             called.update(calls[0].keys if calls else ())
-            caller = sent.get("caller")
-            parts.append(
-                Part(
-                    sent,
-                    by_model,
-                    native,
-                    reply,
-                    calls,
-                    answers,
-                    thinks=kind in THINKING,
-                    begins=kind == "compaction",
-                    instructs=role == "system",
-                    asks=str(sent.get("id")) if kind in SERVER_CALLS else None,
-                    gets=str(sent.get("tool_use_id")) if by_model and _is_server_result(sent) else None,
-                    caller=name_of(caller.get("tool_id", caller.get("toolId"))) if isinstance(caller, dict) else None,
-                )
-            )
+            about = kind in THINKING, kind == "compaction", role == "system"
+            part = Part(sent, by_model, native, reply, calls, answers, *about)
+            if kind in SERVER_CALLS:
+                part.asks = str(sent.get("id"))
+            elif by_model and _is_server_result(sent):
+                part.gets = str(sent.get("tool_use_id"))
+            if isinstance(caller := sent.get("caller"), dict):
+                part.caller = name_of(caller.get("tool_id", caller.get("toolId")))
+            parts.append(part)
         return parts
 
     def missing(self, call: Call) -> Native:
