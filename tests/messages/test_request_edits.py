@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.messages.request import JsonPositionError, RequestText, SummaryOf, edited, read_request
+from contextstash.messages.request import JsonPositionError, RequestText, SummaryOf, edited, is_models, read_request
 from tests.support.effort import examples
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(
@@ -164,6 +164,13 @@ def test_results_of_the_other_formats_are_replaced_in_place() -> None:
     items = b'{"input":[{"type":"function_call_output","call_id":"c","output":[{"type":"input_text","text":"long"}]}]}'
     after = edited(read_request("openai-responses", items), {0: {("output",): "short"}})
     assert after == items.replace(b'[{"type":"input_text","text":"long"}]', b'[{"type":"input_text","text":"short"}]')
+    kinds = {
+        "function_call": True,
+        "function_call_output": False,
+        "program_output": True,
+        "mcp_approval_response": False,
+    }
+    assert {kind: is_models({"type": kind}) for kind in kinds} == kinds
 
 
 def test_bytes_that_are_not_text_are_refused_behind_messages_that_are_known_too() -> None:

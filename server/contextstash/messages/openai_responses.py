@@ -100,7 +100,7 @@ class OpenAIResponsesFormat(Format):
         elif kind == ADDED_TOOLS:
             role, pieces = "system", [opaque(native)]
         else:
-            role = "tool" if _is_input(native, kind) else "assistant"
+            role = "tool" if is_input(native, kind) else "assistant"
             if kind.endswith("_call") or kind in (APPROVAL_REQUEST, PROGRAM):
                 pieces = [_read_call(native, kind)]
             elif kind.endswith("_call_output"):
@@ -129,7 +129,7 @@ class OpenAIResponsesFormat(Format):
         if kind in ("reasoning", PROGRAM, PROGRAM_OUTPUT):
             return None
         bare = {key: value for key, value in native.items() if key not in ("id", "caller")}
-        if _is_input(native, kind) or kind in _CALLS_WITH_ID or len(bare) == len(native):
+        if is_input(native, kind) or kind in _CALLS_WITH_ID or len(bare) == len(native):
             return native
         if kind != "message" and _call_id(native, kind) is None:
             return None if kind.endswith("_call") else native
@@ -158,7 +158,7 @@ class OpenAIResponsesFormat(Format):
         answers = (answered,) if answered else ()
         caller = item.get("caller")
         called_by = name_of(caller.get("caller_id")) if isinstance(caller, dict) else None
-        is_model = not _is_input(item, kind)
+        is_model = not is_input(item, kind)
         return (Part(item, is_model, {}, None, calls, answers, kind == "reasoning", caller=called_by),)
 
     def missing(self, call: Call) -> Native | None:
@@ -202,7 +202,7 @@ def _answered_id(item: Item, kind: str) -> str | None:
     return name_of(item.get("call_id")) or (name_of(item.get("id")) if kind == "local_shell_call_output" else None)
 
 
-def _is_input(item: Item, kind: str) -> bool:
+def is_input(item: Item, kind: str) -> bool:
     """Whether the item comes from the client, not from the model."""
     if kind == "message":
         return item.get("role") != "assistant"

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from contextstash.messages.anthropic import THINKING, content_of, without_breakpoints
 from contextstash.messages.base import Path
 from contextstash.messages.detection import get_format
+from contextstash.messages.openai_responses import is_input, item_type
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
 
@@ -211,7 +212,7 @@ def _message_at(body: bytes, text: str, at: int, format_name: str) -> TextMessag
 def is_models(native: Native) -> bool:
     """Whether the model wrote a message: one of the assistant, or another item of a reply of the Responses API."""
     role = native.get("role")
-    return role == "assistant" or (role is None and not str(native.get("type")).endswith("_output"))
+    return role == "assistant" or (role is None and not is_input(native, item_type(native)))
 
 
 def message_of(native: Native, format_name: str) -> TextMessage:
