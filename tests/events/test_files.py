@@ -73,7 +73,7 @@ def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, 
         ("Edit", {"file_path": "a.py"}, "String to replace not found", True, []),
         ("Read", {"file_path": "gone.py"}, "Error: File does not exist.", True, []),
         ("Bash", {"command": "cat gone.txt there.txt"},
-         "Exit code 1\ncat: gone.txt: No such file or directory\nhere", True, ["Only read: `there.txt`"]),
+         "Exit code 1\ncat: gone.txt: No such file or directory\nhere", True, ["Also read: `there.txt`"]),
         ("Bash", {"command": "cat > /srv/a.py <<'EOF'\nnew = 1\nEOF"}, "bash: /srv/a.py: Permission denied", True, []),
         ("Bash", {"command": "cat > /srv/a.py <<'EOF'\nnew = 1\nEOF"}, "bash: /srv/a.py: Permission denied", False, []),
         ("Bash", {"command": "echo 1 > a.txt; echo 2 > /b.txt"}, "bash: /b.txt: Read-only file system", False,
@@ -127,5 +127,5 @@ def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:
     assert lines_in(script) == [
         "Folder of the paths below: `/srv/app/`",
         "`src/b.py`: edited",
-        "Only read: `src/a.py`",
+        "Also read: `src/a.py`",
     ]

@@ -73,7 +73,7 @@ def test_names_stand_beside_the_file_in_whose_text_they_were_seen_until_an_edit_
     script.call("Bash", {"command": "cat /srv/fines.py /srv/loans.py"}, "charge_fine()\nlend_copy()")
     read = "`/srv/holds.py` (seen in it: place_hold, cancel_hold)"
     files = read_summary(extract_summary(script.turns, max_tokens=600, count=quarter))[Section.FILES]
-    assert files == [f"Only read: `/srv/loans.py`, `/srv/fines.py`, {read}"]
+    assert files == [f"Also read: `/srv/loans.py`, `/srv/fines.py`, {read}"]
     edit = {"file_path": "/srv/holds.py", "old_string": "def cancel_hold(): ...", "new_string": "end_hold = 1"}
     script.call("Edit", edit, "done")
     files = read_summary(extract_summary(script.turns, max_tokens=600, count=quarter))[Section.FILES]

@@ -106,8 +106,8 @@ def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> N
 
 
 def test_a_conclusion_marks_where_code_stood_and_keeps_short_items() -> None:
-    text = "## Result\nThe entry is:\n```json\n{}\n```\nIt is:\n- one-way\n- **idempotent**\n**Next:**\nShall I push?"
-    assert conclusion(text) == "The entry is: [code]\nIt is: one-way\n**idempotent**\nShall I push?"
+    text = "## Result\nThe entry is:\n```json\n{}\n```\nIt is:\n1. one-way\n* **idempotent**\n**Next:**\nShall I push?"
+    assert conclusion(text) == "The entry is: [code]\nIt is:\n1. one-way\n- **idempotent**\nShall I push?"
 
 
 @pytest.mark.parametrize(

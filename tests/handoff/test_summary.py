@@ -290,7 +290,7 @@ def test_the_message_that_ends_the_turn_is_whole_before_the_calls_have_room() ->
         script.call("Bash", {"command": f"cat part_{number}.py"}, f"    return {number}\n" * 12)
     last = " ".join(f"The fine of part {number} is charged once now." for number in range(12))
     goes_on = script.assistant(last).call("Bash", {"command": "ls"})
-    assert " sentences] " in summary_of(goes_on, most=320)[Section.STATE][0]
+    assert " […] " in summary_of(goes_on, most=320)[Section.STATE][0]
     assert summary_of(goes_on.assistant(last), most=320)[Section.STATE][0].endswith(f"): {last}")
 
 

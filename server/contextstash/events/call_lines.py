@@ -79,7 +79,8 @@ def outcome_line(call: Call, uses: Sequence[FileUse]) -> str:
 
 def change_line(use: FileUse) -> str:
     """What a change of a file adds: the first definition, or else the first line, marked as in a diff; if it only
-    removes lines, the first of them; of a whole file how many lines it has. Empty if the call does not show it."""
+    removes lines, the first of them; of a whole file how many lines it has. Empty if the call does not show it, or if
+    it is a mere import."""
     if use.text is not None:
         return f"wrote {counted(len(use.text.splitlines()), 'line')}"
     for each in use.replaced:
@@ -88,10 +89,13 @@ def change_line(use: FileUse) -> str:
         removed = (f"- {line.strip()}" for line in old if line.strip() and line not in new)
         defined = (line for line in added if DEFINITION.match(line[2:]))
         long = (line for line in added if len(line) >= MIN_CHANGED_LINE and line[2] not in "\"'")
-        if line := next(defined, "") or next(long, "") or next(iter(added), "") or next(removed, ""):
+        line = next(defined, "") or next(long, "") or next(iter(added), "") or next(removed, "")
+        if line and not _IMPORT.match(line[2:]):
             return one_line(line, MAX_CHANGED_LINE)
     return ""
 
+
+_IMPORT = re.compile(r"[\"'][\w./@-]+[\"'],?$|(?:import|from|use|using|#include|require)\b")
 
 _FAILURE = re.compile(
     r"^[ \t]*(--- FAIL: \S+.*|FAILED \S.*|ERROR \S.*|# \S+|FAIL[ \t]+\S+.*|E {2,}\S.*|panic: .*|test \S+ \.\.\. FAILED"

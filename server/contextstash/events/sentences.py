@@ -14,6 +14,7 @@ MAX_SCANNED = 40_000
 rest is not read."""
 
 _BULLET = re.compile(r"^\s*(?:(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑|#{1,6})+\s+)+")
+LIST_MARK = re.compile(r"(?:[-*+•]|(\d{1,3}[.)])) +(?=\S)")
 _SETS_OFF = re.compile(r"[\W_]*(?:★.*─\W*)?")
 """A line that only sets off a passage, such as `★ Insight ─────`."""
 
@@ -28,7 +29,7 @@ def sentences(text: str) -> list[str]:
 
 def own_sentences(text: str, *, rows: bool = False) -> list[str]:
     """The sentences that are the author's own: without quotations and without lines that begin with a speaker's
-    label. With `rows`, each row of a table is one."""
+    label. With `rows`, each row of a table is one, and the first sentence of an item of a list has its mark."""
     own = _split(without_quotations(text[:MAX_SCANNED]), rows=rows)
     return [sentence for sentence in own if not is_speaker_line(sentence)]
 
@@ -41,8 +42,10 @@ def _split(text: str, *, rows: bool = False) -> list[str]:
             continue
         if _SETS_OFF.fullmatch(line):
             continue
-        line = _BULLET.sub("", line.strip()).strip()
-        found += [part.strip() for part in _END.split(line) if part.strip()]
+        bare = _BULLET.sub("", line.strip()).strip()
+        parts = [part.strip() for part in _END.split(bare) if part.strip()]
+        item = LIST_MARK.match(line.strip()) if rows and parts else None
+        found += [f"{item[1] or '-'} {parts[0]}", *parts[1:]] if item else parts
     return found
 
 

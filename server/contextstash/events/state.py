@@ -30,7 +30,7 @@ from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_o
 from contextstash.events.files import KnownPaths, is_same_file, uses_of
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
 from contextstash.events.plans import PLAN_TOOLS, Plan
-from contextstash.events.sentences import own_sentences
+from contextstash.events.sentences import LIST_MARK, own_sentences
 from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import (
     CARRIED_OVER,
@@ -550,6 +550,6 @@ def _as_text(told: Iterable[str]) -> str:
     of their own."""
     text = ""
     for each in told:
-        text = f"{text.rstrip()}\n" if each[0] == "|" else text
+        text = f"{text.rstrip()}\n" if each[0] == "|" or LIST_MARK.match(each) else text
         text += f"{each} " if each[-1] in _ENDS else f"{each}\n"
     return clip(defused(text.strip()), MAX_CONCLUSION)

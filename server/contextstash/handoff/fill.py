@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from contextstash.events.sentences import LIST_MARK
 from contextstash.events.sentences import Count as Count
 from contextstash.safety.sanitize import encodable
 
@@ -112,7 +113,7 @@ def first_of(items: Sequence[str], room: int, count: Count) -> list[str]:
 
 def cut_middle(text: str, max_tokens: int, count: Count) -> str:
     """The text in at most `max_tokens`: its beginning, its end, and of what is between first the sentences that name
-    something or hold a number. In each gap stands how many sentences are left out."""
+    something or hold a number."""
     if count(text) <= max_tokens:
         return text
     ends = [0, *(end.end() for end in _END.finditer(text)), len(text)]
@@ -120,7 +121,11 @@ def cut_middle(text: str, max_tokens: int, count: Count) -> str:
     if len(pieces) > 1 and _OPENING.fullmatch(pieces[0]):
         pieces[:2] = ["".join(pieces[:2])]
     last = len(pieces) - 1
-    ranked = sorted(range(len(pieces)), key=lambda at: (at > 0, at < last, not _TELLS.search(pieces[at]), at))
+
+    def rank(at: int) -> tuple[bool, bool, bool, bool, int]:
+        return at > 0, at < last, not LIST_MARK.match(pieces[at]), not _TELLS.search(pieces[at]), at
+
+    ranked = sorted(range(len(pieces)), key=rank)
     kept: set[int] = set()
     left = max_tokens
     for place in ranked:
@@ -141,8 +146,8 @@ def cut_middle(text: str, max_tokens: int, count: Count) -> str:
 _OPENING = re.compile(r"(?:\(\d+\) )?\S+(?: \S+){0,2}\s*")
 """An opening such as "(12) Done." or "You're right.", which says nothing without what follows it."""
 
-GAP_TOKENS = 6
-"""What the mark of a gap takes."""
+GAP, GAP_TOKENS = "[…]", 3
+"""What stands in a gap, and what it takes."""
 
 _END = re.compile(r"\n+|(?<!^\d)(?<!^\d\d)[.!?][\"'”’)*`]*\s+|[。！？]", re.MULTILINE)
 """Where a sentence or a line ends; not behind the number of an item of a list."""
@@ -153,16 +158,13 @@ _TELLS = re.compile(r"\d|`|\w/\w|\w_\w|[a-z][A-Z]|\b(?:not|never|fail\w*|pass\w*
 
 def _with_gaps(pieces: Sequence[str], kept: Collection[int]) -> str:
     parts: list[str] = []
-    gap = 0
-    for place, piece in enumerate((*pieces, "")):
-        if place not in kept and place < len(pieces):
-            gap += 1
-            continue
-        if gap:
-            end = "\n" if pieces[place - 1].endswith("\n") else " "
-            parts.append(f"[… {gap} sentence{'s' * (gap > 1)}]{end}")
-        gap = 0
-        parts.append(piece)
+    for place, piece in enumerate(pieces):
+        if place in kept:
+            parts.append(piece)
+        elif not parts or place - 1 in kept:
+            parts.append(GAP)
+        if place not in kept and place + 1 in kept:
+            parts.append("\n" if piece.endswith("\n") else " ")
     return "".join(parts).rstrip()
 
 

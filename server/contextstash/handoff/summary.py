@@ -207,7 +207,7 @@ class _Writer:
                 for place, (short, file) in enumerate(own[:LATELY_CHANGED])
             }
             only = [one_line(f"`{short}`{_seen_in_it(seen.get(short, [])[:most])}", 700) for short in read]
-            found = head | told | listed | ({f"Only read: {', '.join(only)}": 0} if only else {})
+            found = head | told | listed | ({f"Also read: {', '.join(only)}": 0} if only else {})
             if sum(map(self._item, found)) <= room - LEFT_OUT_TOKENS:
                 break
         kept = first_of([*found], room - LEFT_OUT_TOKENS, self.count)
@@ -298,15 +298,16 @@ class _Writer:
         ran = f"{passed.line.removeprefix('ran ')}{f': {passed.told}' if passed.told else ''}" if passed else ""
         if branch and commit and commit.told and commit.seq >= branch.seq:  # it names its branch
             branch = None
-        known = [f"Git branch at message {branch.seq}: {branch.text}"] if branch else []
+        known: list[str] = []
         for run, told in (
-            (state.tree, state.tree and f"Git status at message {state.tree.seq}: {state.tree.told}"),
-            (commit, commit and _commit(commit, state.pushed)),
             (passed, passed and f"Tests passed at message {passed.seq}: {ran}"),
+            (commit, commit and _commit(commit, state.pushed)),
+            (state.tree, state.tree and f"Git status at message {state.tree.seq}: {state.tree.told}"),
         ):
             since = self._changed_since(run) if run else ""
             since = " (the same changed since)" if since and known and known[-1].endswith(since) else since
             known += [f"{told}{since}"] if run else []
+        known += [f"Git branch at message {branch.seq}: {branch.text}"] if branch else []
         bound = min(max(room // 3, MIN_CALL), MAX_CALL)
         known = [cut_middle(line, bound, self._item) for line in known]
         known = first_of(known, max(room - MIN_CALL, room // 2) if state.calls else room, self.count)
