@@ -138,12 +138,15 @@ steps = st.lists(st.tuples(kinds, words, words), max_size=16)
 @example([("user", "", ""), ("assistant", "", ""), ("user", "", ""), ("user", "", "")], 3)
 @example([("user", "", ""), ("stop", "", ""), ("assistant", "", ""), ("user", "", "")], 3)
 @example([("user", "", ""), ("start", "Say so", ""), ("wait", "", "Say so")], 2)
+@example([("command", "review", "284"), ("user", "", ""), ("assistant", "", "")], 1)
 def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tuple[str, str, str]], cut: int) -> None:
     script = Script()
     ends = [0]
     for kind, text, output in drawn:
         if kind == "user":
             script.user(f"Please {text}")
+        elif kind == "command":
+            script.user(f"<command-name>/{text}</command-name><command-args>{output}</command-args>")
         elif kind == "stop":
             script.user("[Request interrupted by user]")
         elif kind == "assistant":

@@ -151,12 +151,13 @@ class State:
 
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at
     the end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn,
-    `newest` its newest message. `words` are the user's, and `skill` the one that the agent carries out, `approved`
-    the plan that the user approved in the turn under way. `failed` are the runs that failed last, by their
-    programs, `passed` the newest test run that passed, unless the same command failed since. `commit` is the newest
-    one that a call of the session made, `pushed` the message of its newest push, `branch` the one that Git named
-    last, `tree` what it said of the work tree. `calls` are the newest calls, `running` the commands that went on, by
-    their processes. `quoted` counts the quoted wordings and the numbers that the agent wrote.
+    `newest` its newest message. `words` are the user's, `command` the one whose text the client puts into its next
+    message, and `skill` the one that the agent carries out, `approved` the plan that the user approved in the turn
+    under way. `failed` are the runs that failed last, by their programs, `passed` the newest test run that passed,
+    unless the same command failed since. `commit` is the newest one that a call of the session made, `pushed` the
+    message of its newest push, `branch` the one that Git named last, `tree` what it said of the work tree. `calls` are
+    the newest calls, `running` the commands that went on, by their processes. `quoted` counts the quoted wordings and
+    the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -168,6 +169,7 @@ class State:
     earlier: Told | None = None
     words: UserWords = field(default_factory=UserWords)
     skill: Said | None = None
+    command: str = ""
     plan: Plan = field(default_factory=Plan)
     approved: Told | None = None
     failed: dict[str, Run] = field(default_factory=dict)
@@ -265,7 +267,6 @@ class _Fold:
         self._told: list[tuple[Call, list[FileUse]]] = []
         self._notices: list[Told] = []
         self._said_before: Told | None = None
-        self._command = ""  # whose text the client puts into its next message
         self._rules: dict[str, Said] = {}
 
     def finish(self, seq: int) -> None:
@@ -305,7 +306,7 @@ class _Fold:
         """What the user says in a message, and what the client puts there."""
         words = self.state.words
         if turn.role == "assistant":
-            self._command = skill_of(turn)
+            self.state.command = skill_of(turn)
         for place, whole in enumerate(turn.said if turn.role == "user" else ()):
             if turn.kind == "summary":
                 # A fork of a session that we compacted begins with its hand-off: what is in it is nowhere else.
@@ -316,7 +317,7 @@ class _Fold:
                 continue
             if is_interruption(whole):
                 words.stop(turn.seq)
-            behind = command_text(self._command, whole)
+            behind = command_text(self.state.command, whole)
             if turn.kind != "host" or behind:
                 self._said_by_user(turn.seq, whole, words_handed_over(whole) or behind or without_host_text(whole))
             for name, rules in client_rules(whole):
@@ -332,12 +333,13 @@ class _Fold:
             self._carried(Told(seq, text))
         elif text:
             last = words.last
-            if last and last.command == self._command and last.text in last.command and not given:  # it had no text yet
+            # Without a text yet: the client puts it into this message.
+            if last and last.command == self.state.command and last.text in last.command and not given:
                 words.entries = tuple(each for each in words.entries if each is not last)
-            ran = given or self._command
+            ran = given or self.state.command
             self._asked(Said(seq, text, "" if ran else answered(text, self.state.unanswered), ran))
         if given or text or COMMAND_OUTPUT.match(whole):
-            self._command = given
+            self.state.command = given
 
     def _asked(self, request: Said) -> None:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
