@@ -8,11 +8,14 @@ Put this module into a package and name it in the package's pyproject.toml:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from contextstash.clients.client import Client, Files
-from contextstash.clients.transcripts import Line, Reader, State, moment, newest_first
+from contextstash.clients.current import newest_first, recent
+from contextstash.clients.fields import moment
+from contextstash.clients.transcripts import Line, Reader, State
 from contextstash.record.transcript_records import TranscriptMessage
 
 
@@ -27,9 +30,9 @@ def said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcrip
         yield TranscriptMessage(body, key=record["id"], created_at=moment(record.get("at")))
 
 
-def newest(folder: Path, project: Path) -> list[Path]:
-    """The transcript that was written last."""
-    return newest_first(folder.glob("*.notes"), folder)[:1]
+def newest(folder: Path, project: Path, call: Mapping[str, Any]) -> list[list[Path]]:
+    """The transcript that was written last, and any that another window may be writing: `call` tells nothing."""
+    return [[each] for each in recent(newest_first(folder.glob("*.notes"), folder))]
 
 
 READER = Reader("notebook", "openai-chat", lambda _, records: any("notebook" in each for each in records), said)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from contextstash.cli.client_commands import log_file
-from contextstash.clients.proxied import is_configured, launched_client
+from contextstash.clients.install import is_configured
+from contextstash.clients.proxied import launched_client
 from contextstash_storage.errors import BadInputError
 from tests.support.command_line import CommandLine, failure_of, write_transcript
 from tests.support.proxies import CachingProvider, caching_provider, request_of, session
@@ -110,10 +111,18 @@ def test_what_could_not_be_recorded_is_said_at_the_end(tmp_path: Path) -> None:
 
 def test_a_client_without_our_server_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    claude = launched_client("claude")
+    monkeypatch.chdir(tmp_path)
+    claude, file = launched_client("claude"), tmp_path / ".claude.json"
     assert not is_configured(claude)
-    (tmp_path / ".claude.json").write_text('{"mcpServers": {"contextstash": {}}}', "utf-8")
-    assert is_configured(claude)
+    server: dict[str, object] = {"mcpServers": {"contextstash": {}}}
+    for written, configured in (
+        (json.dumps(server), True),
+        (json.dumps({"projects": {str(tmp_path): server}}), True),  # as `claude mcp add` writes it
+        (json.dumps({"projects": {"/srv/contextstash": {"mcpServers": {}}}}), False),
+        ('{ "mcpServers": {}, // contextstash\n}', False),
+    ):
+        file.write_text(written)
+        assert is_configured(claude) == configured, written
 
 
 @pytest.mark.parametrize(

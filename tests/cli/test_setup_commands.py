@@ -68,13 +68,13 @@ def test_a_damaged_file_is_named(contextstash: CommandLine, name: str, content: 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("name", [".claude.json", ".claude/settings.json"])
-def test_a_clients_file_with_comments_is_only_noted(contextstash: CommandLine, name: str) -> None:
+def test_a_clients_file_that_cannot_be_read_is_only_noted(contextstash: CommandLine, name: str) -> None:
     path = contextstash.folder / name
     path.parent.mkdir(exist_ok=True)
-    path.write_text("{ // mine\n}")
+    path.write_text("{ mine }")
     code, found = findings(contextstash)
     assert (code, found["claude-code"]["state"]) == (0, "note")
-    assert "not plain JSON" in found["claude-code"]["says"]
+    assert "not valid JSON" in found["claude-code"]["says"]
 
 
 @pytest.mark.processes

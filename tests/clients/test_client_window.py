@@ -120,15 +120,6 @@ def test_a_compaction_returns_the_users_words_and_the_newest_messages(home: Comm
     assert (event.strategy, event.reason) == ("client_window", "contextstash compacted the client's window.")
 
 
-def test_a_placeholder_names_the_handle_of_the_whole_output(home: CommandLine, transcript: Path) -> None:
-    answer = ask(home, transcript, tokens=8_000)
-    texts = {call: text for part in answer["messages"] for call, text in part.get("results", {}).items()}
-    originals = {each.id: each.text for message in listed(transcript) for each in message.results}
-    assert texts
-    for call, text in texts.items():
-        assert originals[call].strip() in home.run("show", handle_in(text)).stdout
-
-
 def test_the_view_is_the_window_of_the_compaction_until_something_is_changed(
     home: CommandLine, transcript: Path
 ) -> None:
@@ -150,15 +141,6 @@ def test_what_the_client_then_writes_is_recognized(home: CommandLine, transcript
     assert ask(home, transcript, "record")["recorded"] == 0
     assert recorded(home)[1].count(window_key(text)) == 1
     assert len(recorded(home)[0]) == 1
-
-
-def test_a_second_compaction_holds_one_hand_off_with_the_first_request(home: CommandLine, transcript: Path) -> None:
-    for number in range(3):
-        answer = ask(home, transcript, tokens=5_000)
-        shown = window(transcript, answer)
-        write_window(transcript, shown, f"2026-11-20T12:0{number}:00")
-        assert sum(message.text.startswith("[contextstash: hand-off") for message in shown) == 1
-        assert PROMPT in shown[0].text
 
 
 def started(home: CommandLine, transcript: Path) -> list[str]:

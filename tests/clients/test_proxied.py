@@ -10,8 +10,6 @@ import pytest
 from contextstash.clients.claude_code import used_window
 from contextstash.clients.client import Proxied
 from contextstash.clients.proxied import launched_client
-from tests.support.client_files import SESSION, prompt, reply, write_lines
-from tests.support.command_line import CommandLine
 
 URL = "http://127.0.0.1:1"
 
@@ -91,14 +89,6 @@ def test_claude_code_uses_200000_tokens_of_models_that_it_does_not_list_as_nativ
     model: str | None, reported: int, window: int | None
 ) -> None:
     assert used_window(model, reported) == window
-
-
-def test_the_window_of_an_imported_session_is_the_one_that_claude_code_used(contextstash: CommandLine) -> None:
-    said = reply("b", "a", "Seven.")
-    said["message"] |= {"model": LARGE_MODEL, "usage": {"input_tokens": 5_000, "output_tokens": 5}}
-    path = write_lines(contextstash.folder / f"{SESSION}.jsonl", [prompt("a", None, "Count the trees."), said])
-    assert contextstash.run("import", path).returncode == 0
-    assert contextstash.json("status", SESSION)["estimate"]["window"] == 200_000
 
 
 @pytest.mark.parametrize(

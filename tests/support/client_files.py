@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def write_opencode(
     directory: str,
     title: str = "t",
     parent: str | None = None,
+    span: tuple[int, int] = (1, 2),
 ) -> Path:
     """Write a session, in place of its former rows, into a database of OpenCode; its path there."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +52,7 @@ def write_opencode(
         database.execute(f"{new} part (id TEXT, message_id TEXT, session_id TEXT, {times}, data TEXT)")
         for table, key in (("session", "id"), ("message", "session_id"), ("part", "session_id")):
             database.execute(f"DELETE FROM {table} WHERE {key} = ?", (session_id,))
-        database.execute("INSERT INTO session VALUES (?, ?, ?, ?, 1, 2)", (session_id, parent, title, directory))
+        database.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?)", (session_id, parent, title, directory, *span))
         for place, (head, parts) in enumerate(talk):
             data = json.dumps({name: value for name, value in head.items() if name not in ("id", "sessionID")})
             database.execute("INSERT INTO message VALUES (?, ?, ?, ?, ?)", (head["id"], session_id, place, place, data))
@@ -60,26 +62,28 @@ def write_opencode(
     return file / session_id
 
 
-def write_session(client: str, home: Path, session: str, project: str | Path, *texts: str, reply: str = "") -> Path:
-    """A session in a client's own files below this home, in which the user said these texts in this project; each has a
-    `reply`, if one is given. Returns its transcript."""
+def write_session(
+    client: str, home: Path, session: str, project: str | Path, *texts: str, reply: str = "", hour: int = 10
+) -> Path:
+    """A session in a client's own files below this home, in which the user said these texts in this project from this
+    hour on, one a minute; each has a `reply`, if one is given. Returns its transcript."""
     said = [(role, text) for each in texts for role, text in (("user", each), ("assistant", reply)) if text]
-    at = "2026-11-20T10:00:00Z"
+    times = [f"2026-11-20T{hour}:{minute % 60:02}:00Z" for minute in range(len(said) + 1)]
     if client == "codex":
         lines: list[dict[str, Any]] = [{"type": "session_meta", "payload": {"id": session, "cwd": str(project)}}]
         for role, text in said:
             content = [{"type": "output_text" if role == "assistant" else "input_text", "text": text}]
             lines.append({"type": "response_item", "payload": {"type": "message", "role": role, "content": content}})
         path = home / ".codex" / "sessions" / "2026" / "11" / "20" / f"rollout-{session}.jsonl"
-        return write_lines(path, [{"timestamp": at, "number": number, **line} for number, line in enumerate(lines)])
+        return write_lines(path, [{"timestamp": at, **line} for at, line in zip(times, lines, strict=True)])
     if client == "gemini":
         kinds = {"user": "user", "assistant": "gemini"}
         lines = [
-            {"id": f"m{n}", "timestamp": at, "type": kinds[role], "content": text}
+            {"id": f"m{n}", "timestamp": times[n], "type": kinds[role], "content": text}
             for n, (role, text) in enumerate(said)
         ]
         write_json(home / ".gemini" / "projects.json", {"projects": {str(project): "orchard-1"}})
-        path = home / ".gemini" / "tmp" / "orchard-1" / "chats" / "session-1.jsonl"
+        path = home / ".gemini" / "tmp" / "orchard-1" / "chats" / f"session-{session}.jsonl"
         return write_lines(path, [{"sessionId": session, "projectHash": "h", "kind": "main"}, *lines])
     if client == "opencode":
         talk = [
@@ -87,13 +91,14 @@ def write_session(client: str, home: Path, session: str, project: str | Path, *t
             for n, (role, text) in enumerate(said)
         ]
         database = home / ".local" / "share" / "opencode" / "opencode.db"
-        return write_opencode(database, session, talk, directory=str(project))
+        began, ended = (int(datetime.fromisoformat(at).timestamp() * 1_000) for at in (times[0], times[-1]))
+        return write_opencode(database, session, talk, directory=str(project), span=(began, ended))
     assert client == "pi"
     lines = [
-        {"type": "message", "timestamp": at, "number": n, "message": {"role": role, "content": text}}
+        {"type": "message", "timestamp": times[n], "number": n, "message": {"role": role, "content": text}}
         for n, (role, text) in enumerate(said)
     ]
-    path = home / ".pi" / "agent" / "sessions" / f"--{str(project).strip('/').replace('/', '-')}--" / "1.jsonl"
+    path = home / ".pi" / "agent" / "sessions" / f"--{str(project).strip('/').replace('/', '-')}--" / f"{session}.jsonl"
     return write_lines(path, [{"type": "session", "id": session, "cwd": str(project)}, *lines])
 
 

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -32,7 +32,7 @@ from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
     from contextstash.clients.client import Client
-    from contextstash.clients.install import Change
+    from contextstash.clients.install import Plan
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
@@ -84,17 +84,17 @@ def install(client: str | None, db: Location | None, **confirmed: bool) -> int:
 
 
 def _install(client: Client, database: Location | None, confirmed: Mapping[str, bool]) -> None:
-    from contextstash.clients.install import apply_install, own_command, plan_install
+    from contextstash.clients.install import own_command, plan_install
 
-    changes = plan_install(client, own_command(), database)
-    if not any(change.needed for change in changes):
-        click.echo(f"contextstash is already installed in {client.name}: {changes[0].path}")
-    elif _written(changes, apply_install, **confirmed):
+    plan = plan_install(client, own_command(), database)
+    if _written(plan, f"contextstash is already installed in {client.name}", **confirmed):
         click.echo(f"Installed. Restart {client.name} to use it; contextstash uninstall {client.name} removes it.")
         if database is not None:
             click.echo(f"It uses the database {database}.")
         if client.hooks and client.hooks.remark:
             click.echo(client.hooks.remark)
+    if plan[1]:
+        raise BadInputError("\n".join(plan[1]))
 
 
 @click.command()
@@ -106,29 +106,35 @@ def uninstall(client: str, **confirmed: bool) -> None:
 
     CLIENT is claude-code, claude-desktop, codex, cursor, vscode, gemini, opencode or pi.
     """
-    from contextstash.clients.install import apply_uninstall, plan_uninstall
+    from contextstash.clients.install import plan_uninstall
 
-    changes = plan_uninstall(client_of(client))
-    if not any(change.needed for change in changes):
-        click.echo(f"contextstash is not installed in {client}: {changes[0].path}")
-    elif _written(changes, apply_uninstall, **confirmed):
+    plan = plan_uninstall(client_of(client))
+    if _written(plan, f"contextstash is not installed in {client}", **confirmed):
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
+    if plan[1]:
+        raise BadInputError("\n".join(plan[1]))
 
 
-def _written(changes: list[Change], apply: Callable[[Change], None], yes: bool, dry_run: bool) -> bool:
-    """Show the changes, and write them if --yes or the user says so."""
+def _written(plan: Plan, nothing: str, yes: bool, dry_run: bool) -> bool:
+    """Show the changes, and write them if --yes or the user says so; without any, `nothing` is said."""
+    from contextstash.clients.install import apply
+
+    changes = [change for change in plan[0] if change.needed]
+    if not (changes or plan[1]):
+        click.echo(f"{nothing}: {plan[0][0].path}")
+    if not changes:
+        return False
     for change in changes:
-        if change.needed:
-            fate = "created" if change.before is None else "deleted" if change.after is None else "changed"
-            click.echo(f"{change.path} {'is' if yes and not dry_run else 'would be'} {fate}:")
-            for each in change.does:
-                echo(f"  {each}")
+        fate = "created" if change.before is None else "deleted" if change.after is None else "changed"
+        click.echo(f"{change.path} {'is' if yes and not dry_run else 'would be'} {fate}:")
+        for each in change.does:
+            echo(f"  {each}")
     if not (yes or dry_run or sys.stdin.isatty()):
         raise BadInputError("Nothing was written, as there is no terminal to ask in: pass --yes to write it.")
     if dry_run or not (yes or click.confirm("Write these changes?", err=True)):
         click.echo("Nothing was written.")
         return False
-    for change in changes:
+    for change in plan[0]:
         try:
             apply(change)
         except OSError as error:
@@ -155,7 +161,7 @@ def window(client: str, options: tuple[str, ...]) -> int:
     """Answer a compaction of CLIENT (claude-code, opencode or pi): its plugin runs this, JSON on standard input and
     output.
 
-    The module contextstash.clients.hooks describes both. Never asks a model. OPTIONS are --db DATABASE.
+    clients/plugins/README.md describes both. Never asks a model. OPTIONS are --db DATABASE.
     """
     from contextstash.clients.hooks import run_window
 
@@ -251,7 +257,7 @@ def _program(name: str) -> str:
 
 def _is_configured(client: Client, without: str) -> bool:
     """Whether the client has our server; if it has not, says what is the case `without` it, and what to do."""
-    from contextstash.clients.proxied import is_configured
+    from contextstash.clients.install import is_configured
 
     found = is_configured(client)
     if not found:
@@ -329,7 +335,7 @@ async def _start(stash: Stash, named: str | None) -> tuple[str, str | None]:
 
 async def _newest(stash: Stash) -> str:
     """The newest session of this folder, of whichever client; without one, the newest of all."""
-    from contextstash.clients.transcripts import is_at
+    from contextstash.clients.current import is_at
 
     for line in (await stash.list_sessions(limit=MAX_SESSIONS)).sessions:
         session = await stash.read_session(line.session_id)

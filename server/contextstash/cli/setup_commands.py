@@ -35,7 +35,7 @@ from contextstash.safety.sanitize import counted, one_line
 from contextstash_storage.errors import BadInputError, ContextstashError
 
 if TYPE_CHECKING:
-    from contextstash.clients.client import Client, Kind
+    from contextstash.clients.client import Client
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
     from contextstash_storage.records import Native
@@ -158,34 +158,26 @@ def _clients() -> Findings:
 
 def _of_client(client: Client) -> Findings:
     """What is installed in a client: a bundle, a server with hooks, a plugin."""
-    from contextstash.clients.install import SERVER, missing_hooks, value_at
+    from contextstash.clients.install import SERVER, content_of, has_bundle, missing_hooks, plugin_program, value_at
 
     install = f"contextstash install {client.name}"
     try:
-        if (bundle := client.bundle) and value_at(_content("json", bundle.file()), bundle.enabled) is True:
+        if has_bundle(client):
             yield Finding(f"{client.name} (plugin)", "ok", "its server, hooks and mod are there")
-        found = _content(client.entry.kind, client.entry.file()) if client.entry else {}
+        found = content_of(client.entry.kind, client.entry.file()) if client.entry else {}
         if server := value_at(found, (client.entry.key, SERVER) if client.entry else ()):
             named = value_at(server, ["command"])
             yield _starts(client.name, named[0] if isinstance(named, list) and named else named, install)
             if (hooks := client.hooks) and hooks.file:
-                missing = missing_hooks(client.name, hooks.events, _content("json", hooks.file()))
+                missing = missing_hooks(client.name, hooks.events, content_of("json", hooks.file()))
                 if missing:
                     yield Finding(f"{client.name} hooks", "note", f"missing for {', '.join(missing)}", install)
                 elif hooks.remark and str(hooks.file()) not in str(value_at(found, ("hooks", "state"))):
                     yield Finding(f"{client.name} hooks", "note", "not trusted yet", hooks.remark)
     except BadInputError as error:
         yield Finding(client.name, "note", str(error), f"Correct it, or see what to add to it by hand: {install}")
-        return
-    if (plugin := client.plugin) is not None and (command := plugin.installed()) is not None:
-        yield _starts(f"{client.name} (plugin)", command, install)
-
-
-def _content(kind: Kind, path: Path) -> dict[str, Any]:
-    """What a client's file holds, nothing if there is none. Raises BadInputError."""
-    from contextstash.clients.install import content, read_file
-
-    return content(kind, (read_file(path) or b"").decode("utf-8", "replace"), str(path))
+    if (program := plugin_program(client)) is not None:
+        yield _starts(f"{client.name} (plugin)", program, install)
 
 
 def _starts(what: str, named: object, install: str) -> Finding:

@@ -30,6 +30,7 @@ from contextstash.clients.client import (
     text_blocks,
     typed,
 )
+from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.clients.transcripts import Reader
@@ -44,9 +45,6 @@ def _reader() -> Reader:
 # Its files.
 
 
-RECENT_SECONDS = 600
-"""A guess: transcripts that were written so close to each other may be those of two windows."""
-
 FLUSH_SECONDS = 2.0
 """Claude Code writes a call into its transcript up to 0.1 s after it made it (2.1.332, as it ran)."""
 
@@ -55,25 +53,19 @@ MAX_SEARCHED, MAX_TAIL = 20, 1_000_000
 calls and their outputs may stand behind it."""
 
 
-def current_files(folder: Path, project: Path) -> list[Path]:
-    """The transcript of this project that was written last, then those of its sub-agents."""
-    found = _transcripts(folder, project)
-    return [found[0], *agent_transcripts(found[0])] if found else []
+def current_sessions(folder: Path, project: Path, call: Mapping[str, Any]) -> list[list[Path]]:
+    """The session whose transcript, or a sub-agent's, holds the call's id. If none does, or the call has none, the one
+    that this process was started for, if it was written lately, else the newest: after `--continue` and `/clear` the
+    window has another one."""
+    from contextstash.clients.current import NOT_TOLD, recent
 
-
-def calling_files(folder: Path, project: Path, call: Mapping[str, Any]) -> list[Path] | None:
-    """The transcript of the session that made a tool call, then those of its sub-agents: the one that holds the call's
-    id. If none does, or the call has none, that of the session which this process was started for, if it was written
-    lately: after `--continue` and `/clear` the window has another one. None if only one was written lately."""
     call_id = call.get("claudecode/toolUseId")
     own = _holding(f'"{call_id}"'.encode(), folder, project) if call_id else None
-    if own is None:
-        files = {file: file.stat().st_mtime for file in _transcripts(folder, project)}
-        lately = [file for file, at in files.items() if at > max(files.values()) - RECENT_SECONDS]
-        if not call_id and len(lately) <= 1:
-            return None
-        own = next((file for file in lately if file.stem == os.environ.get("CLAUDE_CODE_SESSION_ID")), None)
-    return [own, *agent_transcripts(own)] if own else []
+    lately = [own] if own else recent(_transcripts(folder, project))
+    started = [file for file in lately if file.stem == os.environ.get("CLAUDE_CODE_SESSION_ID")]
+    if call_id and not (own or started):
+        raise BadInputError(NOT_TOLD)
+    return [[file, *agent_transcripts(file)] for file in started or lately]
 
 
 def _holding(text: bytes, folder: Path, project: Path) -> Path | None:
@@ -98,7 +90,7 @@ def _transcripts(folder: Path, project: Path) -> list[Path]:
     becomes a hyphen. (A name of more than 200 is cut, and gets a hash that depends on what Claude Code runs on; such a
     project is not followed.)
     """
-    from contextstash.clients.transcripts import newest_first, paths_of
+    from contextstash.clients.current import newest_first, paths_of
 
     for path in paths_of(project):
         name = re.sub(r"[^A-Za-z0-9]", lambda found: "-" * (len(found[0].encode("utf-16-le")) // 2), path)
@@ -110,7 +102,7 @@ def _transcripts(folder: Path, project: Path) -> list[Path]:
 
 def agent_transcripts(transcript: Path) -> list[Path]:
     """The transcripts of a session's sub-agents."""
-    from contextstash.clients.transcripts import newest_first
+    from contextstash.clients.current import newest_first
 
     folder = transcript.parent / transcript.stem / "subagents"
     return sorted(newest_first(folder.glob("agent-*.jsonl"), transcript.parent))
@@ -216,9 +208,8 @@ CLIENTS = (
         entry=Entry("json", "mcpServers", below(".claude.json"), typed),
         files=Files(
             lambda: Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude") / "projects",
-            current_files,
+            current_sessions,
             agent_transcripts,
-            calling=calling_files,
         ),
         reader=_reader,
         hooks=Hooks(

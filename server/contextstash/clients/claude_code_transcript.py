@@ -12,21 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from contextstash.clients.transcripts import (
-    Branch,
-    Json,
-    Line,
-    Reader,
-    State,
-    ids_of,
-    moment,
-    objects,
-    part,
-    reminder,
-    reported_usage,
-    text_of,
-    title_of,
-)
+from contextstash.clients.fields import Json, ids_of, moment, objects, part, reminder, reported_usage, text_of, title_of
+from contextstash.clients.transcripts import Branch, Line, Reader, State
 from contextstash.record.transcript_records import TranscriptMessage, window_key
 
 NOTIFICATION = "<task-notification>"

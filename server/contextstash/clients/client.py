@@ -15,18 +15,19 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from contextstash.base.files import open_regular, read_regular
+from contextstash.base.files import open_regular
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.clients.transcripts import Reader
 
-Kind = Literal["json", "toml"]
+Kind = Literal["json", "toml", "file"]
 
 TextPath = tuple[str | int, ...]
 """The place of a text in a tool's response: keys, and positions in lists; empty if the response is the text."""
@@ -85,17 +86,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Files:
-    """Where a client keeps its transcripts: `folder`; a hook reads no file outside it. `current`
-    are the newest transcript of a project and those of its sub-agents; `calling` are these of the session that made a
-    tool call, by the call's `_meta`: None if the newest is meant, none if it is not known which one is. A client that
-    keeps them in `databases`, a pattern of names, lists the sessions in one as paths below it (`in_database`)."""
+    """Where a client keeps its transcripts: `folder`; a hook reads no file outside it. `sessions` are those of a
+    project from which a tool call with this `_meta` may come, several if nothing tells which one: each a transcript,
+    then those of its sub-agents. It raises BadInputError if the call is told and not found. A client that keeps
+    transcripts in `databases`, a pattern of names, lists the sessions in one as paths below it (`in_database`)."""
 
     folder: Callable[[], Path]
-    current: Callable[[Path, Path], list[Path]]
+    sessions: Callable[[Path, Path, Mapping[str, Any]], list[list[Path]]]
     sub_agents: Callable[[Path], list[Path]] = lambda _: []
     databases: str = ""
     in_database: Callable[[Path], Iterable[Path]] = lambda _: ()
-    calling: Callable[[Path, Path, Mapping[str, Any]], list[Path] | None] = lambda *_: None
 
 
 DEFAULT_LIMIT = 10_000
@@ -154,24 +154,11 @@ class Plugin:
     file: Callable[[], Path]
     does: str
 
-    def code(self, command: Sequence[str], options: Sequence[str]) -> bytes:
+    def code(self, command: Sequence[str], options: Sequence[str]) -> str:
         """The plugin as it is installed: with the program's command, and the options of its calls."""
         named = {"PROGRAM": list(command), "OPTIONS": list(options)}
         lines = "".join(f"const {name} = {json.dumps(value)}\n" for name, value in named.items())
-        return (PLUGINS / self.source).read_text("utf-8").replace(PROGRAM, lines).encode()
-
-    def is_ours(self, code: bytes) -> bool:
-        """Whether a file is this plugin, of whichever version or installation, by its first line."""
-        return code.startswith(self.code((), ()).partition(b"\n")[0])
-
-    def installed(self) -> str | None:
-        """The program that the installed plugin starts, None if it is not installed."""
-        try:
-            code = read_regular(self.file())
-        except OSError:
-            return None
-        named = re.search(rb'^const PROGRAM = \["(.*?)"', code, re.MULTILINE)
-        return named[1].decode("utf-8", "replace") if named and self.is_ours(code) else None
+        return (PLUGINS / self.source).read_text("utf-8").replace(PROGRAM, lines)
 
 
 PROGRAM = 'const PROGRAM = ["contextstash"]\nconst OPTIONS = []\n'
@@ -315,23 +302,19 @@ def clients() -> Iterator[Client]:
 
 
 MAX_HEAD_BYTES = 200_000
-"""Bytes at the start of a transcript in which its folder is searched for. Claude Code and Codex name it in
-their first records."""
+"""Bytes at the start of a transcript in which its folder is searched for. Clients name it in their first records."""
+
+_FOLDER = re.compile(rb'"cwd"\s*:\s*("(?:[^"\\]|\\.)+")')
 
 
 def project_of(source: str | None) -> str | None:
     """The folder in which the client ran, None if the transcript is gone or does not name one."""
-    if source is None or not source.endswith(".jsonl"):
-        return None
-    from contextstash.clients.transcripts import part, split_lines, text_of  # loads pydantic-core, which few need
-
-    try:
-        with open_regular(Path(source)) as file:
-            lines, _ = split_lines(file.read(MAX_HEAD_BYTES), at_end=True)
-    except OSError:
-        return None
-    named = (text_of(line.record.get("cwd") or part(line.record, "payload").get("cwd")) for line in lines)
-    return next(filter(None, named), None)
+    with suppress(OSError, ValueError):
+        if source is not None and source.endswith(".jsonl"):
+            with open_regular(Path(source)) as file:
+                named = _FOLDER.search(file.read(MAX_HEAD_BYTES))
+            return str(json.loads(named[1])) if named else None
+    return None
 
 
 def project_folder(client: str | None = None) -> Path:

@@ -13,6 +13,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,22 +29,11 @@ from contextstash.clients.client import (
     TextPath,
     text_blocks,
 )
-from contextstash.clients.transcripts import (
-    Json,
-    Line,
-    Reader,
-    Reported,
-    State,
-    count_of,
-    is_at,
-    moment,
-    newest_first,
-    objects,
-    part,
-    reported_usage,
-    text_of,
-)
+from contextstash.clients.current import NOT_TOLD, is_at, newest_first, recent
+from contextstash.clients.fields import Json, count_of, moment, objects, part, reported_usage, text_of
+from contextstash.clients.transcripts import Line, Reader, Reported, State
 from contextstash.record.transcript_records import TranscriptMessage
+from contextstash_storage.errors import BadInputError
 
 NOT_SENT = frozenset({"ghost_snapshot", "other"})
 """Items of the rollout that never go to the model."""
@@ -178,32 +168,33 @@ def _in_folder(name: str) -> Callable[[], Path]:
     return lambda: Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex") / name
 
 
-def current_rollouts(folder: Path, project: Path, session: str | None = None) -> list[Path]:
-    """The rollout of this session, or the one of this project that was written last; then those of its sub-agents.
+def current_sessions(folder: Path, project: Path, call: Mapping[str, Any]) -> list[list[Path]]:
+    """The session that a call names: a sub-agent's names its thread, and the session that began it (as 0.171 ran). Else
+    those of the project."""
+    named = part(call, "x-codex-turn-metadata")
+    ids = [each for name in ("thread_id", "session_id") if (each := text_of(named.get(name)))]
+    found = [rollouts for each in dict.fromkeys(ids) for rollouts in islice(_rollouts(folder, "id", each), 1)][:1]
+    if ids and not found:
+        raise BadInputError(NOT_TOLD)
+    found = found or [*islice(_rollouts(folder, "cwd", project), 2)]
+    lately = recent([rollouts[0] for rollouts in found])
+    return [rollouts for rollouts in found if rollouts[0] in lately]
+
+
+def _rollouts(folder: Path, name: str, wanted: str | Path) -> Iterator[list[Path]]:
+    """Sessions with this id, or in this folder, the newest first: each rollout, then those of its sub-agents.
 
     A rollout's first line names its folder, and for a sub-agent its parent.
     """
-    files = newest_first(folder.rglob("rollout-*.jsonl"), folder)[:MAX_ROLLOUTS_SEARCHED]
-    agents: list[tuple[Path, Json]] = []
-    for file in files:
+    agents: list[tuple[Path, str]] = []
+    for file in newest_first(folder.rglob("rollout-*.jsonl"), folder)[:MAX_ROLLOUTS_SEARCHED]:
         head = _head(file)
+        own = text_of(head.get("id"))
         if "subagent" in part(head, "source") or text_of(head.get("parent_thread_id")):
-            agents.append((file, head))
-        elif head.get("id") == session if session else is_at(head.get("cwd"), project):
-            own = text_of(head.get("id"))
-            parents = ("source", "parent_thread_id", "forked_from_id")
-            named = [(agent, json.dumps([given.get(each) for each in parents])) for agent, given in agents]
-            return [file, *(agent for agent, parent in named if own and own in parent)]
-    return []
-
-
-def calling_rollouts(folder: Path, project: Path, call: Mapping[str, Any]) -> list[Path] | None:
-    """Those of the session that made a tool call. A sub-agent's call names its thread, and the session that began it
-    (as 0.171 ran)."""
-    named = part(call, "x-codex-turn-metadata")
-    ids = [each for name in ("thread_id", "session_id") if (each := text_of(named.get(name)))]
-    found = (current_rollouts(folder, project, each) for each in dict.fromkeys(ids))
-    return next(filter(None, found), []) if ids else None
+            parents = (head.get(each) for each in ("source", "parent_thread_id", "forked_from_id"))
+            agents.append((file, json.dumps([*parents])))
+        elif is_at(head.get(name), wanted) if isinstance(wanted, Path) else own == wanted:
+            yield [file, *(agent for agent, parents in agents if own and own in parents)]
 
 
 def _head(file: Path) -> Json:
@@ -284,7 +275,7 @@ CLIENTS = (
         "codex",
         programs=("codex",),
         entry=Entry("toml", "mcp_servers", _in_folder("config.toml")),
-        files=Files(_in_folder("sessions"), current_rollouts, calling=calling_rollouts),
+        files=Files(_in_folder("sessions"), current_sessions),
         reader=lambda: READER,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),

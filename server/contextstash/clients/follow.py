@@ -19,17 +19,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from contextstash.base.files import MAX_WHOLE_BYTES, is_below, open_regular, read_regular
 from contextstash.clients.client import client, clients, own_clients, project_folder
-from contextstash.clients.transcripts import (
-    Batch,
-    Json,
-    Line,
-    Reader,
-    Stamp,
-    State,
-    objects,
-    parse_document,
-    split_lines,
-)
+from contextstash.clients.current import NOT_TOLD
+from contextstash.clients.fields import Json, objects, parse_document
+from contextstash.clients.transcripts import Batch, Line, Reader, Stamp, State, split_lines
 from contextstash.messages.detection import FORMATS, detect_format, get_format
 from contextstash.record.transcript_records import TranscriptMessage
 from contextstash.record.transcripts import record_transcript
@@ -221,11 +213,6 @@ Find = Callable[..., list[Path]]
 """The transcript of the session that makes a tool call with this `_meta` first, or of the current one if none is given,
 then those of its sub-agents; none if there is not one yet. Raises BadInputError if several may be meant."""
 
-NOT_TOLD = (
-    "Which session? Several may be meant, and the client does not tell which one this call comes from."
-    " Pass session_id: the resource context://sessions lists them."
-)
-
 
 def find_transcripts(follow: str, project: Path | None = None) -> Find:
     """A function that finds the transcripts of a client's latest session in `project` (by default the one that the
@@ -238,12 +225,10 @@ def find_transcripts(follow: str, project: Path | None = None) -> Find:
     def find(call: Mapping[str, Any] | None = None) -> list[Path]:
         """Those that lie below the client's folder once links are resolved."""
         folder, place = files.folder(), project or project_folder(follow)
-        found = files.calling(folder, place, call or {})
-        if found is None:
-            found = files.current(folder, place)
-        elif not found:
+        found = files.sessions(folder, place, call or {})
+        if len(found) > 1:
             raise BadInputError(NOT_TOLD)
-        return [path for path in found if is_below(path, folder)]
+        return [path for paths in found for path in paths if is_below(path, folder)]
 
     return find
 

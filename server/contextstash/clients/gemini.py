@@ -12,31 +12,26 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from contextstash.base.files import open_regular, read_regular
 from contextstash.clients.client import Client, Entry, Files, Hooks, TextPath, below
-from contextstash.clients.transcripts import (
-    BEGINNING,
+from contextstash.clients.current import newest_first, paths_of, recent
+from contextstash.clients.fields import (
     Json,
-    Line,
-    Reader,
-    State,
     count_of,
     moment,
-    newest_first,
     objects,
     parse_document,
     part,
-    paths_of,
-    split_lines,
     text_of,
     title_of,
     usage_of,
 )
+from contextstash.clients.transcripts import BEGINNING, Line, Reader, State, split_lines
 from contextstash.record.transcript_records import TranscriptMessage
 
 UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
@@ -167,19 +162,21 @@ def _thought(thought: Json) -> str:
     return "\n".join(filter(None, (f"**{subject}**" if subject else None, description)))
 
 
-def current_recordings(folder: Path, project: Path) -> list[Path]:
-    """The recording of this project that was written last, then those of its sub-agents. They are in a folder with the
-    project's short name (packages/core/src/config/projectRegistry.ts)."""
+def current_sessions(folder: Path, project: Path, _: Mapping[str, Any]) -> list[list[Path]]:
+    """The newest recordings of this project, each with those of its sub-agents. They are in a folder with the
+    project's short name (packages/core/src/config/projectRegistry.ts). Nothing that Gemini CLI (0.61) sends with a call
+    or gives its servers tells its windows apart."""
     file = folder / "projects.json"
     registry = parse_document(read_regular(file)) if file.is_file() else None
     names = [str(part(registry, "projects").get(path)) for path in paths_of(project)]
     chats = folder / "tmp" / next((each for each in names if re.fullmatch(r"[a-z0-9-]+", each)), "none") / "chats"
-    found = newest_first(chats.glob("session-*.jsonl"), chats)[:1]
-    for recording in found:
+    found = []
+    for recording in recent(newest_first(chats.glob("session-*.jsonl"), chats)):
         with open_regular(recording) as opened:  # its head comes first
             session = re.search(rb'"sessionId"\s*:\s*"([A-Za-z0-9._-]+)"', opened.read(4096))
-        return [recording, *newest_first((chats / session[1].decode()).glob("*.jsonl"), chats)] if session else found
-    return []
+        below = (chats / session[1].decode()).glob("*.jsonl") if session else ()
+        found.append([recording, *newest_first(below, chats)])
+    return found
 
 
 NOT_AN_ERROR = "This is no error: the tool did its work, and its output is too long to be shown whole. In part:\n"
@@ -210,7 +207,7 @@ CLIENTS = (
         "gemini",
         programs=("gemini", "gemini-cli"),
         entry=Entry("json", "mcpServers", _SETTINGS),
-        files=Files(lambda: Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini", current_recordings),
+        files=Files(lambda: Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini", current_sessions),
         reader=lambda: READER,
         # It fires PreCompress before every turn, also if it then compresses nothing, and starts no new session after a
         # compression: at none of its events could a compressed session be given a hand-off.

@@ -6,29 +6,8 @@ as if there were no hook; a line in the log says what failed. Most events need n
 imported for those. What differs between clients is in their `Hooks`; the event's other fields and the response with
 `additionalContext` are the same for all of them.
 
-**A plugin's request** (`contextstash window CLIENT`) asks no model, and changes nothing in the client. It is an object:
-
-    {"do": "compact", "session": "…", "transcript": "/…", "agent": "…", "messages": […], "tokens": 20000}
-
-`do` is what to do. `transcript`, the client's own file, is read to its end first; then `session` may be left out.
-`agent` is the sub-agent whose window it is, if it is one's. A message of the list, in the order of the client's next
-request, is
-
-    {"id": "…", "role": "user", "text": "…", "calls": [{"id", "tool", "input"}], "results": [{"id", "text", "error"}]}
-
-with the id that the transcript has too, if there is one; what is empty may be left out, and so may anything else that
-the client keeps in a message (reasoning, images). Returned, one object on standard output:
-
-- `record`: `{"session_id", "recorded"}`. What is new in the transcript is recorded.
-- `compact`: the window after a compaction to about so many `tokens`, which is recorded.
-- `view`: the window as it is now, with what was pruned, compacted, pinned and restored; nothing is decided, so a longer
-  list gives a window that begins with the same, until something is changed.
-
-A window is `{"session_id", "messages", "tokens_before", "tokens_after", "left", "line"}`. Each of its messages is one
-that we wrote, `{"role": "user", "text"}`; or one of the list as it is, by its place, `{"at": 5}`; or that with the
-texts of some results replaced by their calls, `{"at": 5, "results": {"call": "text"}}`. Messages that are not named
-leave the window. `line` says in a line what happened. If anything fails nothing is written to standard output, a line
-on standard error says why, and the exit code is 1: the client goes on as if there were no plugin.
+**A plugin's request** (`contextstash window CLIENT`) is a JSON object too, as plugins/README.md describes it; if it
+fails, the exit code is 1, a line on standard error says why, and the client goes on as if there were no plugin.
 """
 
 from __future__ import annotations
@@ -54,10 +33,7 @@ if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
     from contextstash.clients.follow import IngestReport
     from contextstash.outputs.limits import OutputLimits
-    from contextstash.record.output_archive import OutputArchive
-    from contextstash.request.handoff import ClientMessage, ClientWindow
     from contextstash.stash import Stash
-    from contextstash_storage.store import SessionStore
 
 MIN_LIMIT = 4_000
 """Characters up to which an output is shown whole without a look at the settings: the smallest limit of any preset, the
@@ -117,7 +93,7 @@ def run_hook(name: str, options: Sequence[str] = ()) -> int:
             return 0
         response = _response_to(client, event, (int(number), int(of)))
         if response is not None:
-            _write(json.dumps(response))
+            _write(response)
     except BaseException as error:  # an error of contextstash must not stop the client
         note(name, f"{type(error).__name__}: {error}")
     return 0
@@ -146,8 +122,8 @@ def _leaves_a_child() -> bool:
     return False
 
 
-def _write(text: str) -> None:
-    sys.stdout.write(text)
+def _write(answer: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
 
 
@@ -232,8 +208,8 @@ def _has_settings() -> bool:
 
 
 async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple[str, bool]]) -> list[str] | None:
-    """Archive each text that is over its limit. Returns what is shown, None if none is over it; of each text it is
-    given whether the client shows only a preview.
+    """Archive each text that is over its limit, by the settings of the client's session. Returns what is shown, None if
+    none is over it, or the session was deleted; of each text it is given whether the client shows only a preview.
 
     The client waits for this after every long output. So it opens only the store, and imports only what a cut needs;
     the archived text is counted by its bytes, because a tokenizer's vocabulary takes longer to load than all the rest.
@@ -241,6 +217,9 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
     from contextstash.configuration.database import open_briefly
     from contextstash.messages.main_argument import main_argument
     from contextstash.outputs.limits import OutputLimits, sets_output_limits
+    from contextstash.record.output_archive import OutputArchive, tokens_of_bytes
+    from contextstash.session.ids import check_session_id
+    from contextstash.window.settings import resolve_settings, session_layer
 
     layer: Mapping[str, Any] = {}
     if _has_settings():  # most users have none
@@ -250,10 +229,17 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
         found = configuration(project=project, environment=os.environ, on_remark=remark)
         layer = found.settings_layer(client.name)
     tool, argument = event["tool_name"], main_argument(event.get("tool_input")) or ""
+    named, own = event.get("session_id"), {}
+    session_id = named if isinstance(named, str) and named else None
     async with await open_briefly() as store:
-        archive = await _archive(store, layer, event.get("session_id"))
-        if archive is None:
-            return None
+        if session_id is not None:
+            check_session_id(session_id)
+            try:
+                own = session_layer((await store.get_session(session_id)).settings)
+            except SessionNotFoundError:
+                if any(each.is_continued_by(session_id, ()) for each in await store.deleted_sessions()):
+                    return None
+        archive = OutputArchive(store, resolve_settings(layer, own), tokens_of_bytes, session_id)
         limits = OutputLimits.of(archive.settings, archive.settings.window)
         if not sets_output_limits(layer):
             limits = limits.merged({"tokens": None, "chars": hooks.limit(tool)})
@@ -262,23 +248,6 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
             given = _limits(hooks, tool, text, limits, is_preview=is_preview)
             limited.append(await archive.limited(text, limits.merged(given), tool=tool, argument=argument))
     return [each.text for each in limited] if any(each.handle for each in limited) else None
-
-
-async def _archive(store: SessionStore, layer: Mapping[str, Any], named: object) -> OutputArchive | None:
-    """The archive of the client's session, which may have settings of its own; None if the session was deleted."""
-    from contextstash.record.output_archive import OutputArchive, tokens_of_bytes
-    from contextstash.session.ids import check_session_id
-    from contextstash.window.settings import resolve_settings, session_layer
-
-    session_id, own = named if isinstance(named, str) and named else None, {}
-    if session_id is not None:
-        check_session_id(session_id)
-        try:
-            own = session_layer((await store.get_session(session_id)).settings)
-        except SessionNotFoundError:
-            if any(each.is_continued_by(session_id, ()) for each in await store.deleted_sessions()):
-                return None
-    return OutputArchive(store, resolve_settings(layer, own), tokens_of_bytes, session_id)
 
 
 def _limits(hooks: Hooks, tool: str, text: str, limits: OutputLimits, *, is_preview: bool) -> dict[str, Any]:
@@ -411,12 +380,18 @@ def run_window(name: str, options: Sequence[str] = ()) -> int:
 async def _answer(client: Client, asked: Mapping[str, Any]) -> None:
     """Write the answer. Only what the plugin has taken counts as given: if it is late, the plugin has ended this
     process, and the client compacts itself."""
-    work, given = asked.get("do"), asked.get("messages") or []
+    from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
+
+    work, given, tokens = asked.get("do"), asked.get("messages") or [], asked.get("tokens")
     if work not in ("compact", "view", "record"):
         raise BadInputError("'do' is one of compact, view, record.")
     if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
         raise BadInputError("'messages' is a list of objects.")
-    messages = [_message(each) for each in given]
+    messages = []
+    for each in given:
+        calls = tuple(ClientCall(**call) for call in each.get("calls") or ())
+        results = tuple(ClientResult(**result) for result in each.get("results") or ())
+        messages.append(ClientMessage(**{**each, "calls": calls, "results": results}))
     async with await _opened(client) as stash:
         reports = await read_transcripts(client, stash, asked.get("transcript"), reduce=None)
         session_id = session_of(reports, asked.get("agent")) or asked.get("session")
@@ -424,30 +399,19 @@ async def _answer(client: Client, asked: Mapping[str, Any]) -> None:
             raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")
         if work == "record":
             recorded = sum(each.recorded for each in reports.values())
-            _write(json.dumps({"session_id": session_id, "recorded": recorded}))
-        elif work == "view":
-            _write_window(await stash.read_client_window(session_id, messages))
+            _write({"session_id": session_id, "recorded": recorded})
+            return
+        if work == "view":
+            window = await stash.read_client_window(session_id, messages)
         else:
-            tokens = asked.get("tokens")
             more = {"tokens": tokens} if isinstance(tokens, int) and tokens > 0 else {}
             window = await stash.compact_client_window(session_id, messages, **more)
-            _write_window(window)
+        before, after = (f"{round(size / 1000):,}k" for size in (window.tokens_before, window.tokens_after))
+        left = "1 message" if window.left == 1 else f"{window.left} messages"
+        line = f"{before} → {after} tokens, {left} archived, all searchable."
+        _write({**window.model_dump(), "line": line})
+        if work == "compact":
             await stash.note_given_window(session_id, window)
-
-
-def _write_window(window: ClientWindow) -> None:
-    before, after = (f"{round(tokens / 1000):,}k" for tokens in (window.tokens_before, window.tokens_after))
-    left = "1 message" if window.left == 1 else f"{window.left} messages"
-    line = f"{before} → {after} tokens, {left} archived, all searchable."
-    _write(json.dumps({**window.model_dump(), "line": line}))
-
-
-def _message(given: Mapping[str, Any]) -> ClientMessage:
-    from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
-
-    calls = tuple(ClientCall(**each) for each in given.get("calls") or ())
-    results = tuple(ClientResult(**each) for each in given.get("results") or ())
-    return ClientMessage(**{**given, "calls": calls, "results": results})
 
 
 def note(client: str, line: str) -> None:

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import open_regular
 from contextstash.clients.client import Client, Entry, Files, Plugin, settings_folder
-from contextstash.clients.transcripts import (
+from contextstash.clients.current import is_at, newest_first, since
+from contextstash.clients.fields import (
     Json,
-    Line,
-    Reader,
-    Stamp,
-    State,
     count_of,
-    is_at,
     moment,
-    newest_first,
     objects,
     parse_document,
     part,
@@ -35,6 +30,7 @@ from contextstash.clients.transcripts import (
     title_of,
     usage_of,
 )
+from contextstash.clients.transcripts import Line, Reader, Stamp, State
 from contextstash.record.transcript_records import TranscriptMessage
 
 if TYPE_CHECKING:
@@ -51,14 +47,17 @@ def data_folder() -> Path:
     return folder / "opencode" / os.environ.get("OPENCODE_DB", "")
 
 
-def current_sessions(folder: Path, project: Path) -> list[Path]:
-    """The session of this project that was changed last, then those of its sub-agents. Raises OSError."""
+def current_sessions(folder: Path, project: Path, _: Mapping[str, Any]) -> list[list[Path]]:
+    """The sessions of this project that were changed last, each with those of its sub-agents. Our plugin tells the
+    calls of its windows apart. Raises OSError."""
     for file in [folder] if folder.is_file() else newest_first(folder.glob(DATABASES), folder)[:1]:
-        query = "SELECT id, parent_id, directory FROM session ORDER BY time_updated DESC"
+        query = "SELECT id, parent_id, directory, time_created, time_updated FROM session ORDER BY time_updated DESC"
         with _open(file) as database:
             rows = database.execute(query).fetchall()
-        own = [name for name, parent, directory in rows if parent is None and is_at(directory, project)][:1]
-        return [file / str(name) for name in own + [name for name, parent, _ in rows if own == [parent]]]
+        own = [row for row in rows if row[1] is None and is_at(row[2], project)]
+        quiet = since(*(at / 1000 for at in own[0][3:])) if own else 0.0
+        lately = [name for name, *_, changed in own if name == own[0][0] or changed / 1000 > quiet]
+        return [[file / name, *(file / row[0] for row in rows if row[1] == name)] for name in lately]
     return []
 
 

@@ -1,4 +1,4 @@
-"""pi: its files, and its sessions as Anthropic messages. It starts no MCP servers.
+"""pi: its files, its MCP entry, and its sessions as Anthropic messages.
 
 A session's file is a tree of entries, one JSON line each, with messages in a format of its own. Entries as in
 badlogic/pi-mono, packages/coding-agent/docs/session.md and src/core/session-manager.ts.
@@ -7,28 +7,15 @@ badlogic/pi-mono, packages/coding-agent/docs/session.md and src/core/session-man
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.clients.client import Client, Files, Plugin
-from contextstash.clients.transcripts import (
-    Branch,
-    Json,
-    Line,
-    Reader,
-    State,
-    count_of,
-    moment,
-    newest_first,
-    objects,
-    part,
-    paths_of,
-    text_of,
-    title_of,
-    usage_of,
-)
+from contextstash.clients.client import Client, Entry, Files, Plugin
+from contextstash.clients.current import newest_first, paths_of, recent
+from contextstash.clients.fields import Json, count_of, moment, objects, part, text_of, title_of, usage_of
+from contextstash.clients.transcripts import Branch, Line, Reader, State
 from contextstash.record.transcript_records import TranscriptMessage, window_key
 from contextstash.safety.sanitize import MARKER
 
@@ -152,12 +139,12 @@ def agent_folder(*names: str) -> Path:
     return Path(os.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent", *names).expanduser()
 
 
-def current_sessions(folder: Path, project: Path) -> list[Path]:
-    """The session of this project that was written last."""
+def current_sessions(folder: Path, project: Path, _: Mapping[str, Any]) -> list[list[Path]]:
+    """The newest sessions of this project. Our extension tells the calls of its windows apart."""
     for path in paths_of(project):
         place = folder / f"--{path.lstrip('/').translate(str.maketrans('/:', '--'))}--"
         if found := newest_first(place.glob("*.jsonl"), place):
-            return found[:1]
+            return [[each] for each in recent(found)]
     return []
 
 
@@ -165,6 +152,7 @@ CLIENTS = (
     Client(
         "pi",
         programs=("pi", "pi-coding-agent"),
+        entry=Entry("json", "mcpServers", lambda: agent_folder("mcp.json")),  # docs/mcp.md of 1.5 and later
         files=Files(lambda: agent_folder("sessions"), current_sessions),
         reader=lambda: READER,
         plugin=Plugin(

@@ -7,13 +7,11 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contextstash.base.files import read_regular
 from contextstash.clients.client import (
     ANTHROPIC,
     Client,
@@ -49,15 +47,6 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
         return tuple(command), {name: url + path for name, path in variables.items()}
 
     return Client("", proxied=Proxied(anthropic_api, launch))
-
-
-def is_configured(client: Client) -> bool:
-    """Whether our server is configured in the client, by its files. True for unknown clients."""
-    for each in (client.bundle, client.entry):
-        with suppress(OSError):
-            if each is not None and b"contextstash" in read_regular(each.file()):
-                return True
-    return client.entry is None
 
 
 CONTINUED = ("claude-code", "codex", "gemini")

@@ -14,20 +14,17 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from contextstash.clients.fields import Json, ids_of, parse_document
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Usage
 
 _log = logging.getLogger(__name__)
-
-Json = dict[str, Any]
 
 State = dict[str, Any]
 """What a reader needs from one reading to the next. It is stored in the database, so it holds only JSON values. What is
@@ -177,14 +174,6 @@ def _records(raw: bytes) -> Iterator[Line]:
             place += 1
 
 
-def parse_document(data: bytes) -> Any:
-    """The JSON value of these bytes; None if they are not valid JSON."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
-
-
 def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[TranscriptMessage]:
     """Returns the messages that `state` does not contain yet, and adds them to `state`.
 
@@ -218,163 +207,67 @@ RESULT, WORDS, TURN_END = range(3)
 
 
 class Branch:
-    """The newest messages of a conversation whose records name their parents, kept in a reader's state.
+    """The newest records of a conversation that name their parents, kept in a reader's state: what each message is, in
+    order, and the message from which each other record descends.
 
-    `path` maps the keys of its messages, in order, to what they are; `above` maps a record that is not a message to the
-    message that it descends from. Both are limited, because they are stored; a turn may be long, so the ends of turns
-    stay longest: that is where conversations are rewound to. Of a chain of records only the last one is remembered.
+    It is limited, because it is stored. A turn may be long, so the ends of turns stay longest: that is where
+    conversations are rewound to. Of a chain of records that are no messages only the last one is remembered.
     """
 
     def __init__(self, state: State) -> None:
-        self.path: dict[str, int] = state.setdefault("path", {BEGINNING: TURN_END})
+        self._path: dict[str, int] = state.setdefault("path", {BEGINNING: TURN_END})
         self._above: dict[str, str] = state.setdefault("above", {})
 
     def add(self, record: str, key: str, parent: str | None, *, words: bool = True) -> None:
         """Note a message, by its own record and its parent's."""
-        if list(self.path) == [BEGINNING]:
+        if list(self._path) == [BEGINNING]:
             self._note(parent or "", BEGINNING)
-        self.path.setdefault(key, WORDS if words else RESULT)
-        if len(self.path) > MAX_BRANCH:
-            del self.path[min([*self.path][:-1], key=lambda each: self.path[each] == TURN_END)]
+        self._path.setdefault(key, WORDS if words else RESULT)
+        if len(self._path) > MAX_BRANCH:
+            del self._path[min([*self._path][:-1], key=lambda each: self._path[each] == TURN_END)]
         if record != key:
             self._note(record, key)
 
     def passed(self, record: str | None, parent: str | None) -> None:
         """Note a record that is not a message: its children descend from what it descends from."""
-        if record and (message := self.message(parent)) is not None:
-            if parent:
-                self._above.pop(parent, None)
+        if record and (message := self._message(parent)) is not None:
+            self._above.pop(parent or "", None)
             self._note(record, message)
-
-    def message(self, record: str | None) -> str | None:
-        """The key of this record's message, or of the one that it descends from; None if it is not remembered."""
-        return record if record and record in self.path else self._above.get(record or "")
 
     def first_from(self, record: str | None) -> str | None:
         """The key of this record's message, or else of the first message after the record."""
-        keys = list(self.path)
         above = self._above.get(record or "")
-        if record in keys or above not in keys:
-            return record
-        return next(iter(keys[keys.index(above) + 1 :]), None)
+        later = self._after(above) if above in self._path and record not in self._path else [record]
+        return next(iter(later), None)
 
     def rewound_to(self, parent: str | None) -> str | None:
         """The message that one with this parent rewinds the conversation to; None if it continues it, also if only
         results of tools were left: those of parallel calls have other parents."""
-        target = self.message(parent)
-        if target not in self.path:
+        target = self._message(parent)
+        if target not in self._path:
             return None
-        self.path[target] = TURN_END
-        keys = list(self.path)
-        left = keys[keys.index(target) + 1 :]
-        if not any(self.path[key] for key in left):
+        self._path[target] = TURN_END
+        left = self._after(target)
+        if not any(self._path[key] for key in left):
             return None
         for key in left:
-            del self.path[key]
+            del self._path[key]
         return target
 
     def clear(self) -> None:
         """Forget all: a conversation cannot be rewound to a message before its summary."""
-        self.path.clear()
+        self._path.clear()
         self._above.clear()
+
+    def _message(self, record: str | None) -> str | None:
+        return record if record and record in self._path else self._above.get(record or "")
+
+    def _after(self, key: str) -> list[str]:
+        keys = list(self._path)
+        return keys[keys.index(key) + 1 :]
 
     def _note(self, record: str, key: str) -> None:
         self._above.pop(record, None)
         self._above[record] = key
-        while len(self._above) > MAX_BRANCH:
+        if len(self._above) > MAX_BRANCH:
             del self._above[next(iter(self._above))]
-
-
-def ids_of(body: Json, kind: str, name: str) -> list[str]:
-    """The ids in the field `name` of a message's blocks of this kind."""
-    found = [block.get(name) for block in objects(body.get("content")) if block.get("type") == kind]
-    return [each for each in found if isinstance(each, str)]
-
-
-def objects(value: object) -> list[Json]:
-    """The objects in a list; none if the value is not a list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def part(record: object, *names: str) -> Json:
-    """The object found under these names, each inside the previous one; empty if it does not exist."""
-    for name in names:
-        record = record.get(name) if isinstance(record, dict) else None
-    return record if isinstance(record, dict) else {}
-
-
-def text_of(value: object) -> str | None:
-    """The value if it is a string that is not blank, else None."""
-    return value if isinstance(value, str) and value.strip() else None
-
-
-def title_of(value: object) -> str | None:
-    """The beginning of a title, None if there is none."""
-    return (text_of(value) or "").strip()[:200] or None
-
-
-def moment(value: object) -> datetime | None:
-    """The time of an ISO 8601 string with a zone, or of a number of milliseconds since 1970; None if it is neither."""
-    try:
-        if isinstance(value, str):
-            found = datetime.fromisoformat(value)
-            return found if found.tzinfo else None
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e14:
-            return datetime.fromtimestamp(value / 1000, UTC)
-    except ValueError:
-        pass
-    return None
-
-
-def count_of(record: Json, *names: str) -> int:
-    """The first of these fields that holds a positive number; 0 if none does."""
-    for name in names:
-        value = record.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return 0
-
-
-def usage_of(prompt: int, completion: int, cached: int = 0, written: int = 0) -> Usage | None:
-    """The usage of a request; None if no prompt is reported. `prompt` includes cached tokens."""
-    from contextstash_storage.records import Usage  # loads pydantic, which most hooks need not
-
-    if not prompt:
-        return None
-    return Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, cache_write_tokens=written)
-
-
-def reported_usage(given: object) -> Usage | None:
-    """The usage of a request as its provider reported it, None if it is not one."""
-    from contextstash.messages.base import read_usage
-
-    return read_usage(given) if isinstance(given, dict) else None
-
-
-_TAG = re.compile(r"<(?=/?system-reminder)", re.IGNORECASE)
-
-
-def reminder(text: str) -> str:
-    """The text between the tags of a reminder, with such tags in the text escaped, so that the text cannot close it."""
-    return f"<system-reminder>\n{_TAG.sub('‹', text)}\n</system-reminder>"
-
-
-def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
-    """The files in this folder, the one written last first. Links to files outside the folder and files that were
-    deleted meanwhile are left out."""
-    written: dict[Path, int] = {}
-    for file in files:
-        with suppress(OSError, RuntimeError):
-            if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
-                written[file] = file.stat().st_mtime_ns
-    return sorted(written, key=lambda file: written[file], reverse=True)
-
-
-def paths_of(project: Path) -> list[str]:
-    """The paths by which a client may name a project's folder."""
-    return list(dict.fromkeys((str(project.absolute()), str(project.resolve()))))
-
-
-def is_at(directory: object, project: Path) -> bool:
-    """Whether a directory that a client recorded is this project's folder."""
-    return isinstance(directory, str) and str(Path(directory)) in paths_of(project)

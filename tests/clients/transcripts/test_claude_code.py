@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contextstash.clients.claude_code import current_files
+from contextstash.clients.claude_code import current_sessions
 from contextstash.clients.claude_code_transcript import READER
 from contextstash.clients.follow import ingest
 from contextstash.clients.transcripts import State, split_lines
@@ -191,14 +191,14 @@ def test_only_files_that_lie_in_the_folder_are_followed(tmp_path: Path) -> None:
     (folder / "loop.jsonl").symlink_to(folder / "loop.jsonl")
     (folder / "folder.jsonl").mkdir()
     (folder / SESSION / "subagents" / "agent-x.jsonl").symlink_to(other)
-    assert current_files(tmp_path, Path("/srv/app")) == []
+    assert current_sessions(tmp_path, Path("/srv/app"), {}) == []
     own = write_lines(folder / f"{SESSION}.jsonl", [prompt("a", None, "Go")])
-    assert current_files(tmp_path, Path("/srv/app")) == [own]
+    assert current_sessions(tmp_path, Path("/srv/app"), {}) == [[own]]
 
 
 def test_each_unit_of_a_letter_beyond_ascii_is_a_hyphen_in_the_folders_name(tmp_path: Path) -> None:
     own = write_lines(tmp_path / "-srv-obst-----" / f"{SESSION}.jsonl", [prompt("a", None, "Go")])
-    assert current_files(tmp_path, Path("/srv/obst-ä-🍐")) == [own]
+    assert current_sessions(tmp_path, Path("/srv/obst-ä-🍐"), {}) == [[own]]
 
 
 # A compaction by a mod: what it returned is not recorded twice.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.codex import current_rollouts
+from contextstash.clients.codex import current_sessions
 from contextstash.clients.follow import ingest
 from contextstash.stash import Stash
 from tests.support.client_files import write_lines
@@ -120,9 +120,9 @@ def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: P
     for name, head in heads.items():
         path = write_lines(tmp_path / "2026" / "05" / f"{name}.jsonl", [head])
         os.utime(path, (times[name], times[name]))
-    found = current_rollouts(tmp_path, Path("/srv/orchard"))
+    [found] = current_sessions(tmp_path, Path("/srv/orchard"), {})
     assert [path.stem for path in found] == ["rollout-own", "rollout-agent"]
-    assert current_rollouts(tmp_path, Path("/srv/nowhere")) == []
+    assert current_sessions(tmp_path, Path("/srv/nowhere"), {}) == []
 
 
 async def test_only_what_the_person_typed_is_taken_for_the_task(stash: Stash, tmp_path: Path) -> None:

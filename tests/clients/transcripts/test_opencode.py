@@ -112,8 +112,8 @@ def test_the_current_session_is_the_projects_own_with_its_sub_agents(tmp_path: P
     own = write_session(tmp_path, TALK)
     child = write_opencode(own.parent, "ses_02", TALK[:1], directory="/srv/orchard", parent=SESSION)
     write_opencode(own.parent, "ses_03", TALK[:1], directory="/srv/other")
-    assert current_sessions(tmp_path, Path("/srv/orchard")) == [own, child]
-    assert current_sessions(tmp_path, Path("/srv/nowhere")) == []
+    assert current_sessions(tmp_path, Path("/srv/orchard"), {}) == [[own, child]]
+    assert current_sessions(tmp_path, Path("/srv/nowhere"), {}) == []
 
 
 def test_what_opencode_adds_to_a_prompt_is_a_reminder(tmp_path: Path) -> None:

@@ -84,16 +84,6 @@ def new_keys(messages: list[TranscriptMessage], state: State) -> list[str | None
     return [message.key for message in unseen(messages, state)]
 
 
-@given(keys=names, cuts=st.lists(st.integers(0, 60), max_size=6))
-def test_a_transcript_that_grows_gives_each_message_once(keys: list[int], cuts: list[int]) -> None:
-    state: State = {}
-    found: list[str | None] = []
-    for end in [*sorted(min(cut, len(keys)) for cut in cuts), len(keys)]:
-        found += new_keys(said(*keys[:end]), state)
-        assert new_keys(said(*keys[:end]), state) == []
-    assert found == [str(key) for key in keys]
-
-
 @given(kept=st.integers(0, 20), gone=st.integers(1, 20), new=st.integers(1, 20))
 def test_messages_that_took_the_place_of_others_take_the_conversation_back(kept: int, gone: int, new: int) -> None:
     state: State = {}

@@ -11,6 +11,7 @@ const SECONDS = 10 // how long a request waits for us
 const PAUSE_SECONDS = 60 // after a failure no request waits so long
 const LARGE = 100_000 // tokens of a window that is compacted, or so much of what the model takes, if that is less:
 const SHARE = 0.7 // OpenCode asks the model for a summary as soon as the window is full
+const OF_SESSION = /contextstash_(?!list_sessions|get_archived_output|delete_session)/ // tools that take its id
 const OURS = /contextstash_(prune_tool_outputs|compact_session|restore_outputs|configure_session)$/
 
 /** What the program returns for a request; throws if it fails, or takes longer. */
@@ -110,6 +111,12 @@ export const ContextStash = async ({ client }) => {
       }
       const state = states.get(session)
       if (state) messages.splice(0, messages.length, ...shown(state, messages))
+    },
+    // Two windows may work in one folder, and a call does not say which one it comes from.
+    "tool.execute.before": async ({ tool, sessionID }, { args }) => {
+      if (!OF_SESSION.test(tool) || args.session_id) return
+      const found = await ask({ do: "record", transcript: join(DATABASE, sessionID) }).catch(() => undefined)
+      if (found) args.session_id = found.session_id
     },
     "tool.execute.after": async ({ tool, sessionID }) => {
       const state = states.get(sessionID)

@@ -5,6 +5,7 @@ import { execFile } from "node:child_process"
 // The program by its absolute path: `contextstash install pi` writes both lines.
 const PROGRAM = ["contextstash"]
 const OPTIONS = []
+const OF_SESSION = /contextstash__(?!list_sessions|get_archived_output|delete_session)/ // tools that take its id
 const SECONDS = 10 // how long pi waits for us before it compacts itself
 
 /** What the program returns for a request; throws if it fails, or takes longer. */
@@ -67,6 +68,14 @@ export default function (pi) {
     } catch (error) {
       ctx.ui.notify(`contextstash did not compact, pi does: ${error.message}`, "warning")
     }
+  })
+
+  // Two windows may work in one folder, and a call does not say which one it comes from.
+  pi.on("tool_call", async ({ toolName, input }, ctx) => {
+    const transcript = ctx.sessionManager.getSessionFile()
+    if (!OF_SESSION.test(toolName) || input.session_id || !transcript) return
+    const found = await ask({ do: "record", transcript }).catch(() => undefined)
+    if (found) input.session_id = found.session_id
   })
 
   // Older outputs that stay below the hand-off are placeholders, the same in each request until the next compaction.
