@@ -35,13 +35,15 @@ CALLS: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
     "opencode": (
         ("read", {"filePath": "fines.py"}),
         ("edit", {"filePath": "fines.py", "oldString": PLANTED, "newString": LATER}),
+        ("contextstash_search_history", {"query": "round fines"}),
     ),
     "pi": (
         ("read", {"path": "fines.py"}),
         ("edit", {"path": "fines.py", "edits": [{"oldText": PLANTED, "newText": LATER}]}),
+        ("mcp__contextstash__search_history", {"query": "round fines"}),
     ),
 }
-"""A file is read and edited first, by the client's own tools."""
+"""A file is read and edited first, by the client's own tools, and the session searched by ours."""
 BROKEN = {
     "missing": None,
     "killed": "kill -9 $$",
@@ -140,6 +142,8 @@ def test_a_compaction_asks_no_model_and_keeps_rules_and_files_and_else_the_windo
         assert RULE in request.text
         assert LATER in request.text
         assert "[contextstash: hand-off of session" in request.text
+    if "search_history" in str(turns[0].body["tools"]):  # pi waits for a server ten seconds, on a busy machine too
+        assert any(RULE in str(output) for asked in turns for output in asked.outputs)
     events, keys = asyncio.run(recorded(tmp_path))
     assert events.count("compaction") == len(compacted)
     assert len(keys) == len(set(keys))

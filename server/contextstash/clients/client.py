@@ -246,8 +246,6 @@ class Client:
         """Whether its program is on the path, or its configuration is there."""
         files = [each.file() for each in (self.entry, self.hooks, self.bundle) if each is not None and each.file]
         folders = {file.parent for file in files} - {Path.home(), settings_folder()}
-        if self.plugin is not None and self.entry is None:  # its folder of plugins may not be there yet
-            folders.add(self.plugin.file().parents[1])
         return any(map(Path.exists, (*files, *folders))) or any(map(shutil.which, self.programs))
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contextstash.clients.client import Client, Entry, Files, Plugin
+from contextstash.clients.client import Client, Entry, Files, Plugin, plain
 from contextstash.clients.current import newest_first, paths_of, recent
 from contextstash.clients.fields import Json, count_of, moment, objects, part, text_of, title_of, usage_of
 from contextstash.clients.transcripts import Branch, Line, Reader, State
@@ -152,7 +152,13 @@ CLIENTS = (
     Client(
         "pi",
         programs=("pi", "pi-coding-agent"),
-        entry=Entry("json", "mcpServers", lambda: agent_folder("mcp.json")),  # docs/mcp.md of 1.5 and later
+        # Its docs/mcp.md: tools that are not `direct` are found by scripts alone.
+        entry=Entry(
+            "json",
+            "mcpServers",
+            lambda: agent_folder("mcp.json"),
+            lambda command: {**plain(command), "exposure": "direct"},
+        ),
         files=Files(lambda: agent_folder("sessions"), current_sessions),
         reader=lambda: READER,
         plugin=Plugin(

@@ -145,20 +145,19 @@ def agent_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 def is_compaction(last_message: Mapping[str, Any]) -> bool:
     """Whether the last message of a request asks the model for the client's own summary of the conversation, or OpenAI
     for its own compaction (Codex, seen in 0.169)."""
-    phrases = [phrase for each in _known().values() for phrase in each.asks_for_summary]
-    texts = map(str.lower, _texts_of(last_message))
-    return last_message.get("type") == "compaction_trigger" or any(
-        phrase in text for text in texts for phrase in phrases
-    )
+    asks = [phrase for each in _known().values() for phrase in each.asks_for_summary]
+    return last_message.get("type") == "compaction_trigger" or _has(last_message, asks)
 
 
 def continues_summary(first_message: Mapping[str, Any]) -> bool:
     """Whether a conversation begins with the client's own summary of what was before, or with a hand-off in its place:
     our plugin answers the client's compaction with one."""
-    phrases = [phrase for each in _known().values() for phrase in each.continues]
-    texts = [text.lower() for text in _texts_of(first_message)]
-    ours = f"{MARKER}: {OF_SESSION}"
-    return any(text.startswith(ours) or any(phrase in text for phrase in phrases) for text in texts)
+    ours = any(text.startswith(f"{MARKER}: {OF_SESSION}") for text in _texts_of(first_message))
+    return ours or _has(first_message, [phrase for each in _known().values() for phrase in each.continues])
+
+
+def _has(message: Mapping[str, Any], phrases: Sequence[str]) -> bool:
+    return any(phrase in text for text in map(str.lower, _texts_of(message)) for phrase in phrases)
 
 
 def announces(message: Mapping[str, Any], tool: str) -> bool:
