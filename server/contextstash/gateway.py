@@ -13,8 +13,8 @@ import json
 import logging
 import math
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -245,20 +245,17 @@ class Gateway:
         self._listed_by = math.inf
         self._tasks: TaskGroup  # while it is served
 
-    def server(self, on_stopped: Callable[[], None]) -> Server[None]:
-        """The server to run; `on_stopped` is called after all servers behind it have stopped."""
+    def server(self) -> Server[None]:
+        """The server to run; those behind it stop before it does."""
 
         @asynccontextmanager
         async def lifespan(_: Server[None]) -> AsyncIterator[None]:
-            try:
-                async with self._stash.in_use(), anyio.create_task_group() as self._tasks:
-                    self._listed_by = anyio.current_time() + LIST_SECONDS
-                    for upstream in self._upstreams:
-                        self._tasks.start_soon(upstream.run)
-                    yield
-                    self._tasks.cancel_scope.cancel()
-            finally:
-                on_stopped()
+            async with aclosing(self._stash), anyio.create_task_group() as self._tasks:
+                self._listed_by = anyio.current_time() + LIST_SECONDS
+                for upstream in self._upstreams:
+                    self._tasks.start_soon(upstream.run)
+                yield
+                self._tasks.cancel_scope.cancel()
 
         return Server[None](
             "contextstash-gateway",

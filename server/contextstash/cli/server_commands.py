@@ -134,6 +134,8 @@ def gateway(opener: StashOpener, config: Path) -> None:
     An output of more than 20,000 characters, or over the limits of the settings, is archived and replaced by a
     preview with a handle.
     """
+    from mcp.server import NotificationOptions
+
     from contextstash.gateway import Gateway, read_servers
     from contextstash.mcp.stdio import run_until_signal
     from contextstash.outputs.limits import sets_output_limits
@@ -141,7 +143,8 @@ def gateway(opener: StashOpener, config: Path) -> None:
     configure_logs()
     entries = read_servers(config.expanduser(), os.environ)
     limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
-    asyncio.run(run_until_signal(Gateway(entries, opener, limits=limits).server, tools_change=True))
+    server = Gateway(entries, opener, limits=limits).server()
+    asyncio.run(run_until_signal(server, NotificationOptions(tools_changed=True)))
 
 
 @click.group()

@@ -89,9 +89,7 @@ def serve_http(
 
     @asynccontextmanager
     async def app() -> AsyncIterator[Any]:
-        stashes = OwnerStashes(opener)
-        async with stashes.in_use():  # open between requests
-            yield _endpoint(stashes, tools, public_url, oauth_issuer, followed=opener.follow is not None)
+        yield _endpoint(OwnerStashes(opener), tools, public_url, oauth_issuer, followed=opener.follow is not None)
 
     def announce(address: str) -> str:
         named = "" if opener.database is None else f" --db {opener.database}"

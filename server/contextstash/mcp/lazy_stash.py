@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import anyio
@@ -25,7 +24,6 @@ class LazyStash:
         self._open = open_stash
         self._stash: Stash | None = None
         self._lock = anyio.Lock()
-        self._users = 0
 
     async def get(self) -> Stash:
         """The open stash. If opening it raises, this raises the same, and the next call tries again."""
@@ -36,18 +34,8 @@ class LazyStash:
             assert self._stash is not None
             return self._stash
 
-    @asynccontextmanager
-    async def in_use(self) -> AsyncIterator[None]:
-        """Used by each server while it runs; when the last one stops, the stash is closed."""
-        self._users += 1
-        try:
-            yield
-        finally:
-            self._users -= 1
-            if self._users == 0:
-                await self._close()
-
-    async def _close(self) -> None:
+    async def aclose(self) -> None:
+        """Close the stash if it is open."""
         stash, self._stash = self._stash, None
         if stash is not None:
             with anyio.move_on_after(MAX_CLOSE_SECONDS, shield=True):

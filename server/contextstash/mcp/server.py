@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from functools import cache
 from importlib.resources import files
 from itertools import count
@@ -58,7 +58,6 @@ def build_server(
     open_stash: OpenStash | LazyStash,
     tools: ToolSet = "agent",
     *,
-    on_stopped: Callable[[], None] | None = None,
     followed: bool = False,
     middleware: Sequence[Any] = (),
     **authentication: Any,
@@ -66,20 +65,15 @@ def build_server(
     """A server with the tools for models (`agent`), or also with those for programs (`all`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
-    server stops, and then `on_stopped` is called. `followed`: a client that sends its own history is followed, so that
-    the tools say that they change our view alone. A server over HTTP has `middleware` and the SDK's options of
-    `authentication`.
+    server stops. `followed`: a client that sends its own history is followed, so that the tools say that they change
+    our view alone. A server over HTTP has `middleware` and the SDK's options of `authentication`.
     """
     stash = open_stash if isinstance(open_stash, LazyStash) else LazyStash(open_stash)
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
-        try:
-            async with stash.in_use():
-                yield
-        finally:
-            if on_stopped:
-                on_stopped()
+        async with aclosing(stash):
+            yield
 
     offered = [each for each in OPERATIONS.values() if tools == "all" or each.for_models]
     options: dict[str, Any] = {

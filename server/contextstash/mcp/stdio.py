@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -34,34 +34,26 @@ def serve_stdio(opener: StashOpener, tools: ToolSet) -> None:
     exit code 0 and the store closed."""
     configure_logs()
     own_interpreter()
-
-    def build(on_stopped: Callable[[], None]) -> Server[None]:
-        server = build_server(opener, tools, on_stopped=on_stopped, followed=opener.follow is not None)
-        # The SDK has no public access to its low-level server, which runs on any pair of streams.
-        return server._lowlevel_server
-
-    anyio.run(run_until_signal, build)
+    # The SDK has no public access to its low-level server, which runs on any pair of streams.
+    server = build_server(opener, tools, followed=opener.follow is not None)._lowlevel_server
+    anyio.run(run_until_signal, server, NotificationOptions())
 
 
-async def run_until_signal(build: Callable[[Callable[[], None]], Server[None]], *, tools_change: bool = False) -> None:
-    """Run a server on stdin and stdout. `build` makes it, given what it calls when it has closed what it uses. With
-    `tools_change` clients are told that its list of tools may change."""
+async def run_until_signal(server: Server[None], changing: NotificationOptions) -> None:
+    """Run a server on stdin and stdout. `changing` says of which of its lists clients are told that they change."""
     serving = anyio.CancelScope()
-
-    def stopped() -> None:
-        if serving.cancel_called:  # by a signal: a pending read of stdin cannot be cancelled
-            sys.stderr.flush()
-            os._exit(0)
-
     if sys.platform != "win32":  # there Python's KeyboardInterrupt ends the server
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, serving.cancel)
-    server = build(stopped)
-    options = server.create_initialization_options(NotificationOptions(tools_changed=tools_change))
     with serving:
         try:
             async with _streams() as (read, write):
-                await server.run(read, write, options)
+                try:
+                    await server.run(read, write, server.create_initialization_options(changing))
+                finally:
+                    if serving.cancel_called:  # by a signal: a pending read of stdin cannot be cancelled
+                        sys.stderr.flush()
+                        os._exit(0)
         except* BrokenPipeError:
             logger.warning("the client disconnected without closing stdin")
 

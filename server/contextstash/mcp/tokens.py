@@ -135,12 +135,12 @@ class OwnerStashes(LazyStash):
         """The stash of this machine's user, which was opened."""
         return await super().get()
 
-    async def _close(self) -> None:
+    async def aclose(self) -> None:
         owned = list(self._owned.values())
         self._owned.clear()
         for stash in owned:
             await stash.end()
-        await super()._close()
+        await super().aclose()
 
 
 WITHOUT_SCOPE = frozenset(f"{each}/list" for each in ("tools", "prompts", "resources", "resources/templates")) | {
