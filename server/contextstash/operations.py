@@ -22,22 +22,7 @@ from contextstash_storage.errors import BadInputError, SessionNotFoundError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from contextstash.results import (
-        CompactResult,
-        ConfigureResult,
-        ContextResult,
-        ContextStatus,
-        DeleteResult,
-        Estimate,
-        OutputPage,
-        PruneResult,
-        RecordResult,
-        RecoverResult,
-        RestoreResult,
-        SearchResult,
-        SessionList,
-        SummaryResult,
-    )
+    from contextstash import results
     from contextstash.stash import Stash
 
 MAX_SUMMARY_CHARACTERS = 24_000
@@ -107,7 +92,7 @@ class Operation:
     @property
     def result(self) -> str:
         """The name of its result's class."""
-        return str(inspect.signature(self.function).return_annotation)
+        return str(inspect.signature(self.function).return_annotation).removeprefix("results.")
 
     @cached_property
     def arguments(self) -> dict[str, Argument]:
@@ -210,7 +195,7 @@ async def estimate_context(
     session_id: SessionId = None,
     messages: Annotated[Messages | None, "Estimate these messages instead (provider's JSON)"] = None,
     model: Annotated[str | None, "Model whose window to use"] = None,
-) -> "Estimate":
+) -> "results.Estimate":
     """How full the context window is and what to do next. Call before long work."""
 
 
@@ -225,11 +210,11 @@ async def prune_tool_outputs(
     protect_tokens: Annotated[int | None, "How many tokens of newest outputs to keep"] = None,
     minimum_tokens: Annotated[int | None, "Do nothing if it saves less"] = None,
     dry_run: DryRun = False,
-) -> "PruneResult":
+) -> "results.PruneResult":
     """Shrink the context: replace old tool outputs by short placeholders. Use at level prune. Reversible."""
 
 
-async def _compacted(stash: "Stash", summary: str | None, **arguments: Any) -> "CompactResult":
+async def _compacted(stash: "Stash", summary: str | None, **arguments: Any) -> "results.CompactResult":
     """A summary that the caller wrote is not repeated."""
     result = await stash.compact_session(summary=summary, **arguments)
     shown = None if summary is not None else result.summary
@@ -257,12 +242,12 @@ async def compact_session(
         "Who writes the summary: you (host), or contextstash by one of the other means",
     ] = "auto",
     dry_run: DryRun = False,
-) -> "CompactResult":
+) -> "results.CompactResult":
     """Replace all but the recent messages by a summary, preferably yours. Use at level compact, at a finished step,
     or before a new topic; not amid an edit. Reversible."""
 
 
-async def _summary(stash: "Stash", **arguments: Any) -> "SummaryResult":
+async def _summary(stash: "Stash", **arguments: Any) -> "results.SummaryResult":
     result = await stash.get_summary(**arguments)
     rest = f"resource context://sessions/{result.session_id}/summary"
     return result.model_copy(update={"summary": clipped(result.summary, rest)})
@@ -279,7 +264,7 @@ async def _summary(stash: "Stash", **arguments: Any) -> "SummaryResult":
 async def get_summary(
     session_id: SessionId = None,
     level: Annotated[str | None, "recent (the newest) or an id (sum_...); default: all"] = None,
-) -> "SummaryResult":
+) -> "results.SummaryResult":
     """The summary of the session's older messages. Use after a compaction or to resume."""
 
 
@@ -297,7 +282,7 @@ async def get_archived_output(
     limit: Annotated[int | None, "Lines"] = None,
     pattern: Annotated[str | None, "Regular expression: only lines that match"] = None,
     max_tokens: Annotated[int | None, "Default 4000, at most 8000"] = None,
-) -> "OutputPage":
+) -> "results.OutputPage":
     """Read a pruned tool output word for word, in pages. Use instead of running the tool again."""
 
 
@@ -310,11 +295,11 @@ async def search_history(
         Literal["session", "outputs", "messages", "everywhere"],
         "Sessions; or outputs or messages of this one",
     ] = "session",
-) -> "SearchResult":
+) -> "results.SearchResult":
     """Search the session's whole history, including what was pruned or compacted."""
 
 
-async def _restored(stash: "Stash", **arguments: Any) -> "RestoreResult":
+async def _restored(stash: "Stash", **arguments: Any) -> "results.RestoreResult":
     result = await stash.restore_outputs(**arguments)
     unknown = result.not_archived[:MAX_RESTORED_LISTED] if result.not_archived else None
     return result.model_copy(update={"restored": result.restored[:MAX_RESTORED_LISTED], "not_archived": unknown})
@@ -324,17 +309,17 @@ async def _restored(stash: "Stash", **arguments: Any) -> "RestoreResult":
 async def restore_outputs(
     handles: Annotated[list[str], "Handles of outputs (out_...) or summaries (sum_...)"],
     session_id: SessionId = None,
-) -> "RestoreResult":
+) -> "results.RestoreResult":
     """Undo a prune or compaction: put the originals back into the context."""
 
 
-async def _status(stash: "Stash", session_id: str | None) -> "ContextStatus":
+async def _status(stash: "Stash", session_id: str | None) -> "results.ContextStatus":
     status = await stash.context_status(session_id)
     return status.model_copy(update={"timeline": await stash.timeline(status.session_id, points=MAX_POINTS)})
 
 
 @operation("Context status", "status", read_only=True, call=_status)
-async def context_status(session_id: SessionId = None) -> "ContextStatus":
+async def context_status(session_id: SessionId = None) -> "results.ContextStatus":
     """Show the user a picture of how full the context is, and with what."""
 
 
@@ -351,7 +336,7 @@ async def record_messages(
     usage: Usage = None,
     system: System = None,
     tools: Tools = None,
-) -> "RecordResult":
+) -> "results.RecordResult":
     """Append messages; with first_seq, batch_id or whole, repeated ones are skipped. Prunes and compacts
     automatically when due."""
 
@@ -366,7 +351,7 @@ async def get_context(
     budget: Annotated[int | None, "Tokens; default: usable"] = None,
     format: Annotated[str | None, "As in record_messages"] = None,
     model: Model = None,
-) -> "ContextResult":
+) -> "results.ContextResult":
     """The message list to send next: valid for the provider, within budget. What is shrunk stays shrunk."""
 
 
@@ -376,11 +361,11 @@ async def recover_context(
     session_id: SessionId = None,
     system: System = None,
     tools: Tools = None,
-) -> "RecoverResult":
+) -> "results.RecoverResult":
     """After a request was refused as too long: shrink the session, get the messages to send."""
 
 
-async def _listed(stash: "Stash", limit: int, cursor: str | None) -> "SessionList":
+async def _listed(stash: "Stash", limit: int, cursor: str | None) -> "results.SessionList":
     return await stash.list_sessions(limit=max(1, min(limit, MAX_SESSIONS)), cursor=cursor)
 
 
@@ -388,7 +373,7 @@ async def _listed(stash: "Stash", limit: int, cursor: str | None) -> "SessionLis
 async def list_sessions(
     limit: Annotated[int, "At most 100"] = 50,
     cursor: Annotated[str | None, "next_cursor of the previous result"] = None,
-) -> "SessionList":
+) -> "results.SessionList":
     """Sessions, last changed first."""
 
 
@@ -398,11 +383,11 @@ async def configure_session(
     pin: Annotated[list[str] | None, "Handles or paths to keep"] = None,
     unpin: Annotated[list[str] | None, "Remove"] = None,
     session_id: SessionId = None,
-) -> "ConfigureResult":
+) -> "results.ConfigureResult":
     """Change a session's settings."""
 
 
-async def _deleted(stash: "Stash", session_id: str) -> "DeleteResult":
+async def _deleted(stash: "Stash", session_id: str) -> "results.DeleteResult":
     """A client that got no answer may call again: a session that is gone already is no error."""
     from contextstash.results import DeleteResult
 
@@ -413,5 +398,5 @@ async def _deleted(stash: "Stash", session_id: str) -> "DeleteResult":
 
 
 @operation("Delete session", "delete", for_models=False, destructive=True, call=_deleted)
-async def delete_session(session_id: Annotated[str, "The session's id"]) -> "DeleteResult":
+async def delete_session(session_id: Annotated[str, "The session's id"]) -> "results.DeleteResult":
     """Delete a session and everything in it permanently."""
