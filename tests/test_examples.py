@@ -70,4 +70,4 @@ def test_a_loop_calls_its_tool_answers_and_is_recorded(tmp_path: Path, name: str
     shown = line.run("show", "loop-").stdout
     assert "4 messages in history" in shown
     assert COMMAND in shown
-    assert "2 calls, 600 prompt tokens" in line.run("status", "--calls").stdout
+    assert "600 prompt tokens billed" in line.run("receipt").stdout

@@ -686,10 +686,3 @@ class CallList(Result):
 
     session_id: str
     calls: list[Call]
-
-    def in_words(self) -> str:
-        known = [call.cost for call in self.calls if call.cost is not None]
-        cost = f", {sum(known):.4f} US dollars" if known else ""
-        unknown = f" ({len(self.calls) - len(known)} of unknown price)" if 0 < len(known) < len(self.calls) else ""
-        prompt = sum(call.prompt_tokens for call in self.calls)
-        return f"{counted(len(self.calls), 'call')}, {prompt:,} prompt tokens{cost}{unknown}."

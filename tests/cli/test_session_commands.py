@@ -230,7 +230,7 @@ def commands(line: CommandLine) -> list[tuple[str, ...]]:
         ("show", handle), ("show", handle, "--pattern", "plum"), ("show", session),
         ("show", session, "--message", "0"), ("show", session, "--message", "1"), ("show", session, "--message", "2"),
     ]  # fmt: skip
-    others = [("sessions",), ("status",), ("status", "--events"), ("status", "--calls")]
+    others = [("sessions",), ("status",), ("status", "--events")]
     searches = [("search", "plum"), ("search", "nowhere")]
     changes = [("pin", handle, "--session", session), ("compact", session, "--strategy", "extractive")]
     as_json = ((*each, "--json") for each in (shows[0], shows[3], searches[0]))

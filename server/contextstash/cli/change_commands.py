@@ -5,55 +5,60 @@ from __future__ import annotations
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from contextstash import operations
 from contextstash.cli.console import echo, in_commands, print_table, tell
-from contextstash.cli.options import SESSION, Number, find_session, operation_command, stash_command
+from contextstash.cli.options import SESSION, Number, find_session, options_of, stash_command
 from contextstash.safety.sanitize import counted
 from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
-    from contextstash.results import CompactResult, DeleteResult, PruneResult
+    from contextstash.results import DeleteResult
     from contextstash.stash import Stash
 
 PREFIXES = ("out_", "sum_")
 """Begin the handles of outputs and of summaries."""
 
 
-def _print_pruned(result: PruneResult) -> None:
-    tell(result)
-    if result.archived:
+@stash_command("prune")
+@options_of(operations.prune_tool_outputs)
+async def prune(stash: Stash, session: str | None, **given: Any) -> Any:
+    """Archive a session's old tool outputs; each can be retrieved by its handle."""
+    result = await stash.prune_tool_outputs(await find_session(stash, session), **given)
+
+    def show() -> None:
+        tell(result)
         rows = [(output.handle, output.tool, output.tokens, output.digest) for output in result.archived]
-        print_table(["handle", "tool", "tokens", "digest"], rows)
-        if not result.dry_run:
-            echo(f"To undo: contextstash restore {result.session_id} --last")
+        if rows:
+            print_table(["handle", "tool", "tokens", "digest"], rows)
+            if not result.dry_run:
+                echo(f"To undo: contextstash restore {result.session_id} --last")
+
+    return result, show
 
 
-def _print_compacted(result: CompactResult) -> None:
-    tell(result)
-    if result.summary_id and not result.dry_run:
-        echo(f"To undo: contextstash restore {result.summary_id}")
-    if result.summary:
-        echo(f"\n{result.summary}")
+SUMMARY = {"type": click.File(errors="replace"), "metavar": "FILE", "help": "Use this summary ('-' for stdin)."}
 
 
-prune = operation_command(
-    "prune",
-    operations.prune_tool_outputs,
-    _print_pruned,
-    help="Archive a session's old tool outputs; each can be retrieved by its handle.",
-)
-compact = operation_command(
-    "compact",
-    operations.compact_session,
-    _print_compacted,
-    help="Show a session's older messages as a summary. The messages stay in the database.",
-    summary={"type": click.File(errors="replace"), "metavar": "FILE", "help": "Use this summary ('-' for stdin)."},
-)
+@stash_command("compact")
+@options_of(operations.compact_session, summary=SUMMARY)
+async def compact(stash: Stash, session: str | None, summary: TextIO | None, **given: Any) -> Any:
+    """Show a session's older messages as a summary. The messages stay in the database."""
+    written = summary.read() if summary else None
+    result = await stash.compact_session(await find_session(stash, session), summary=written, **given)
+
+    def show() -> None:
+        tell(result)
+        if result.summary_id and not result.dry_run:
+            echo(f"To undo: contextstash restore {result.summary_id}")
+        if result.summary:
+            echo(f"\n{result.summary}")
+
+    return result, show
 
 
 @stash_command("restore", epilog="Example: contextstash restore 3f2a --last")

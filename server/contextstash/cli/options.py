@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
@@ -147,37 +146,25 @@ def stash_command(name: str, *, epilog: str | None = None) -> Callable[[Work], c
     return declare
 
 
-def operation_command(
-    name: str, operation: Operation, listing: Callable[[Any], None] = tell, /, **changed: Any
-) -> click.Command:
-    """The command that carries out an operation on a session, with an option for each other argument, in its words;
-    `listing` prints the result. `changed` are Click's keywords for single options; a file's text is their value."""
+def options_of(operation: Operation, **changed: Mapping[str, Any]) -> Callable[[Command], Command]:
+    """Adds the argument SESSION, and an option for each other argument of an operation, in its words. `changed` are
+    Click's keywords for some of them."""
 
-    async def work(stash: Stash, session: str | None, **given: Any) -> Any:
-        given = {key: value.read() if hasattr(value, "read") else value for key, value in given.items()}
-        session_id = await find_session(stash, session)
-        result = await getattr(stash, operation.name)(session_id, **given)
-        return result, lambda: listing(result)
+    def add(work: Command) -> Command:
+        for argument in reversed(list(operation.arguments.values())):
+            if argument.name != "session_id":
+                keywords = {"help": f"{argument.text}.", **changed.get(argument.name, {})}
+                if argument.type == int | None:
+                    keywords |= {"type": Number(0), "metavar": "N"}
+                elif argument.type is bool:
+                    keywords |= {"is_flag": True}
+                elif get_origin(argument.type) is Literal:
+                    choices = click.Choice(get_args(argument.type))
+                    keywords |= {"type": choices, "default": argument.default, "show_default": True}
+                click.option(f"--{argument.name.replace('_', '-')}", **keywords)(work)
+        return SESSION(work)
 
-    work.__doc__ = changed.pop("help", None) or operation.description
-    for argument in reversed(list(operation.arguments.values())):
-        if argument.name != "session_id":
-            keywords = {"help": f"{argument.text}.", **_keywords(argument.type, argument.default)}
-            click.option(f"--{argument.name.replace('_', '-')}", **{**keywords, **changed.get(argument.name, {})})(work)
-    return stash_command(name)(SESSION(work))
-
-
-def _keywords(kind: Any, default: Any) -> dict[str, Any]:
-    """What Click needs to know of an option with this type."""
-    if isinstance(kind, UnionType):
-        kind = get_args(kind)[0]
-    if kind is bool:
-        return {"is_flag": True}
-    if kind is int:
-        return {"type": Number(0), "metavar": "N"}
-    if get_origin(kind) is Literal:
-        return {"type": click.Choice(get_args(kind)), "default": default, "show_default": True}
-    return {}
+    return add
 
 
 async def find_session(stash: Stash, prefix: str | None) -> str:

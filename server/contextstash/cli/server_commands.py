@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 import webbrowser
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     metavar="CLIENT",
     help="Record this client's own transcripts from disk: claude-code, codex, gemini, opencode, pi, or one of yours.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log each change of a session to standard error.")
 @click.option("--http", type=address, metavar="HOST:PORT", help="Serve over HTTP instead of stdin and stdout.")
 @click.option("--public-url", metavar="URL", help="With --http: the https:// address that clients use.")
 @click.option("--oauth-issuer", metavar="URL", help="With --public-url: accept this authorization server's tokens too.")
@@ -48,7 +46,6 @@ def serve(
     opener: StashOpener,
     tools: Literal["agent", "all"],
     follow: str | None,
-    verbose: bool,
     http: tuple[str, int] | None,
     public_url: str | None,
     oauth_issuer: str | None,
@@ -62,8 +59,6 @@ def serve(
         raise BadInputError("--public-url is for a server over HTTP: pass --http HOST:PORT too.")
     if oauth_issuer is not None and public_url is None:
         raise BadInputError("--oauth-issuer issues tokens for this server's public address: pass --public-url URL too.")
-    if verbose:
-        logging.getLogger("contextstash").setLevel(logging.INFO)
     serving = replace(opener, follow=follow)
     if http is None:
         from contextstash.mcp.stdio import serve_stdio

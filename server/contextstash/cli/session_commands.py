@@ -58,7 +58,7 @@ MAX_PROJECT = 16
 """Characters of a project's name: the title has some 25 then, in a terminal of 80."""
 
 MAX_LOGGED = 100_000
-"""Events or calls of a session that are read: more than any session is expected to have."""
+"""Events of a session that are read: more than any session is expected to have."""
 
 MAX_LISTED = 100
 """Of these, the newest that a table has."""
@@ -66,68 +66,24 @@ MAX_LISTED = 100
 
 @stash_command("status")
 @SESSION
-@click.option("--events", is_flag=True, help="What happened to its context: prunes, compactions, recoveries.")
-@click.option("--calls", is_flag=True, help="Its model calls: tokens and cost of each.")
-async def status(stash: Stash, session: str | None, events: bool, calls: bool) -> Any:
-    """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]
-
-    With --events or --calls, list the newest of those instead; --json has all.
-    """
-    if events and calls:
-        raise click.UsageError("Pass --events or --calls, not both.")
+@click.option("--events", is_flag=True, help="List what happened to it: prunes, compactions, recoveries.")
+async def status(stash: Stash, session: str | None, events: bool) -> Any:
+    """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]"""
     session_id = await find_session(stash, session)
-    if events:
-        return await _events(stash, session_id)
-    return await (_calls(stash, session_id) if calls else stash.context_status(session_id))
+    return await (_events(stash, session_id) if events else stash.context_status(session_id))
 
 
 async def _events(stash: Stash, session_id: str) -> Any:
-    """The events of a session's context: prunes, compactions, recoveries."""
+    """The events of a session's context, the newest last."""
     found = await stash.read_events(session_id, limit=MAX_LOGGED)
     # An imported session's events are logged as its file is read: by their times they are in order.
     found = sorted(found, key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))
-
-    def show() -> None:
-        if not found:
-            echo(f"No events in session {session_id} yet.")
-            return
-        rows = [
-            (
-                event.created_at.astimezone().strftime("%Y-%m-%d %H:%M") if event.created_at else "",
-                event.kind,
-                before_and_after(event.tokens_before, event.tokens_after),
-                event.reason,
-            )
-            for event in found[-MAX_LISTED:]
-        ]
-        print_table(["when", "event", "tokens", "what"], rows)
-
-    return [event.model_dump(mode="json", exclude_none=True) for event in found], show
-
-
-async def _calls(stash: Stash, session_id: str) -> Any:
-    """The model calls of a session, and the sum of all."""
-    listed = await stash.list_calls(session_id, limit=MAX_LOGGED)
-
-    def show() -> None:
-        if not listed.calls:
-            what = "a call is a recorded reply with the usage that its provider reported."
-            echo(f"No model calls in session {session_id} yet: {what}")
-            return
-        rows = [
-            (
-                when(call.created_at.isoformat() if call.created_at else None),
-                call.purpose,
-                *(call.prompt_tokens, call.cached_tokens, call.completion_tokens),
-                "" if call.cost is None else f"{call.cost:.4f}",
-                call.error or call.model or "",
-            )
-            for call in listed.calls[-MAX_LISTED:]
-        ]
-        print_table(["when", "who", "prompt", "cached", "reply", "cost", "model"], rows)
-        tell(listed)
-
-    return listed, show
+    listed = [event.model_dump(mode="json", exclude_none=True) for event in found]
+    rows = []
+    for event, each in zip(found, listed, strict=True):
+        change = before_and_after(event.tokens_before, event.tokens_after)
+        rows.append((when(each.get("created_at")), event.kind, change, event.reason))
+    return listed, lambda: print_table(["when", "event", "tokens", "what"], rows[-MAX_LISTED:])
 
 
 PREVIEW_CHARACTERS = 160

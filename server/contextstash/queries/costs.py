@@ -1,4 +1,4 @@
-"""What sessions cost: their calls, the receipt of what contextstash saved, and what smaller windows would have cost.
+"""What sessions cost by day and model, what contextstash saved of it, and what smaller windows would have cost.
 
 A request costs by its size, so the size that a window may reach before it is compacted decides what a session costs.
 Recorded requests are replayed by their reported usage: with the recorded growth of each, and the recorded cache misses.
