@@ -7,11 +7,9 @@ A move loses nothing, handles included; in an export secrets are masked unless t
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
-from asyncio import AbstractEventLoop, get_running_loop
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -339,48 +337,30 @@ async def migrate_store(source: SessionStore, target: SessionStore) -> Migrated:
 
 async def _migrate_session(source: Access, target: Access, session: Session, done: Migrated) -> None:
     name = session.session_id
-    sent, arrived = hashlib.sha256(), hashlib.sha256()
     is_new = await target.find(name) is None
-    records = _session_records(source, session)
     try:
-        await import_session(target, _lines(records, sent.update, get_running_loop()))
+        sent = await _lines(source, session)
+        await import_session(target, sent)
+        arrived = await _lines(target, await target.store.get_session(name))
     except (BadInputError, DamagedError) as error:
         # Another session is stored under this id, the copy would not be the same, or it cannot be read: others can.
         done.failed[name] = str(error)
-        return
-    except SessionNotFoundError:  # deleted since it was listed: a server may run meanwhile
-        return
-    async for record in _session_records(target, await target.store.get_session(name)):
-        _line(record, arrived.update)
-    if arrived.digest() != sent.digest():
-        done.failed[name] = DIFFERENT
-    elif is_new:
-        for key in ("", KEPT_BEHIND):  # a long session is not folded again
-            if (kept := await source.store.get_note(name, KeptState, key)) is not None:
-                await target.store.put_note(name, kept, key)
-        done.copied += 1
+    except SessionNotFoundError:
+        pass  # deleted since it was listed: a server may run meanwhile
     else:
-        done.already += 1
+        if arrived != sent:
+            done.failed[name] = DIFFERENT
+        elif is_new:
+            for key in ("", KEPT_BEHIND):  # a long session is not folded again
+                if (kept := await source.store.get_note(name, KeptState, key)) is not None:
+                    await target.store.put_note(name, kept, key)
+            done.copied += 1
+        else:
+            done.already += 1
 
 
-def _lines(
-    records: AsyncGenerator[dict[str, Any]], note: Callable[[bytes], None], loop: AbstractEventLoop
-) -> Iterator[str]:
-    """The records of a session as lines, of which a checksum takes note on their way. They are read on the event loop,
-    which must not be the thread that asks for the lines."""
-
-    async def following() -> dict[str, Any] | None:
-        return await anext(records, None)
-
-    while (record := asyncio.run_coroutine_threadsafe(following(), loop).result()) is not None:
-        yield _line(record, note)
-
-
-def _line(record: dict[str, Any], note: Callable[[bytes], None]) -> str:
-    """A record as a line, of which a checksum takes note: as JSON with sorted keys."""
-    record.pop("written_by", None)  # a session may be copied by one version and compared by the next
-    note(json.dumps(record, sort_keys=True).encode())
-    return json.dumps(record)
+async def _lines(access: Access, session: Session) -> list[str]:
+    return [json.dumps(record) async for record in _session_records(access, session)]
 
 
 # Deleted.

@@ -54,7 +54,7 @@ def export(opener: StashOpener, session: str | None, with_secrets: bool) -> None
 @click.argument("source", type=database)
 @click.argument("target", type=database)
 def migrate_store(source: Location, target: Location) -> int:
-    """Copy all sessions of the database SOURCE into TARGET, and compare them by checksum.
+    """Copy all sessions of the database SOURCE into TARGET, and compare them there.
 
     Each is a file or postgresql://…. SOURCE is not changed. Run it again to continue, or to check. Exit code 1 if a
     session of TARGET differs.
@@ -71,7 +71,7 @@ def migrate_store(source: Location, target: Location) -> int:
             return await migrate_store(opened, stored)
 
     done = asyncio.run(migrate())
-    click.echo(f"Copied {counted(done.copied, 'session')}, verified by checksum; {done.already:,} were there already.")
+    click.echo(f"Copied {counted(done.copied, 'session')}, each compared; {done.already:,} were there already.")
     for name, reason in done.failed.items():
         click.echo(f"Not copied, and not changed there: {name}: {reason}", err=True)
     if done.failed:
@@ -216,15 +216,8 @@ async def _imported(stash: Stash, path: Path, named: bool, session: str | None) 
     deleted here; one that the user named is imported."""
     try:
         report = await _import(stash, path, named, session)
-        error = None
-    except ContextstashError as raised:
-        error = str(raised)
-    except OSError as raised:
-        error = f"cannot be read: {raised.strerror or raised}"
-    except UnicodeDecodeError:
-        error = "The file is not UTF-8 text."
-    if error is not None:
-        return {"file": str(path), "recorded": 0, "duplicates": 0, "error": error}
+    except (ContextstashError, OSError, UnicodeError) as error:
+        return {"file": str(path), "recorded": 0, "duplicates": 0, "error": str(error)}
     if report is None:
         return None
     counts = {"recorded": report.recorded, "duplicates": report.duplicates}
