@@ -22,7 +22,8 @@ import anyio
 import httpx2
 from anyio.abc import TaskGroup
 from mcp import MCPError, StdioServerParameters, types
-from mcp.client import Client
+from mcp.client import Client, Transport
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server, ServerRequestContext
 from mcp.server.mcpserver.exceptions import ToolError
@@ -132,7 +133,7 @@ class Upstream:
         self.problem: str | None = "it is still starting"
         self.settled = anyio.Event()
         self._client: Client | None = None
-        self._lost, self._wanted = anyio.Event(), anyio.Event()
+        self._lost, self._forgotten, self._wanted = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def run(self) -> None:
         """Connect, and when the connection is lost and a call wants it, connect again, until this is cancelled."""
@@ -140,7 +141,8 @@ class Upstream:
             settled = self.settled  # a call that finds the connection lost puts another one in its place
             try:
                 with anyio.move_on_after(CONNECT_SECONDS) as limit:
-                    async with Client(_transport(self._entry), cache=None) as client:
+                    streams = _watched(_transport(self._entry, self._forgotten), self._lost)
+                    async with Client(streams, cache=None) as client:
                         self.tools = await _tools_of(client)
                         limit.deadline = math.inf
                         self._client, self.problem = client, None
@@ -154,7 +156,7 @@ class Upstream:
             self._client = None
             settled.set()
             await self._wanted.wait()
-            self._lost, self._wanted = anyio.Event(), anyio.Event()
+            self._lost, self._forgotten, self._wanted = anyio.Event(), anyio.Event(), anyio.Event()
 
     async def send(self, request: types.CallToolRequest, ctx: Request, *, again: bool = True) -> types.CallToolResult:
         """The result of a client's call, on a new connection if the last one was lost; progress is passed on. Raises
@@ -163,6 +165,7 @@ class Upstream:
             self.settled = anyio.Event()
             self._wanted.set()
         await self.settled.wait()
+        lost, forgotten = self._lost, self._forgotten
         if (client := self._client) is None:
             raise ToolError(
                 f"The server '{self.name}' is unavailable: {self.problem}. The other servers' tools still work."
@@ -174,17 +177,13 @@ class Upstream:
         except ValidationError as error:
             raise ToolError(f"The answer of the server '{self.name}' does not follow the protocol.") from error
         except MCPError as error:
-            # The SDK uses these codes for a lost connection and for status 404, by which a server says that it knows
-            # the session no more; many servers have them for errors of their own.
-            closed = error.code == types.CONNECTION_CLOSED and "connection closed" in error.message.lower()
-            forgotten = again and error.code == types.INVALID_REQUEST and "session" in error.message.lower()
-            if not closed and not forgotten:
-                raise
-            if self._client is client:
-                self._client = None
-                self._lost.set()
-            if forgotten:  # the call was refused, so that it can be sent once more
+            if forgotten.is_set() and again:  # the call was refused, so that it can be sent once more
+                lost.set()
+                if self._client is client:
+                    self._client = None
                 return await self.send(request, ctx, again=False)
+            if error.code != types.CONNECTION_CLOSED or not lost.is_set():  # servers have errors of this code too
+                raise
             raise ToolError(
                 f"The server '{self.name}' ended while '{request.params.name}' ran: it is unknown whether the call took"
                 " effect. The next call starts the server again."
@@ -201,12 +200,36 @@ async def _tools_of(client: Client) -> list[types.Tool]:
     return found
 
 
-def _transport(entry: Entry) -> Any:
-    """How the SDK's client reaches a server."""
+def _transport(entry: Entry, forgotten: anyio.Event) -> Transport:
+    """How the SDK's client reaches a server. `forgotten` is set if it knows the session no more, which status 404 says
+    (MCP 2025-11-25, Session Management)."""
     if isinstance(entry, StdioServerParameters):
-        return entry
-    http = httpx2.AsyncClient(headers=entry.headers, timeout=httpx2.Timeout(30.0, read=300.0))
+        return stdio_client(entry)
+
+    async def note(response: httpx2.Response) -> None:
+        if response.status_code == 404 and "mcp-session-id" in response.request.headers:
+            forgotten.set()
+
+    seconds, hooks = httpx2.Timeout(30.0, read=300.0), {"response": [note]}
+    http = httpx2.AsyncClient(headers=entry.headers, timeout=seconds, event_hooks=hooks)
     return streamable_http_client(entry.url, http_client=http)
+
+
+@asynccontextmanager
+async def _watched(transport: Transport, lost: anyio.Event) -> AsyncIterator[Any]:
+    """The streams of a transport; `lost` is set when its server ends, which the SDK says only to waiting calls."""
+    passed, received = anyio.create_memory_object_stream[Any](0)
+    async with transport as (read, write), anyio.create_task_group() as group:
+
+        async def pass_on() -> None:
+            async with passed:
+                async for message in read:
+                    await passed.send(message)
+                lost.set()
+
+        group.start_soon(pass_on)
+        yield received, write
+        group.cancel_scope.cancel()
 
 
 def _reason(error: BaseException) -> str:

@@ -3,7 +3,9 @@ our tools, or of one with which a host asks its user; one that is slow, dead or 
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -175,6 +177,9 @@ async def test_a_server_that_exits_during_a_call_is_reported_and_started_again(t
         after = text_of(await client.call_tool("one__process_id"))
         assert after.isdecimal()
         assert after != before
+        os.kill(int(after), signal.SIGKILL)  # while no call runs: the next one gets another process, and no error
+        await anyio.sleep(0.5)
+        assert text_of(await client.call_tool("one__process_id")) not in (before, after)
 
 
 def is_open(port: int) -> bool:
@@ -224,6 +229,9 @@ class Forgetful:
             return Sent(202, b"")
         tools = {"tools": [{"name": "hello", "inputSchema": {"type": "object"}}]}
         self.called += method == "tools/call"
+        if self.called > 3:
+            error = {"code": -32600, "message": "Your session of the shop has ended"}
+            return Sent(200, {"jsonrpc": "2.0", "id": number, "error": error})
         said = {"content": [{"type": "text", "text": f"hello {self.called}"}]}
         return Sent(200, {"jsonrpc": "2.0", "id": number, "result": tools if method == "tools/list" else said})
 
@@ -235,6 +243,9 @@ async def test_a_call_to_a_server_that_knows_the_session_no_more_is_made_in_a_ne
             for count in range(1, 4):
                 assert text_of(await client.call_tool("old__hello")) == f"hello {count}"
                 upstream.sessions.clear()
+            with pytest.raises(MCPError, match="of the shop"):  # an error of its own is no lost session
+                await client.call_tool("old__hello")
+            assert upstream.called == 4
 
 
 async def test_a_client_is_told_to_list_again_when_a_slow_server_has_started(tmp_path: Path) -> None:

@@ -173,6 +173,15 @@ def test_results_of_the_other_formats_are_replaced_in_place() -> None:
     assert {kind: is_models({"type": kind}) for kind in kinds} == kinds
 
 
+def test_a_text_alone_is_a_message_of_the_user_and_goes_on_as_one() -> None:
+    alone = read_request("openai-responses", b'{"model":"m", "input": "Fix \\u00e9.", "tools": []}')
+    later = read_request("openai-responses", b'{"input":[{"role":"user","content":"Fix \\u00e9."}]}', alone)
+    assert [each.plain for each in alone.messages] == [each.plain for each in later.messages]
+    assert [alone.body[slice(*span)] for span in alone.spans] == [b'"Fix \\u00e9."']
+    with pytest.raises(JsonPositionError):
+        read_request("openai-chat", b'{"messages":"Fix it."}')
+
+
 def test_bytes_that_are_not_text_are_refused_behind_messages_that_are_known_too() -> None:
     body = b'{"model":"m","messages":[{"role":"user","content":"go"}],"x":"\xc2\x80"}'
     broken = body.replace(b"\xc2", b" ")

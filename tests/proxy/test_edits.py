@@ -13,7 +13,7 @@ from contextstash.messages.base import read_usage
 from contextstash.request.proxied import report_of
 from contextstash.stash import Stash
 from contextstash.window.models import price_of
-from contextstash_storage.records import ProxiedSession
+from contextstash_storage.records import ProxiedSession, Usage
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.proxies import (
     ID,
@@ -85,10 +85,24 @@ def test_a_request_that_is_too_long_is_shrunk_and_the_client_never_sees_the_refu
     assert proxy.engine.faults == 0
 
 
-def test_the_first_request_of_a_long_session_is_healed_too(proxy: RunningProxy) -> None:
-    proxy.provider.window = 20_000
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+def test_the_first_request_of_a_long_session_is_healed_too(proxy: RunningProxy, kind: str) -> None:
+    too_long = "prompt is too long: 30000 tokens > 20000 maximum"
+    proxy.provider.refusals.append(Refusal(400, too_long, lambda body: not placeholders(body), kind=kind))
     assert proxy.send(request_of(session(8))).status_code == 200
     assert len(proxy.provider.asked) == 2
+
+
+def test_an_edited_request_that_is_too_long_and_cannot_be_healed_is_sent_once(
+    proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = session(8)
+    prune_cold(proxy, messages)
+    monkeypatch.setattr("contextstash.proxy.engine.HEAL_SECONDS", 0.0)
+    proxy.provider.window = 5_000
+    sent = len(proxy.provider.asked)
+    assert proxy.send(request_of([*messages, *turn(8, "more")])).status_code == 400
+    assert len(proxy.provider.asked) == sent + 1
 
 
 def test_a_refused_edited_request_goes_out_unedited_once_and_the_session_is_left_alone(proxy: RunningProxy) -> None:
@@ -344,6 +358,19 @@ def test_a_request_that_only_fetched_an_output_is_charged_in_full_and_what_it_fe
     assert after.sent > before.sent
     bill.play([*fetched, *messages[27:29]], first=31)
     assert bill.state.direct - after.direct < bill.state.direct_prompt - 1_000
+
+
+def test_a_compaction_by_the_api_within_a_request_is_billed(proxy: RunningProxy) -> None:
+    counts = {"input_tokens": 2_000, "output_tokens": 50}
+    compaction = {"type": "compaction", "input_tokens": 150_000, "output_tokens": 900}
+    usage = {**counts, "iterations": [compaction, {"type": "message", **counts}]}
+    proxy.provider.raw_answer = 200, "application/json", json.dumps({"type": "message", "usage": usage}).encode()
+    proxy.send(request_of(session(2), model=PRICED, stream=False))
+    state = proxy.state(ID)
+    whole = [Usage(prompt_tokens=2_000, completion_tokens=50), Usage(prompt_tokens=150_000, completion_tokens=900)]
+    assert state.sent == 152_000
+    assert 151_900 < state.direct < 152_000  # without the tool of contextstash
+    assert state.dollars_paid == pytest.approx(sum(price_of(PRICED, each) or 0.0 for each in whole))
 
 
 def test_the_totals_of_each_day_are_kept_apart(bill: Bill) -> None:

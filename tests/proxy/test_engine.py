@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
@@ -130,6 +131,23 @@ def test_a_followed_session_is_recorded_by_its_transcript_and_pruned_all_the_sam
     prune_cold(proxy, messages)
     assert stored(proxy) == {ID: len(messages)}
     assert placeholders(proxy.provider.bodies[-1]) == OLD
+
+
+def test_a_session_that_a_transcript_begins_to_record_while_the_first_reply_comes_is_recorded_once(
+    proxy: RunningProxy, tmp_path: Path
+) -> None:
+    messages = session(2)
+    path = transcript_of(messages, tmp_path / f"{ID}.jsonl")
+    proxy.provider.pause_at = 1
+    with ThreadPoolExecutor() as thread:
+        reply = thread.submit(proxy.send, request_of(messages))
+        while not proxy.provider.asked:
+            time.sleep(0.01)
+        in_stash(proxy.database, lambda stash: ingest(stash, path))
+        proxy.provider.resumed.set()
+        assert reply.result(30).status_code == 200
+    assert stored(proxy) == {ID: len(messages)}
+    assert rewinds(proxy.database, ID) == 0
 
 
 def test_the_estimate_of_a_followed_session_follows_the_edits_that_its_proxy_makes(

@@ -43,6 +43,7 @@ class Refusal:
     message: str
     when: Callable[[dict[str, Any]], bool] = lambda body: True
     times: int = 1
+    kind: str = "application/json"
 
 
 @dataclass
@@ -87,7 +88,7 @@ class CachingProvider:
         if refusal is not None:
             refusal.times -= 1
             error = "rate_limit_error" if refusal.status == 429 else "invalid_request_error"
-            return self._sent(refused("anthropic", refusal.message, error=error).body, refusal.status)
+            return self._sent(refused("anthropic", refusal.message, error=error).body, refusal.status, refusal.kind)
         usage = self.count(asked.body, int(asked.headers.get("x-hidden-tokens") or 0))
         prompt = sum(usage.values()) - usage["output_tokens"]
         if self.window is not None and prompt > self.window:

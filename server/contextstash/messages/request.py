@@ -179,10 +179,13 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
         return Span(at, at + len(messages[-1].raw))
 
     def member_at(name: str | int, at: int) -> Span:
-        if name != LIST_KEYS[format_name] or text[at : at + 1] != "[":
+        if name != LIST_KEYS[format_name] or text[at : at + 1] not in ("[", '"'):
             return value_at(text, at)
-        spans.extend(span for _, span in items(text, at, message_at))
-        return Span(at, skip_space(text, spans[-1].end if spans else at + 1) + 1)
+        is_text = text[at] == '"'
+        listed = [(0, message_at(0, at))] if is_text else items(text, at, message_at)
+        spans.extend(span for _, span in listed)
+        last = spans[-1].end if spans else at + 1
+        return Span(at, last if is_text else skip_space(text, last) + 1)
 
     start = end = skip_space(text, 0)
     fields: dict[str, Span] = {}
@@ -204,6 +207,8 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
 def _message_at(body: bytes, text: str, at: int, format_name: str) -> TextMessage:
     raw = body[at : value_at(text, at).end]
     native = json.loads(raw.decode("utf-8", "surrogatepass"))
+    if isinstance(native, str) and format_name == "openai-responses":  # `input` may be the user's text alone
+        native = {"role": "user", "content": native}
     if not isinstance(native, dict):
         raise JsonPositionError(f"the message at byte {at} is not an object")
     return TextMessage(raw, native, format_name)

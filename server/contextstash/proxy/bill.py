@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,12 +26,15 @@ from contextstash_storage.records import ProxiedSession, ProxiedTotals, Usage
 TOKENS_PER_BYTE = 1 / 3.4
 """Of what is left out of requests: measured on recorded sessions of Claude Code."""
 
+DOLLARS = ("dollars_paid", "dollars_direct")
+
 MAX_DAYS = 62
 """Days of a session whose totals are kept. Beyond them, a receipt counts the older days of a session as well."""
 
 
-def booked(prepared: Prepared, usage: Usage | None, at: float) -> ProxiedSession:
-    """The conversation's state after a reply with this usage. Without one nothing is known of its cost."""
+def booked(prepared: Prepared, usage: Usage | None, at: float, compactions: Sequence[Usage] = ()) -> ProxiedSession:
+    """The conversation's state after a reply with this usage, and with that of the API's own `compactions`, which it
+    would have made without contextstash too. Without a usage nothing is known of its cost."""
     state, day = prepared.conversation.state, datetime.fromtimestamp(at, UTC).date().isoformat()
     if day not in state.days:  # the totals at the start of the day are kept
         totals = ProxiedTotals(**{name: getattr(state, name) for name in ProxiedTotals.model_fields})
@@ -43,6 +47,10 @@ def booked(prepared: Prepared, usage: Usage | None, at: float) -> ProxiedSession
     }
     if usage is not None:
         changes |= _billed(prepared, usage, state)
+        for each in compactions:
+            changes |= {name: changes[name] + each.prompt_tokens for name in ("sent", "direct")}
+            price = price_of(state.model, each) or 0.0
+            changes |= {name: changes[name] + price for name in DOLLARS if name in changes}
     return state.model_copy(update=changes)
 
 

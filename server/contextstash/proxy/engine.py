@@ -170,10 +170,8 @@ class Engine:
                 if conversation.edits.summaries:
                     natives = [message.plain for message in request.messages]
                     conversation.places = await positions_of(self._access, name, natives)
-                if first:
-                    conversation.followed = session.source
-                    if conversation.state.requests:  # by an earlier proxy; what was followed alone was sent as it is
-                        conversation.shown = conversation.edits
+                if first and conversation.state.requests:  # by an earlier proxy; one followed alone was sent as it is
+                    conversation.shown = conversation.edits
             conversation.loaded = True
 
         try:
@@ -188,7 +186,8 @@ class Engine:
         with it, and it is not recorded again: what stands behind its placeholders is gone, and the user wanted that."""
         session = None if conversation.deleted else await self._access.find(conversation.session_id)
         if conversation.stored_since is None:
-            conversation.stored_since = session.created_at if session is not None else None
+            if session is not None:
+                conversation.stored_since, conversation.followed = session.created_at, session.source
         elif session is None or session.created_at != conversation.stored_since:
             conversation.forget()
         if conversation.deleted:
@@ -211,8 +210,9 @@ class Engine:
         try:
             if is_overflow(error):
                 return await self._within(HEAL_SECONDS / self._options.step_seconds, self._healed(prepared))
-        except Exception as fault:
+        except Exception as fault:  # the original is longer than what was refused
             self._fault(prepared.conversation, fault)
+            return None
         return replace(prepared, body=prepared.request.body) if prepared.edited else None
 
     def original_accepted(self, prepared: Prepared, status: int, error: bytes | None) -> None:
@@ -236,12 +236,18 @@ class Engine:
 
     # After its reply.
 
-    def finish(self, prepared: Prepared, usage: Usage | None, last_words: Sequence[Native] = ()) -> None:
+    def finish(
+        self,
+        prepared: Prepared,
+        usage: Usage | None,
+        last_words: Sequence[Native] = (),
+        compactions: Sequence[Usage] = (),
+    ) -> None:
         """Book a request after its reply has ended, and record it in the background. `last_words` are the messages of
-        the reply, if that ends a turn."""
+        the reply, if that ends a turn; `compactions` is what the API's own took, beside the usage."""
         conversation, asked = prepared.conversation, prepared.asked
         try:
-            conversation.state = booked(prepared, usage, self._clock())
+            conversation.state = booked(prepared, usage, self._clock(), compactions)
             # Users who begin with the same words share a session until one of them has gone on.
             is_past = asked.client is None and len(asked.request.messages) < len(conversation.line)
             former = conversation.usage_before(asked)

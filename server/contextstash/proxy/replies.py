@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import httpx2
@@ -65,25 +66,18 @@ class Reply:
         refused = self.response.status_code in EDIT_REFUSALS
         if not refused and not (self._format == "openai-responses" and "event-stream" in self._kind):
             return
+        first: bytes | None = None
         async for chunk in self._rest:
             self._held.append(chunk)
             self._data += chunk
-            if self._first is not None or len(self._data) > MAX_HELD_BYTES:
+            first = None if refused else next(filter(_says_something, self._parts), None)
+            if first is not None or len(self._data) > MAX_HELD_BYTES:
                 break
-        first = self._first
         if refused:
-            self.refusal = self.response.status_code, first
+            is_text = "content-encoding" not in self.response.headers
+            self.refusal = self.response.status_code, bytes(self._data) if is_text else None
         elif first is not None and _refuses(_object(first)):
             self.refusal = EDIT_REFUSALS[0], first
-
-    @property
-    def _first(self) -> bytes | None:
-        """The first event that says something; of a document all, as soon as it is whole."""
-        for part in self._parts:
-            event = _object(part)
-            if event and event.get("type") not in EMPTY_EVENTS:
-                return part
-        return None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it comes."""
@@ -104,23 +98,34 @@ class Reply:
             return [line[5:].strip() for line in lines if line.startswith(b"data:")]
         return [bytes(self._data)] if "json" in self._kind else []
 
-    @property
-    def usage(self) -> Usage | None:
-        """What the provider has reported so far, None if none was readable. Anthropic reports the prompt in
-        `message_start` and the reply's length in `message_delta`; OpenAI all at once, in the last event."""
+    @cached_property
+    def _reported(self) -> dict[str, Any]:
+        """What the provider has reported. Anthropic reports the prompt in `message_start` and the reply's length in
+        `message_delta`; OpenAI all at once, in the last event."""
         reported: dict[str, Any] = {}
         for part in self._parts:
             event = _object(part) if b'usage"' in part else {}
             for holder in (event, event.get("message"), event.get("response")):
                 if isinstance(holder, dict) and isinstance(found := holder.get("usage"), dict):
                     reported |= {key: value for key, value in found.items() if value is not None}
-        try:
-            usage = read_usage(reported)
-        except Exception:  # a body from elsewhere may hold anything
-            return None
+        return reported
+
+    @property
+    def usage(self) -> Usage | None:
+        """The usage of the whole reply, None if none was readable."""
+        reported = self._reported
+        usage = _usage(reported)
         if usage is None or not self._long_writes or "cache_creation" in reported:
             return usage
         return usage.model_copy(update={"cache_write_1h_tokens": usage.cache_write_tokens})
+
+    @property
+    def compactions(self) -> list[Usage]:
+        """What the API's own compactions within the request took, which Anthropic reports beside its usage."""
+        listed = self._reported.get("iterations")
+        iterations = [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
+        found = [_usage(each) for each in iterations if each.get("type") == "compaction"]
+        return [usage for usage in found if usage is not None]
 
     @property
     def last_words(self) -> list[Native]:
@@ -135,6 +140,13 @@ class Reply:
             return []
 
 
+def _usage(reported: dict[str, Any]) -> Usage | None:
+    try:
+        return read_usage(reported)
+    except Exception:  # a body from elsewhere may hold anything
+        return None
+
+
 def _object(data: bytes) -> dict[str, Any]:
     """The JSON object that this is; an empty one if it is none."""
     try:
@@ -142,6 +154,12 @@ def _object(data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _says_something(part: bytes) -> bool:
+    """Whether an event is whole, and not one of those in front of the reply."""
+    event = _object(part)
+    return bool(event) and event.get("type") not in EMPTY_EVENTS
 
 
 def _refuses(event: dict[str, Any]) -> bool:
