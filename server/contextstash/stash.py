@@ -159,9 +159,7 @@ class Stash(Access):
     estimate_context = sessions.estimate_context
     context_status = sessions.context_status
     timeline = sessions.timeline
-    list_calls = costs.list_calls
     overview = costs.overview
-    advise = costs.advise
     receipt = costs.receipt
     recent_sessions = sessions.recent_sessions
     list_sessions = sessions.list_sessions

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from contextstash.stash import Stash
+from contextstash_storage.records import Call
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.proxies import CachingProvider, Clock, RunningProxy, conversation_in, in_stash, running_proxy, tokens
 
@@ -233,6 +234,6 @@ async def test_the_calls_of_its_session_are_listed_with_what_the_provider_report
     for turns in range(4):
         send(proxy, items(turns))
     async with Stash(await open_sqlite(proxy.database)) as stash:
-        listed = (await stash.list_calls("main")).calls
+        listed = await stash.store.read_log("main", Call)
     reported = [reply_events(asked.body)[-1]["response"]["usage"]["input_tokens"] for asked in proxy.provider.asked]
     assert [call.prompt_tokens for call in listed] == reported[:3]

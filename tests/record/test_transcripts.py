@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.stash import Stash
-from contextstash_storage.records import Cursor, Usage
+from contextstash_storage.records import Call, Cursor, Usage
 from tests.support.client_files import SESSION, ClientTranscript
 from tests.support.effort import examples
 from tests.support.stashes import counters_in_step, history, stash_at, valid_view, view
@@ -53,7 +53,7 @@ async def test_its_view_is_pruned_and_compacted_automatically_without_a_model(tm
     async with stash_at(tmp_path / "f.db", api_key="unused", automatic=True, **settings) as stash:
         done = await follow(stash, 14)
         assert any("written by extractive" in line for line in done)
-        assert (await stash.list_calls("followed")).calls[0].purpose == "agent"
+        assert (await stash.store.read_log("followed", Call))[0].purpose == "agent"
         summary = await stash.get_summary("followed")
     assert "never touch the tests" in summary.summary
 
@@ -214,7 +214,7 @@ async def test_usage_that_is_reported_late_still_anchors_the_estimate(
             for _ in range(2):
                 await stash.record_transcript(session, following, Cursor(source=WINDOW_FILE, offset=2))
             estimates.append(await stash.estimate_context("w"))
-            [reported] = (await stash.list_calls("w")).calls
+            [reported] = await stash.store.read_log("w", Call)
             assert reported.prompt_tokens == 30_000
     assert estimates[0].tokens == estimates[1].tokens
     assert "reported usage" in estimates[1].method

@@ -12,7 +12,7 @@ import pytest
 
 from contextstash.reduce.compact import only_one
 from contextstash.stash import Stash
-from contextstash_storage.records import Native
+from contextstash_storage.records import Call, Native
 from tests.support.provider import SUMMARY, Said, Sent, model_provider, refused
 from tests.support.stashes import (
     SESSION,
@@ -106,7 +106,7 @@ async def test_every_view_is_valid_and_within_budget_if_the_summarizer_is_down_f
                 await stash.idle()
                 await valid_view(stash, "openai-chat")
             assert as_bytes(await history(stash)) == as_bytes(natives)
-            calls = (await stash.list_calls(SESSION)).calls
+            calls = await stash.store.read_log(SESSION, Call)
     assert any("written by extractive" in line for line in done)
     assert any("anthropic could not write the summary" in line for line in done)
     assert {call.purpose for call in calls} == {"summary"}

@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash.view.view import parts_of
-from contextstash_storage.records import Native
+from contextstash_storage.records import Call, Native
 from tests.support.provider import Said, model_provider, refused
 from tests.support.stashes import SESSION, reply, results, rounds, stash_at, user, valid_view, view
 
@@ -66,7 +66,7 @@ async def test_with_a_model_each_digest_is_written_by_it_in_the_background(tmp_p
             await stash.record_messages(natives, whole=True, session_id=SESSION)
             await stash.idle()
             digests = [native for native in await view(stash) if "digest of bash" in str(native["content"])]
-            calls = (await stash.list_calls(SESSION)).calls
+            calls = await stash.store.read_log(SESSION, Call)
             told = await stash.record_messages([*natives, reply(4)], whole=True, session_id=SESSION)
     assert [len(str(native["content"]).split("]\n", 1)[1]) for native in digests] == [1_200, 1_200]
     assert all("The build of part one passed." in str(native["content"]) for native in digests)
@@ -84,7 +84,7 @@ async def test_the_digest_is_made_without_the_model_if_it_is_down(tmp_path: Path
             await stash.record_messages(natives, whole=True, session_id=SESSION)
             await stash.idle()
             [digest] = [native for native in await view(stash) if "digest of bash" in str(native["content"])]
-            [call] = (await stash.list_calls(SESSION)).calls
+            [call] = await stash.store.read_log(SESSION, Call)
     assert len(digest["content"]) <= 1_000
     assert call.error
 

@@ -11,6 +11,7 @@ import pytest
 from contextstash.clients.codex import current_sessions
 from contextstash.clients.follow import ingest
 from contextstash.stash import Stash
+from contextstash_storage.records import Call
 from tests.support.client_files import write_lines
 from tests.support.stashes import stash_at, view
 
@@ -85,7 +86,7 @@ async def test_a_rollout_read_line_by_line_reports_what_it_does_as_a_whole(tmp_p
             for end in range(size, len(records) + 1, size):
                 await ingest(stash, write_lines(path, records[:end]))
             counters = (await stash.read_session(SESSION)).counters
-            calls = [(call.request_seq, call.prompt_tokens) for call in await stash.read_calls(SESSION)]
+            calls = [(call.request_seq, call.prompt_tokens) for call in await stash.store.read_log(SESSION, Call)]
             reported.append((counters.reported, counters.reported_view, counters.reported_seq, calls))
     assert reported[0] == reported[1]
     assert len(reported[0][3]) == 2
