@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
-from pydantic.json_schema import SkipJsonSchema
 
 from contextstash.result_base import Moment, Result
 from contextstash.safety.sanitize import before_and_after, counted
@@ -280,7 +279,6 @@ class ContextStatus(Result):
     last_summary: SummaryMade | None = Field(default=None, description="The newest summary in the view")
     proxy: ProxyReport | None = Field(default=None, description="What the proxy sent of the session's requests")
     changes: list[Change] = Field(description="The last changes, newest first")
-    timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
 
     def in_words(self) -> str:
         return "\n".join(self._lines())
