@@ -303,8 +303,11 @@ class ContextStatus(Result):
         yield self.history()
         if self.outputs_shortened:
             yield f"{counted(self.outputs_shortened, 'output')} cut when new, each kept whole by its handle."
-        if said := self._own_view():
-            yield said
+        if estimate.view_tokens is not None:
+            yield (
+                f"contextstash's own view has {estimate.view_tokens:,} tokens by its own count. A prune or compaction"
+                " changes this view, not what the client sends."
+            )
         if made := self.last_summary:
             what = f"{counted(made.messages, 'message')} in {made.tokens:,} tokens"
             yield f"Last summary: {what}, by {made.strategy} ({made.summary_id})."
@@ -312,19 +315,6 @@ class ContextStatus(Result):
             yield from self.proxy.lines()
         yield f"Estimate: {estimate.method}; window {estimate.window:,}."
         yield estimate.next_step
-
-    def _own_view(self) -> str | None:
-        """The effect of contextstash's last reduction, by its own count; client and provider count differently."""
-        own = (each for each in self.changes or () if each.strategy not in ("client", "client_window"))
-        last = next(own, None)
-        change = before_and_after(last.tokens_before, last.tokens_after) if last else ""
-        if self.estimate.view_tokens is None:
-            return f"Last change: {last.kind}, {change} tokens." if last else None
-        return (
-            f"contextstash's own view has {self.estimate.view_tokens:,} tokens by its own count"
-            f"{f' (last {last.kind}: {change})' if last else ''}. A prune or compaction changes this view, not what the"
-            " client sends."
-        )
 
 
 class ArchivedOutput(Result):

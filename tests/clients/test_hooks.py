@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,8 +15,10 @@ from typing import Any
 import pytest
 
 from contextstash.clients.hooks import MAX_ARCHIVED_CHARACTERS, MAX_EVENT_BYTES
+from contextstash_storage.records import Event
 from tests.support.client_files import SESSION, TranscriptFile, write_session
 from tests.support.command_line import CommandLine
+from tests.support.stashes import stash_at
 
 LARGE = "\n".join(f"{number}: compiling part {number}" for number in range(4_000)) + "\nfatal error: disk full"
 
@@ -216,8 +219,13 @@ def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hook
     assert "def part_39_" in first
     assert [part.count("```") % 2 for part in parts] == [0, 0], "what is fenced is closed"
     assert [hooked.fire("SessionStart", f"{number}/3", source="compact") for number in (1, 2, 3)] == [None] * 3
-    events = hooked.command_line.json("status", SESSION, "--events")
-    assert len({event["seq"] for event in events if event["kind"] == "handoff"}) == 1, "parts of one hand-off"
+    events = asyncio.run(events_of(hooked.command_line.database))
+    assert len({event.seq for event in events if event.kind == "handoff"}) == 1, "parts of one hand-off"
+
+
+async def events_of(database: Path) -> list[Event]:
+    async with stash_at(database) as stash:
+        return await stash.read_events(SESSION)
 
 
 @pytest.mark.parametrize(("agent", "task"), [("7", "HELPER TASK 7"), ("8", "HELPER TASK 8"), (None, "MAIN TASK")])

@@ -95,7 +95,7 @@ async def _read(chunks: Sequence[bytes], kind: str, format_name: str) -> None:
     reply = Reply(httpx2.Response(200, headers={"content-type": kind}, content=stream()), format_name)
     await reply.begin()
     assert b"".join([chunk async for chunk in reply.chunks()]) == b"".join(chunks)
-    assert reply.usage is None or reply.usage.prompt_tokens >= 0
+    assert all(usage.prompt_tokens >= 0 for usage in reply.usages)
     assert isinstance(reply.last_words, list)
 
 

@@ -236,7 +236,7 @@ async def test_users_part_if_one_goes_on_while_the_reply_to_the_same_greeting_of
         return prepared
 
     async def ended(prepared: Prepared) -> None:
-        engine.finish(prepared, None)
+        engine.finish(prepared, [])
         await engine.idle()
 
     async def next_asked(name: str) -> Prepared:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -57,33 +57,24 @@ async def sessions(stash: Stash, text: str | None, everything: bool, limit: int)
 MAX_PROJECT = 16
 """Characters of a project's name: the title has some 25 then, in a terminal of 80."""
 
-MAX_LOGGED = 100_000
-"""Events of a session that are read: more than any session is expected to have."""
-
-MAX_LISTED = 100
-"""Of these, the newest that a table has."""
-
 
 @stash_command("status")
 @SESSION
-@click.option("--events", is_flag=True, help="List what happened to it: prunes, compactions, recoveries.")
-async def status(stash: Stash, session: str | None, events: bool) -> Any:
-    """Show how full a session's context is, with what, and the next step. [default: the one with the newest message]"""
-    session_id = await find_session(stash, session)
-    return await (_events(stash, session_id) if events else stash.context_status(session_id))
+async def status(stash: Stash, session: str | None) -> Any:
+    """Show how full a session's context is, with what, the next step, and its last changes. [default: the one with the
+    newest message]"""
+    found = await stash.context_status(await find_session(stash, session))
+    changes = [
+        (when(each.created_at), each.kind, before_and_after(each.tokens_before, each.tokens_after), each.reason)
+        for each in found.changes
+    ]
 
+    def show() -> None:
+        tell(found)
+        if changes:
+            print_table(["when", "change", "tokens", "what"], changes)
 
-async def _events(stash: Stash, session_id: str) -> Any:
-    """The events of a session's context, the newest last."""
-    found = await stash.read_events(session_id, limit=MAX_LOGGED)
-    # An imported session's events are logged as its file is read: by their times they are in order.
-    found = sorted(found, key=lambda event: event.created_at or datetime.min.replace(tzinfo=UTC))
-    listed = [event.model_dump(mode="json", exclude_none=True) for event in found]
-    rows = []
-    for event, each in zip(found, listed, strict=True):
-        change = before_and_after(event.tokens_before, event.tokens_after)
-        rows.append((when(each.get("created_at")), event.kind, change, event.reason))
-    return listed, lambda: print_table(["when", "event", "tokens", "what"], rows[-MAX_LISTED:])
+    return found, show
 
 
 PREVIEW_CHARACTERS = 160
@@ -163,7 +154,7 @@ async def _summary(stash: Stash, summary_id: str) -> Any:
         summary = await stash.get_summary(await find_session(stash, None), level=summary_id)
     except NotFoundError as error:
         raise NotFoundError(
-            f"There is no summary {summary_id}. contextstash status --events SESSION lists them."
+            f"There is no summary {summary_id}. contextstash status SESSION names the last one."
         ) from error
 
     def show() -> None:

@@ -27,7 +27,7 @@ _ESCAPES = re.compile(
 
 def with_whole_characters(document: bytes) -> bytes:
     """JSON that the SDK accepts: a half of a surrogate pair, as a program writes that cuts a text in the middle of an
-    emoji, becomes U+FFFD."""
+    emoji, becomes U+FFFD, which is as long."""
     return _ESCAPES.sub(lambda found: b"\\ufffd" if found[1] else found[0], document)
 
 

@@ -153,8 +153,6 @@ class WholeTexts:
         event = await receive()
         if event["type"] == "http.request" and b"\\ud" in event["body"].lower():
             event = {**event, "body": await anyio.to_thread.run_sync(with_whole_characters, event["body"])}
-            headers = [(name, value) for name, value in scope["headers"] if name != b"content-length"]
-            scope = {**scope, "headers": [*headers, (b"content-length", str(len(event["body"])).encode())]}
         events = [event]
 
         async def replay() -> Any:

@@ -282,7 +282,7 @@ class Exchange:
         finally:
             # Booked before the client sees the end: its next request may come at once.
             if reply.succeeded and prepared is not None and self._engine is not None:
-                self._engine.finish(prepared, reply.usage, reply.last_words, reply.compactions)
+                self._engine.finish(prepared, reply.usages, reply.last_words)
             await response.aclose()
         await self._send({"type": "http.response.body", "body": b""})
 

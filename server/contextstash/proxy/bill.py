@@ -32,9 +32,9 @@ MAX_DAYS = 62
 """Days of a session whose totals are kept. Beyond them, a receipt counts the older days of a session as well."""
 
 
-def booked(prepared: Prepared, usage: Usage | None, at: float, compactions: Sequence[Usage] = ()) -> ProxiedSession:
-    """The conversation's state after a reply with this usage, and with that of the API's own `compactions`, which it
-    would have made without contextstash too. Without a usage nothing is known of its cost."""
+def booked(prepared: Prepared, usages: Sequence[Usage], at: float) -> ProxiedSession:
+    """The conversation's state after a reply with this usage, and those of the API's own compactions, which it would
+    have made without contextstash too. Without any nothing is known of its cost."""
     state, day = prepared.conversation.state, datetime.fromtimestamp(at, UTC).date().isoformat()
     if day not in state.days:  # the totals at the start of the day are kept
         totals = ProxiedTotals(**{name: getattr(state, name) for name in ProxiedTotals.model_fields})
@@ -45,9 +45,9 @@ def booked(prepared: Prepared, usage: Usage | None, at: float, compactions: Sequ
         "last_at": at,
         "cache_seconds": cache_seconds(prepared.request),
     }
-    if usage is not None:
-        changes |= _billed(prepared, usage, state)
-        for each in compactions:
+    if usages:
+        changes |= _billed(prepared, usages[0], state)
+        for each in usages[1:]:
             changes |= {name: changes[name] + each.prompt_tokens for name in ("sent", "direct")}
             price = price_of(state.model, each) or 0.0
             changes |= {name: changes[name] + price for name in DOLLARS if name in changes}

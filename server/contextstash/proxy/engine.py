@@ -236,23 +236,18 @@ class Engine:
 
     # After its reply.
 
-    def finish(
-        self,
-        prepared: Prepared,
-        usage: Usage | None,
-        last_words: Sequence[Native] = (),
-        compactions: Sequence[Usage] = (),
-    ) -> None:
-        """Book a request after its reply has ended, and record it in the background. `last_words` are the messages of
-        the reply, if that ends a turn; `compactions` is what the API's own took, beside the usage."""
+    def finish(self, prepared: Prepared, usages: Sequence[Usage], last_words: Sequence[Native] = ()) -> None:
+        """Book a request after its reply has ended, and record it in the background. `usages` are those that the reply
+        reports, its own first; `last_words` its messages, if it ends a turn."""
         conversation, asked = prepared.conversation, prepared.asked
         try:
-            conversation.state = booked(prepared, usage, self._clock(), compactions)
+            conversation.state = booked(prepared, usages, self._clock())
             # Users who begin with the same words share a session until one of them has gone on.
             is_past = asked.client is None and len(asked.request.messages) < len(conversation.line)
             former = conversation.usage_before(asked)
             if not is_past:
-                conversation.answered, conversation.usage, conversation.last_words = asked.request, usage, last_words
+                conversation.answered, conversation.last_words = asked.request, last_words
+                conversation.usage = next(iter(usages), None)
             self._start(self._keep(prepared, former, is_past))
         except Exception as error:
             self._fault(conversation, error)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Sequence
-from functools import cached_property
 from typing import Any
 
 import httpx2
@@ -98,34 +97,25 @@ class Reply:
             return [line[5:].strip() for line in lines if line.startswith(b"data:")]
         return [bytes(self._data)] if "json" in self._kind else []
 
-    @cached_property
-    def _reported(self) -> dict[str, Any]:
-        """What the provider has reported. Anthropic reports the prompt in `message_start` and the reply's length in
-        `message_delta`; OpenAI all at once, in the last event."""
+    @property
+    def usages(self) -> list[Usage]:
+        """What the provider has reported: the usage of the reply, and those of the API's own compactions within the
+        request, which Anthropic does not count in it; none if it was not readable. Anthropic reports the prompt in
+        `message_start` and the reply's length in `message_delta`; OpenAI all at once, in the last event."""
         reported: dict[str, Any] = {}
         for part in self._parts:
             event = _object(part) if b'usage"' in part else {}
             for holder in (event, event.get("message"), event.get("response")):
                 if isinstance(holder, dict) and isinstance(found := holder.get("usage"), dict):
                     reported |= {key: value for key, value in found.items() if value is not None}
-        return reported
-
-    @property
-    def usage(self) -> Usage | None:
-        """The usage of the whole reply, None if none was readable."""
-        reported = self._reported
-        usage = _usage(reported)
-        if usage is None or not self._long_writes or "cache_creation" in reported:
-            return usage
-        return usage.model_copy(update={"cache_write_1h_tokens": usage.cache_write_tokens})
-
-    @property
-    def compactions(self) -> list[Usage]:
-        """What the API's own compactions within the request took, which Anthropic reports beside its usage."""
-        listed = self._reported.get("iterations")
-        iterations = [each for each in (listed if isinstance(listed, list) else ()) if isinstance(each, dict)]
-        found = [_usage(each) for each in iterations if each.get("type") == "compaction"]
-        return [usage for usage in found if usage is not None]
+        try:
+            parts = [each for each in reported.get("iterations") or () if each["type"] == "compaction"]
+            usages = [usage for each in (reported, *parts) if (usage := read_usage(each)) is not None]
+        except Exception:  # a body from elsewhere may hold anything
+            return []
+        if not self._long_writes or "cache_creation" in reported:
+            return usages
+        return [usage.model_copy(update={"cache_write_1h_tokens": usage.cache_write_tokens}) for usage in usages]
 
     @property
     def last_words(self) -> list[Native]:
@@ -138,13 +128,6 @@ class Reply:
             return _items(events) if self._format == "openai-responses" else []
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return []
-
-
-def _usage(reported: dict[str, Any]) -> Usage | None:
-    try:
-        return read_usage(reported)
-    except Exception:  # a body from elsewhere may hold anything
-        return None
 
 
 def _object(data: bytes) -> dict[str, Any]:
