@@ -31,23 +31,23 @@ ToolSet = Literal["agent", "all"]
 
 DESCRIPTION = "Manages an agent's context window: what leaves the model's window never leaves the session."
 
-INSTRUCTIONS = """\
-contextstash keeps your session's whole history and helps you stay within your context window.
-- Before long work, and after long outputs, call estimate_context. At level prune call \
-prune_tool_outputs; at level compact or above write a hand-off summary and pass it to compact_session.
-- A placeholder with a handle (out_...) stands for a tool output that is kept in full: \
-get_archived_output reads it, by pattern or by lines. Do not run the tool again for it.
-- search_history finds earlier messages and outputs, also from before a compaction; get_summary returns \
-the summary. Nothing is lost, and restore_outputs undoes a prune or a compaction."""
+READING = """\
+- A placeholder with a handle (out_...) stands for a tool output that is kept in full: get_archived_output reads it, \
+by pattern or by lines. Do not run the tool again for it.
+- search_history finds earlier messages and outputs, also from before a compaction; get_summary returns the summary."""
 
-FOLLOWED_INSTRUCTIONS = """\
+INSTRUCTIONS = f"""\
+contextstash keeps your session's whole history and helps you stay within your context window.
+- Before long work, and after long outputs, call estimate_context. At level prune call prune_tool_outputs; at level \
+compact or above write a hand-off summary and pass it to compact_session.
+{READING} Nothing is lost, and restore_outputs undoes a prune or a compaction."""
+
+FOLLOWED_INSTRUCTIONS = f"""\
 contextstash keeps your session's whole history. Your client sends its own history to you, so only the client can \
 shrink your window: no tool here does, unless results say that the client runs behind the contextstash proxy.
 - Before long work call estimate_context. At level compact or above write a hand-off summary, pass it to \
 compact_session, and ask the user to compact in the client; the summary is handed to the new window.
-- A placeholder with a handle (out_...) stands for a tool output that is kept in full: get_archived_output reads it, \
-by pattern or by lines. Do not run the tool again for it.
-- search_history finds earlier messages and outputs, also from before a compaction; get_summary returns the summary."""
+{READING}"""
 
 
 def build_server(

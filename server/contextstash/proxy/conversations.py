@@ -80,7 +80,8 @@ class AskedRequest:
         system = self.request.value("system") or self.request.value("instructions")
         blocks = system if isinstance(system, list) else [{"text": system}]
         texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-        return _hash([text.strip()[:200] for text in texts if isinstance(text, str) and _BILLING not in text])
+        lines = [text.strip()[:200] for text in texts if isinstance(text, str) and _BILLING not in text]
+        return hashlib.sha256(json.dumps(lines).encode()).hexdigest()[:16]
 
     @cached_property
     def marks(self) -> list[str]:
@@ -124,10 +125,6 @@ def sender_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
 def _slow_hash(digest: bytes) -> str:
     """Takes some 40 ms: a short key, as local servers have, is not found by trying from a copy of the database."""
     return hashlib.scrypt(digest, salt=b"contextstash proxy", n=2**14, r=8, p=1, dklen=8).hex()
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(eq=False)
