@@ -14,7 +14,7 @@ import logging
 import math
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -223,8 +223,9 @@ async def _watched(transport: Transport, lost: anyio.Event) -> AsyncIterator[Any
 
         async def pass_on() -> None:
             async with passed:
-                async for message in read:
-                    await passed.send(message)
+                with suppress(anyio.BrokenResourceError):  # this side has closed the connection
+                    async for message in read:
+                        await passed.send(message)
                 lost.set()
 
         group.start_soon(pass_on)
