@@ -129,8 +129,6 @@ def gateway(opener: StashOpener, config: Path) -> None:
     An output of more than 20,000 characters, or over the limits of the settings, is archived and replaced by a
     preview with a handle.
     """
-    from mcp.server import NotificationOptions
-
     from contextstash.gateway import Gateway, read_servers
     from contextstash.mcp.stdio import run_until_signal
     from contextstash.outputs.limits import sets_output_limits
@@ -139,7 +137,7 @@ def gateway(opener: StashOpener, config: Path) -> None:
     entries = read_servers(config.expanduser(), os.environ)
     limits = DEFAULT_LIMITS if not sets_output_limits(opener.settings.settings_layer(None)) else None
     server = Gateway(entries, opener, limits=limits).server()
-    asyncio.run(run_until_signal(server, NotificationOptions(tools_changed=True)))
+    asyncio.run(run_until_signal(server, tools_change=True))
 
 
 @click.group()

@@ -36,12 +36,13 @@ def serve_stdio(opener: StashOpener, tools: ToolSet) -> None:
     own_interpreter()
     # The SDK has no public access to its low-level server, which runs on any pair of streams.
     server = build_server(opener, tools, followed=opener.follow is not None)._lowlevel_server
-    anyio.run(run_until_signal, server, NotificationOptions())
+    anyio.run(run_until_signal, server)
 
 
-async def run_until_signal(server: Server[None], changing: NotificationOptions) -> None:
-    """Run a server on stdin and stdout. `changing` says of which of its lists clients are told that they change."""
+async def run_until_signal(server: Server[None], *, tools_change: bool = False) -> None:
+    """Run a server on stdin and stdout. With `tools_change` clients are told that its list of tools may change."""
     serving = anyio.CancelScope()
+    options = server.create_initialization_options(NotificationOptions(tools_changed=tools_change))
     if sys.platform != "win32":  # there Python's KeyboardInterrupt ends the server
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, serving.cancel)
@@ -49,7 +50,7 @@ async def run_until_signal(server: Server[None], changing: NotificationOptions) 
         try:
             async with _streams() as (read, write):
                 try:
-                    await server.run(read, write, server.create_initialization_options(changing))
+                    await server.run(read, write, options)
                 finally:
                     if serving.cancel_called:  # by a signal: a pending read of stdin cannot be cancelled
                         sys.stderr.flush()
