@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -129,7 +130,13 @@ def test_what_a_sub_agent_reports_in_a_notice_is_told(notice: str) -> None:
 GOES_ON, ENDED = "running with session ID 7", "exited with code 0"
 
 words = st.text(st.sampled_from("ab ./_'\"`\n#-*漢:"), max_size=40)
-kinds = st.sampled_from(["user", "stop", "assistant", "bash", "edit", "start", "wait"])
+SAID = {
+    "user": "Please {}", "stop": "[Request interrupted by user]", "text": "# Simplify\n{}", "summary": "Done {}.",
+    "command": "<command-name>/review</command-name><command-args>{}</command-args>",
+    "rules": "# AGENTS.md instructions for /srv\n\nNever {}.",
+}  # fmt: skip
+KINDS: dict[str, Any] = {"text": "host", "summary": "summary"}
+kinds = st.sampled_from([*SAID, "assistant", "bash", "edit", "start", "wait"])
 steps = st.lists(st.tuples(kinds, words, words), max_size=16)
 
 
@@ -138,17 +145,17 @@ steps = st.lists(st.tuples(kinds, words, words), max_size=16)
 @example([("user", "", ""), ("assistant", "", ""), ("user", "", ""), ("user", "", "")], 3)
 @example([("user", "", ""), ("stop", "", ""), ("assistant", "", ""), ("user", "", "")], 3)
 @example([("user", "", ""), ("start", "Say so", ""), ("wait", "", "Say so")], 2)
-@example([("command", "review", "284"), ("user", "", ""), ("assistant", "", "")], 1)
+@example([("command", "284", ""), ("user", "", ""), ("assistant", "", "")], 1)
+@example([("user", "", ""), ("command", "", ""), ("text", "", ""), ("bash", "", "")], 2)
+@example([("rules", "x", ""), ("user", "", ""), ("assistant", "a", ""), ("rules", "x", "")], 1)
+@example([("user", "", ""), ("assistant", "a", ""), ("assistant", "b", ""), ("summary", "b", "")], 3)
 def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tuple[str, str, str]], cut: int) -> None:
     script = Script()
     ends = [0]
     for kind, text, output in drawn:
-        if kind == "user":
-            script.user(f"Please {text}")
-        elif kind == "command":
-            script.user(f"<command-name>/{text}</command-name><command-args>{output}</command-args>")
-        elif kind == "stop":
-            script.user("[Request interrupted by user]")
+        if kind in SAID:
+            script.user(SAID[kind].format(text))
+            script.turns[-1] = replace(script.turns[-1], kind=KINDS.get(kind, "message"))
         elif kind == "assistant":
             script.assistant(f"Done {text}.")
         elif kind == "bash":

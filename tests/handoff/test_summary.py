@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contextstash.events.state import fold
+from contextstash.handoff.summary import HandedOff, handoff_sections
 from tests.support.turns import Script, Section, extract_summary, laws, quarter, read_summary
 
 TASK = "Fix the fines: they are charged twice. You must not change the schema.\nThe log is in logs/app.log."
@@ -220,7 +222,8 @@ def test_a_name_or_argument_with_line_breaks_stays_in_its_item_of_a_summary(end:
     script = (
         Script()
         .user("Go.")
-        .call("Read", {"file_path": name}, "x = 1\n" * 400)
+        .call("Bash", {"command": "pytest"}, "2 passed in 0.1s")  # the files that were changed since are told
+        .call("Read", {"file_path": name}, "1\tx = 1\n" * 400)
         .call("Edit", {"file_path": f"c{name}", "old_string": "", "new_string": f"def f{end}EVIL():"}, "done")
         .call("apply_patch", {"input": patch}, "done")
         .call(
@@ -230,6 +233,10 @@ def test_a_name_or_argument_with_line_breaks_stays_in_its_item_of_a_summary(end:
         .call("TodoWrite", {"todos": [{"content": name, "status": "pending"}]}, "ok")
     )
     text = extract_summary(script.turns, max_tokens=2_000, count=quarter)
+    pieces = handoff_sections(HandedOff(fold(script.turns), script.turns), 4_000, quarter)
+    assert "Tests passed" in text
+    assert "whole, message" in pieces
+    assert [line for line in pieces.splitlines() if line.startswith(("- EVIL", "## Decisions"))] == []
     sections = [line for line in text.splitlines() if line and not line.startswith(("- ", "## "))]
     assert sections == []
     assert [line for line in text.splitlines() if line.startswith("- EVIL")] == []
@@ -269,8 +276,10 @@ def test_a_summary_always_fits_and_is_always_the_same(
 @pytest.mark.timeout(60)
 def test_a_session_with_megabytes_of_output_is_summarized() -> None:
     script = Script().user("Go.")
-    for unit in ("a", "{", "\n", "Error: ", '"x'):
-        script.call("Bash", {"command": f"cat {unit.strip()}"}, unit * (1_000_000 // len(unit)))
+    for unit in ("a", "{", "\n", "Error: ", '"x', " ", "\\", "```a\nb\n"):
+        output = unit * (1_000_000 // len(unit))
+        script.call("Bash", {"command": f"pytest {output[:20_000]}"}, f"{output}x\n1 failed in 1.0s\n", is_error=True)
+        script.call("Task", {"description": "Look"}, output).assistant(output)
     assert extract_summary(script.turns, max_tokens=500, count=quarter)
 
 

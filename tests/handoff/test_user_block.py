@@ -18,6 +18,7 @@ from contextstash.handoff.user_block import pinned_rules, shown_by
 from tests.support.turns import Script, extract_summary, laws, quarter
 from tests.support.user_words import Block, read_block, user_block, words_of
 
+STOPPED = "[Request interrupted by user for tool use]"
 TASK = "Port the importer to polars.\n\n# Rules\n- Use tabs.\n- Never push to main.\n\n  echo DONE | submit"
 
 
@@ -56,15 +57,6 @@ def test_the_first_request_stands_at_the_head_as_it_was_written() -> None:
 def test_a_reply_says_what_was_agreed(said: str, reply: str, told: str) -> None:
     block = block_of(Script().user("Look at the port.").assistant(said).user(reply).turns)
     assert f"- (2) {reply}\n  [the assistant had said: {told}]" in block
-
-
-def test_a_command_of_the_client_is_listed_by_name_and_its_text_is_no_request() -> None:
-    script = Script().user("Review the importer.").assistant("Done.")
-    script.user("<command-message>review</command-message>\n<command-name>/review</command-name>")
-    script.user("You are a reviewer. Do not fix issues, apply patches.").assistant("Reviewed.").user("Thanks, go on.")
-    text = block_of(script.turns)
-    assert "[command /review, for one turn]" in text
-    assert "Do not fix issues" not in text
 
 
 def test_the_text_of_a_command_that_is_still_running_is_in_the_summary_alone() -> None:
@@ -313,7 +305,7 @@ def test_rules_of_files_that_the_client_put_there_stay_once_behind_the_first_req
 
 def test_a_request_on_which_the_user_stopped_the_work_says_so() -> None:
     script = Script().user("Commit this.").call("Bash", {"command": "git commit"}, "done")
-    script.user("[Request interrupted by user for tool use]").user("First the tests, please.").assistant("Written.")
+    script.user(STOPPED).user("First the tests, please.").assistant("Written.")
     block = block_of(script.user("And the docs, too.").turns)
     assert block.endswith("Answered by the agent: (4) at 5.\nThe user interrupted the work on: (0) at 3.")
     assert read_block([block]).words.interrupted == {0: 3}
@@ -322,23 +314,18 @@ def test_a_request_on_which_the_user_stopped_the_work_says_so() -> None:
 
 def test_what_the_user_says_in_the_message_with_the_interruption_was_not_interrupted() -> None:
     script = Script().user("Fix each of them.").call("Bash", {"command": "git commit"}, None)
-    script.user("[Request interrupted by user for tool use]", "First the tests, please.").assistant("Written.")
+    script.user(STOPPED, "First the tests, please.").assistant("Written.")
     block = block_of(script.user("And the docs, too.").turns)
     assert block.endswith("Answered by the agent: (2) at 3.\nThe user interrupted the work on: (0) at 2.")
 
 
 def test_words_that_were_interrupted_in_their_own_message_say_so_themselves() -> None:
-    script = (
-        Script()
-        .user("Fix it.")
-        .assistant("Fixed.")
-        .user("Commit the three files to a new branch.", "[Request interrupted by user]", "Is it late?")
-    )
-    block = block_of(script.turns)
-    assert block.endswith(
+    script = Script().user("Fix it.").assistant("Fixed.")
+    script.user("Commit the three files to a new branch.", "[Request interrupted by user]", "Is it late?")
+    told = (
         "- (2) Commit the three files to a new branch.\n  [the user interrupted the work on this]\n- (2) Is it late?\n"
-        "Answered by the agent: (0) at 1."
     )
+    assert block_of(script.turns).endswith(f"{told}Answered by the agent: (0) at 1.")
 
 
 def test_rules_of_files_have_the_room_that_the_first_request_leaves() -> None:
@@ -380,6 +367,12 @@ def test_a_skill_that_the_agent_loads_is_told_once_and_by_the_summary_alone() ->
     second = extract_summary(later.turns, previous=first, max_tokens=1_000, count=quarter, words_kept=True)
     assert "In progress: the request in message 0" in second
     assert "improving" not in second
+
+
+@pytest.mark.parametrize(("is_error", "said"), [(True, ["Only the docs."]), (False, [STOPPED, "Only the docs."])])
+def test_what_is_said_behind_a_skill_that_was_not_loaded_is_a_request(is_error: bool, said: list[str]) -> None:
+    script = Script().user("Review it.").call("Skill", {"skill": "review"}, "No.", is_error=is_error).user(*said)
+    assert "- (3) Only the docs." in block_of(script.turns)
 
 
 def test_a_text_pasted_below_a_request_withdraws_nothing() -> None:

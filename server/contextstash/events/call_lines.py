@@ -98,7 +98,7 @@ def change_line(use: FileUse) -> str:
 _IMPORT = re.compile(r"[\"'][\w./@-]+[\"'],?$|(?:import|from|use|using|#include|require)\b")
 
 _FAILURE = re.compile(
-    r"^[ \t]*(--- FAIL: \S+.*|FAILED \S.*|ERROR \S.*|# \S+|FAIL[ \t]+\S+.*|E {2,}\S.*|panic: .*|test \S+ \.\.\. FAILED"
+    r"^[ \t]*+(--- FAIL: \S+.*|FAILED \S.*|ERROR \S.*|# \S+|FAIL[ \t]+\S+.*|E {2,}\S.*|panic: .*|test \S+ \.\.\. FAILED"
     r"|\S*\w\.\w{1,5}:\d+(?::\d+)?:? \S.*"
     r"|.*\b(?:[Ee]rror|[Cc]annot|[Nn]o such|not permitted|denied|please|undefined)\b.*)$",
     re.MULTILINE,
@@ -225,7 +225,7 @@ def commits_of(call: Call) -> Iterator[str]:
         amends = " (amends the commit before)" if _AMENDS.search(command) else ""
         printed = _COMMITTED.findall(output)
         for branch, commit, said in printed:
-            yield f"{COMMITTED} {commit} on {branch}: {one_line(said, MAX_SUBJECT)}{amends}"
+            yield f"{COMMITTED} {commit} on {one_line(branch, MAX_CALL)}: {one_line(said, MAX_SUBJECT)}{amends}"
         # Of a commit that was refused, or that a hook stopped, something else is printed; some formats do not flag it.
         quiet = not output.strip() or (_QUIET.search(command) and not is_refusal(output.strip()))
         if quiet and not printed and not call.failed:

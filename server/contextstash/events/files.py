@@ -19,7 +19,7 @@ from contextstash.events.calls import (
 )
 from contextstash.events.names import path_key
 from contextstash.events.turns import FileUse, Replaced, Shown, Verb
-from contextstash.safety.sanitize import MARKER
+from contextstash.safety.sanitize import MARKER, one_line, unforged
 
 
 def file_uses(call: Call) -> list[FileUse]:
@@ -43,13 +43,18 @@ def file_uses(call: Call) -> list[FileUse]:
 
 
 def _within(folder: str, use: FileUse) -> FileUse:
-    """The use by absolute paths if a folder is given."""
+    """The use by absolute paths if a folder is given, in one line without a marker of ours: summaries tell them."""
 
     def path_in(path: str) -> str:
         relative = folder and path and not path.startswith(("/", "~", "$"))
-        return f"{folder}/{path.removeprefix('./')}" if relative else path
+        path = f"{folder}/{path.removeprefix('./')}" if relative else path
+        return unforged(path) if path.isprintable() else one_line(path, MAX_PATH)
 
-    return replace(use, path=path_in(use.path), was=path_in(use.was)) if folder else use
+    return replace(use, path=path_in(use.path), was=path_in(use.was))
+
+
+MAX_PATH = 1_000
+"""Characters that are known of a path with line breaks or other characters that nobody sees."""
 
 
 def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:

@@ -34,7 +34,7 @@ path that begins with a variable or with the output of a command."""
 _PATH = re.compile(r"(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
 _NAME = re.compile(r"[A-Za-z_]\w{4,49}")
 _BETWEEN = re.compile(r"[./@+~-]+")
-_ESCAPE = re.compile(r"\\+[ntr]")
+_ESCAPE = re.compile(r"(?<!\\)\\+[ntr]")
 """Of a white space, as it stands in JSON within JSON too."""
 
 _DIFF_HEAD = re.compile(r"^diff --git .*|^((?:---|\+\+\+) )[ab]/", re.MULTILINE)

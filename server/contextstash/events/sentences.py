@@ -29,8 +29,9 @@ def sentences(text: str) -> list[str]:
 
 def own_sentences(text: str, *, rows: bool = False) -> list[str]:
     """The sentences that are the author's own: without quotations and without lines that begin with a speaker's
-    label. With `rows`, each row of a table is one, and the first sentence of an item of a list has its mark."""
-    own = _split(without_quotations(text[:MAX_SCANNED]), rows=rows)
+    label. With `rows`, each row of a table is one, the first sentence of an item of a list has its mark, and blocks of
+    code are marked."""
+    own = _split(without_quotations(text[:MAX_SCANNED], CODE if rows else ""), rows=rows)
     return [sentence for sentence in own if not is_speaker_line(sentence)]
 
 
@@ -62,18 +63,19 @@ _SPANS = re.compile(
 MIN_SENTENCE_WORDS = 5
 """Quoted text of at least this many words counts as a sentence; shorter text as a name or a value."""
 
-ELLIPSIS = "“…”"
+ELLIPSIS, CODE = "“…”", "[code]"
 
 
-def without_blocks(text: str, *, indented: bool = True) -> str:
-    """The text without fenced code and block quotes (including the lines that continue a quote without a `>`), and, if
-    `indented`, without indented code blocks."""
-    return "\n".join(_own_lines(text.split("\n"), indented))
+def without_blocks(text: str, *, indented: bool = True, code: str = "") -> str:
+    """The text without fenced code, in whose place `code` stands, and block quotes (including the lines that continue a
+    quote without a `>`), and, if `indented`, without indented code blocks."""
+    return "\n".join(_own_lines(text.split("\n"), indented, code))
 
 
-def without_quotations(text: str) -> str:
-    """The author's own words: without block quotes and code, and with each quoted sentence replaced by an ellipsis."""
-    paragraphs = re.split(r"(\n[ \t]*\n)", without_blocks(text))
+def without_quotations(text: str, code: str = "") -> str:
+    """The author's own words: without block quotes, with `code` in the place of fenced code, and with each quoted
+    sentence replaced by an ellipsis."""
+    paragraphs = re.split(r"(\n[ \t]*\n)", without_blocks(text, code=code))
     return "".join(_SPANS.sub(_shortened, paragraph) for paragraph in paragraphs)
 
 
@@ -83,7 +85,7 @@ def _shortened(match: re.Match[str]) -> str:
     return ELLIPSIS if is_sentence else match.group()
 
 
-def _own_lines(lines: list[str], indented: bool) -> Iterator[str]:
+def _own_lines(lines: list[str], indented: bool, code: str) -> Iterator[str]:
     """The lines, with an empty one for each removed line, so that the sentence before it ends there."""
     fence = ""
     quoting = coding = False
@@ -97,7 +99,7 @@ def _own_lines(lines: list[str], indented: bool) -> Iterator[str]:
             continue
         if found and "`" not in found["info"]:
             fence, quoting = found["mark"], False
-            yield ""
+            yield code
             continue
         quoting = bool(_QUOTE.match(line)) or (quoting and bool(line.strip()) and not _NEW_BLOCK.match(line))
         blank_before = not before.strip()

@@ -30,7 +30,7 @@ from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_o
 from contextstash.events.files import KnownPaths, is_same_file, uses_of
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
 from contextstash.events.plans import PLAN_TOOLS, Plan
-from contextstash.events.sentences import LIST_MARK, own_sentences
+from contextstash.events.sentences import CODE, LIST_MARK, own_sentences
 from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import (
     CARRIED_OVER,
@@ -45,6 +45,7 @@ from contextstash.events.words import (
     command_text,
     decisions_of,
     is_interruption,
+    not_loaded,
     skill_of,
     user_rules,
     waits_for_words,
@@ -151,19 +152,20 @@ class State:
 
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at
     the end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn,
-    `newest` its newest message. `words` are the user's, `command` the one whose text the client puts into its next
-    message, and `skill` the one that the agent carries out, `approved` the plan that the user approved in the turn
-    under way. `failed` are the runs that failed last, by their programs, `passed` the newest test run that passed,
-    unless the same command failed since. `commit` is the newest one that a call of the session made, `pushed` the
-    message of its newest push, `branch` the one that Git named last, `tree` what it said of the work tree. `calls` are
-    the newest calls, `running` the commands that went on, by their processes. `quoted` counts the quoted wordings and
-    the numbers that the agent wrote.
+    `said_before` what it said before `said`, `newest` its newest message. `words` are the user's, `command` the one
+    whose text the client puts into its next message, and `skill` the one that the agent carries out, `approved` the
+    plan that the user approved in the turn under way. `failed` are the runs that failed last, by their programs,
+    `passed` the newest test run that passed, unless the same command failed since. `commit` is the newest one that a
+    call of the session made, `pushed` the message of its newest push, `branch` the one that Git named last, `tree` what
+    it said of the work tree. `calls` are the newest calls, `running` the commands that went on, by their processes.
+    `quoted` counts the quoted wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
     files: dict[str, FileState] = field(default_factory=dict)
     done: list[Told] = field(default_factory=list)
     said: Told | None = None
+    said_before: Told | None = None
     notes: list[Told] = field(default_factory=list)
     newest: Newest = field(default_factory=Newest)
     earlier: Told | None = None
@@ -192,7 +194,8 @@ class State:
         sentences = own_sentences(said[-MAX_TEXT:])
         # In a few sentences that say what it does now, the last one may say how.
         telling = sentences if len(sentences) <= MAX_ANNOUNCED else sentences[-1:]
-        ends = len(sentences) > 1 and (sentences[-1][-1] in "?？" or not any(map(_ANNOUNCES.match, telling)))
+        asks = bool(sentences) and (sentences[-1][-1] in "?？" or _OFFERS.search(sentences[-1]) is not None)
+        ends = len(sentences) > 1 and (asks or not any(map(_ANNOUNCES.match, telling)))
         ends = ends or said.lstrip()[:1] == "{"  # a result as JSON
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
@@ -266,8 +269,6 @@ class _Fold:
         self._paths = KnownPaths(state.files)
         self._told: list[tuple[Call, list[FileUse]]] = []
         self._notices: list[Told] = []
-        self._said_before: Told | None = None
-        self._rules: dict[str, Said] = {}
 
     def finish(self, seq: int) -> None:
         """Write the lines of the newest calls, and leave out what is too old."""
@@ -292,8 +293,7 @@ class _Fold:
         state.names.shorten(state.seq)
 
     def _forget_words(self) -> None:
-        words = self.state.words
-        entries = (*words.entries, *self._rules.values())
+        words, entries = self.state.words, self.state.words.entries
         first = next((place for place, each in enumerate(entries) if not each.source), 0) + 1
         older, newest = entries[first:][:-MAX_WORDS], entries[first:][-MAX_WORDS:]
         rules = [each for each in older if each.source or user_rules(each.text)][-MAX_WORDS:]
@@ -304,9 +304,11 @@ class _Fold:
 
     def heard(self, turn: Turn) -> None:
         """What the user says in a message, and what the client puts there."""
-        words = self.state.words
+        state, words = self.state, self.state.words
         if turn.role == "assistant":
-            self.state.command = skill_of(turn)
+            state.command = skill_of(turn)
+        elif not_loaded(turn):
+            state.command = ""
         for place, whole in enumerate(turn.said if turn.role == "user" else ()):
             if turn.kind == "summary":
                 # A fork of a session that we compacted begins with its hand-off: what is in it is nowhere else.
@@ -317,29 +319,27 @@ class _Fold:
                 continue
             if is_interruption(whole):
                 words.stop(turn.seq)
-            behind = command_text(self.state.command, whole)
+                state.command = ""
+            behind = command_text(state.command, whole)
             if turn.kind != "host" or behind:
                 self._said_by_user(turn.seq, whole, words_handed_over(whole) or behind or without_host_text(whole))
             for name, rules in client_rules(whole):
                 if all(entry.source != name for entry in words.entries):
-                    self._rules.setdefault(name, Said(turn.seq, rules, source=name))
-        if words.last:
-            words.entries = (*words.entries, *self._rules.values())
-            self._rules = {}
+                    words.entries = (*words.entries, Said(turn.seq, rules, source=name))
 
     def _said_by_user(self, seq: int, whole: str, text: str) -> None:
-        words, given = self.state.words, command_of(whole)
+        state, words, given = self.state, self.state.words, command_of(whole)
         if CARRIED_OVER.match(text):
             self._carried(Told(seq, text))
         elif text:
             last = words.last
             # Without a text yet: the client puts it into this message.
-            if last and last.command == self.state.command and last.text in last.command and not given:
+            if last and last.command == state.command and last.text in last.command and not given:
                 words.entries = tuple(each for each in words.entries if each is not last)
-            ran = given or self.state.command
-            self._asked(Said(seq, text, "" if ran else answered(text, self.state.unanswered), ran))
+            ran = given or state.command
+            self._asked(Said(seq, text, "" if ran else answered(text, state.unanswered), ran))
         if given or text or COMMAND_OUTPUT.match(whole):
-            self.state.command = given
+            state.command = given
 
     def _asked(self, request: Said) -> None:
         """The user says something: what the agent said last ended its turn, if no call came after it."""
@@ -361,7 +361,7 @@ class _Fold:
         if not summary.text.strip():
             return
         if state.said is not None and summary.text.strip().endswith(state.said.text.strip()):
-            state.said = self._said_before
+            state.said = state.said_before
         state.earlier = Told(summary.seq, defused(summary.text))
 
     def turn(self, turn: Turn) -> None:
@@ -388,7 +388,7 @@ class _Fold:
         state.newest = Newest(turn.seq, turn.ends_work, turn.ends_work and bool(text or state.newest.told))
         if not text:
             return
-        last = self._said_before = state.said
+        last = state.said_before = state.said
         if last is not None and not state.said_is_done and (note := _note(last.text)):
             state.notes.append(Told(last.seq, note))
         state.said = Told(turn.seq, text)
@@ -514,7 +514,11 @@ def _quoted(call: Call) -> dict[str, None]:
     wordings = [
         f'"{text}"'
         for text in quoted
-        if text == text.strip() and " " in text and text[:1].isalnum() and not _CODE_SIGNS.search(text)
+        if text == text.strip()
+        and " " in text
+        and text[:1].isalnum()
+        and text.isprintable()
+        and not _CODE_SIGNS.search(text)
     ]
     return dict.fromkeys([*wordings, *_NUMBER.findall(code)])
 
@@ -526,23 +530,25 @@ _ANNOUNCES = re.compile(
 )
 """How a sentence begins that says what comes next: the calls behind it say that."""
 
+_OFFERS = re.compile(r"\b(?:if|unless|once|whether|want|when) you\b|\byou(?:['’]d| would| want)\b", re.IGNORECASE)
+"""What the last sentence of a turn has if the agent would go on only when it is asked to."""
+
 _ENDS = ".!?:。！？"
 """What a sentence ends with; a heading and an item of a list mostly end with nothing."""
 
-_CODE_BLOCK = re.compile(r"^[ \t]*(`{3,}|~{3,})[^`\n]*\n.*?^[ \t]*\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]{1,80}\*\*:?[ \t]*)$", re.MULTILINE)
 
 
 def conclusion(text: str) -> str:
     """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
-    return _as_text(own_sentences(_HEADING.sub("", _CODE_BLOCK.sub("[code]", text)), rows=True))
+    return _as_text(own_sentences(_HEADING.sub("", text), rows=True))
 
 
 def _note(text: str) -> str:
     """What the agent said between its calls, without what only says what comes next."""
     told, kept = list[str](), False
-    for each in own_sentences(_CODE_BLOCK.sub("[code]", text), rows=True):
-        kept = (kept and each == "[code]") or (len(each) >= MIN_NOTE and each[-1] != ":" and not _ANNOUNCES.match(each))
+    for each in own_sentences(text, rows=True):
+        kept = (kept and each == CODE) or (len(each) >= MIN_NOTE and each[-1] != ":" and not _ANNOUNCES.match(each))
         told += [each] if kept else []
     return _as_text(told)
 

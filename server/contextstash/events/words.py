@@ -284,6 +284,11 @@ _LOADING = frozenset({"Skill", "SlashCommand"})
 """Claude Code's tools whose effect is a text in the user's role."""
 
 
+def not_loaded(turn: Turn) -> bool:
+    """Whether the user refused to load a skill, or there is none of that name: no text of it follows."""
+    return any(each.type == "tool_result" and each.tool in _LOADING and each.is_error for each in turn.blocks)
+
+
 def skill_of(turn: Turn) -> str:
     """The skill that the assistant loads in a message, as a command; empty if it loads none."""
     loads = (each for each in turn.blocks if each.type == "tool_call" and each.tool in _LOADING)
@@ -400,7 +405,8 @@ class UserWords:
             self.answered[before.seq] = newest.seq
         for each in _taken_back(self.entries, entry):
             self.withdrawn.setdefault(each.seq, entry.seq)
-        self.entries = (*self.entries, entry)
+        # The rules of files that a client puts before the first request stand behind it.
+        self.entries = (*self.entries, entry) if self.last else (entry, *self.entries)
 
     def stop(self, seq: int) -> None:
         """The user stops the work in this message: on what was said in it so far, or else on the newest before."""
