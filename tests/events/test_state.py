@@ -106,6 +106,16 @@ def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> N
     assert fold(script.user("And the page?").turns).notes == []
 
 
+def test_an_instruction_that_the_program_puts_between_the_messages_is_kept_once() -> None:
+    script = Script().user("Read the logs.").assistant("Read.")
+    for text in ("Answer in French.", "Answer in French."):
+        script.user(text)
+        script.turns[-1] = replace(script.turns[-1], role="system")
+    words = fold(run(script, "ls", "a.log").turns).words
+    assert [(entry.text, entry.source) for entry in words.entries[1:]] == [("Answer in French.", "the program")]
+    assert [entry.text for entry in words.own.entries] == ["Read the logs."]
+
+
 def test_a_conclusion_marks_where_code_stood_and_keeps_short_items() -> None:
     text = "## Result\nThe entry is:\n```json\n{}\n```\nIt is:\n1. one-way\n* **idempotent**\n**Next:**\nShall I push?"
     assert conclusion(text) == "The entry is: [code]\nIt is:\n1. one-way\n- **idempotent**\nShall I push?"

@@ -116,7 +116,7 @@ def _item(line: Line, item: Json, state: State) -> TranscriptMessage:
         del turns[:-MAX_TURNS]
     if not is_context:
         state["spoken"] = line.digest
-    by_codex = role == "user" and _is_by_codex(item, texts)
+    by_codex = role == "developer" or (role == "user" and _is_by_codex(item, texts))
     return _placed(TranscriptMessage(item, model=state.get("model"), by_host=by_codex), line, state)
 
 

@@ -35,6 +35,7 @@ from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import (
     CARRIED_OVER,
     COMMAND_OUTPUT,
+    PROGRAM,
     SKILL,
     Newest,
     UserWords,
@@ -296,7 +297,7 @@ class _Fold:
         words, entries = self.state.words, self.state.words.entries
         first = next((place for place, each in enumerate(entries) if not each.source), 0) + 1
         older, newest = entries[first:][:-MAX_WORDS], entries[first:][-MAX_WORDS:]
-        rules = [each for each in older if each.source or user_rules(each.text)][-MAX_WORDS:]
+        rules = [each for each in older if each.source not in ("", PROGRAM) or user_rules(each.text)][-MAX_WORDS:]
         kept = (*entries[:first], *rules, *newest)
         gone = {each.seq for each in older} - {each.seq for each in kept}
         words.forgotten = (*words.forgotten, *sorted(gone))
@@ -309,6 +310,7 @@ class _Fold:
             state.command = skill_of(turn)
         elif not_loaded(turn):
             state.command = ""
+        self._instructed(turn)
         for place, whole in enumerate(turn.said if turn.role == "user" else ()):
             if turn.kind == "summary":
                 # A fork of a session that we compacted begins with its hand-off: what is in it is nowhere else.
@@ -326,6 +328,16 @@ class _Fold:
             for name, rules in client_rules(whole):
                 if all(entry.source != name for entry in words.entries):
                     words.entries = (*words.entries, Said(turn.seq, rules, source=name))
+
+    def _instructed(self, turn: Turn) -> None:
+        """What an agent's own loop says between the messages. What stands before them is in every request."""
+        words = self.state.words
+        if turn.role != "system" or turn.kind != "message" or words.last is None:
+            return
+        known = {entry.text for entry in words.entries if entry.source == PROGRAM}
+        said = dict.fromkeys(map(str.strip, turn.said))
+        told = [Said(turn.seq, text, source=PROGRAM) for text in said if text and text not in known]
+        words.entries = (*words.entries, *told)
 
     def _said_by_user(self, seq: int, whole: str, text: str) -> None:
         state, words, given = self.state, self.state.words, command_of(whole)

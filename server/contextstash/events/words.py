@@ -289,6 +289,10 @@ def not_loaded(turn: Turn) -> bool:
     return any(each.type == "tool_result" and each.tool in _LOADING and each.is_error for each in turn.blocks)
 
 
+PROGRAM = "the program"
+"""The source of an instruction that an agent's own loop puts between the messages: it holds from there on."""
+
+
 def skill_of(turn: Turn) -> str:
     """The skill that the assistant loads in a message, as a command; empty if it loads none."""
     loads = (each for each in turn.blocks if each.type == "tool_call" and each.tool in _LOADING)

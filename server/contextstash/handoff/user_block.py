@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from contextstash.events.sentences import shortened
 from contextstash.events.turns import Said
-from contextstash.events.words import UserWords, is_plan, user_rules, words_since
+from contextstash.events.words import PROGRAM, UserWords, is_plan, user_rules, words_since
 from contextstash.handoff.fill import Count, write_item
 from contextstash.outputs.limits import shared_limit
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
@@ -175,7 +175,9 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
     def worth(entry: Said) -> int:
         if entry.command or not _stands(words, entry):
             return 0
-        return 3 if entry.source or user_rules(entry.text) else 1 if entry.asked else 2
+        if entry.source not in ("", PROGRAM) or user_rules(entry.text):
+            return 3
+        return 1 if entry.asked or entry.source else 2
 
     head, rest = words.entries[:first], words.entries[first:]
     costs = {entry.seq: min(MIN_ENTRY_TOKENS, count(write_item(_written(entry))) + 1) for entry in rest}
