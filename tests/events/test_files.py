@@ -111,6 +111,8 @@ EDIT = "sed -i s/x/y/ /srv/a.py"
         (["cd /srv && sed -i -e s/a/b/ -e 's/c/d/' main.go && git mv bridge internal/b"],
          ["`/srv/internal/b`: renamed (was /srv/bridge)", "`/srv/main.go`: edited"]),
         (["cd /srv/app && cp a.py b.py"], ["`/srv/app/b.py`: created"]),
+        (["cd /srv && git checkout main -- a.py && git restore b.py && git restore --source main c.py"],
+         ["`/srv/c.py`: edited", "`/srv/b.py`: restored", "`/srv/a.py`: edited"]),
         ([EDIT, "cd /srv && git checkout -- a.py && git checkout release/1.2; git restore --staged c.py"],
          ["`/srv/a.py`: restored"]),
     ],

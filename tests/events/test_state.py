@@ -92,6 +92,7 @@ def test_tests_that_others_ran_are_not_told_as_passed() -> None:
     assert fold(run(Script(), review, GO_PASSED).turns).passed is None
     assert fold(run(Script(), "cat test.log", GO_PASSED).turns).passed is None
     assert fold(run(Script(), "./run_all.sh", GO_PASSED).turns).passed is not None
+    assert fold(run(Script(), "pytest -k lend", "=== 9 deselected in 0.1s ===").turns).passed is None
 
 
 def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> None:
@@ -155,6 +156,7 @@ steps = st.lists(st.tuples(kinds, words, words), max_size=16)
 @example([("user", "", ""), ("assistant", "", ""), ("user", "", ""), ("user", "", "")], 3)
 @example([("user", "", ""), ("stop", "", ""), ("assistant", "", ""), ("user", "", "")], 3)
 @example([("user", "", ""), ("start", "Say so", ""), ("wait", "", "Say so")], 2)
+@example([("edit", path, "") for path in ("/p/", "/q/", "", "/p/", "/q/", "")], 5)  # `src/a.py` may be either
 @example([("command", "284", ""), ("user", "", ""), ("assistant", "", "")], 1)
 @example([("user", "", ""), ("command", "", ""), ("text", "", ""), ("bash", "", "")], 2)
 @example([("rules", "x", ""), ("user", "", ""), ("assistant", "a", ""), ("rules", "x", "")], 1)
@@ -175,7 +177,7 @@ def test_a_session_that_is_folded_in_two_parts_has_the_same_state(drawn: list[tu
         elif kind == "wait":
             script.call("write_stdin", {"session_id": 7}, codex(f"[main a1b2c3d] {output}", state=ENDED))
         else:
-            script.call("Edit", {"file_path": f"src/{text}.py", "old_string": "a", "new_string": output}, "updated")
+            script.call("Edit", {"file_path": f"{text}src/a.py", "old_string": "a", "new_string": output}, "updated")
         ends.append(len(script.turns))
     cut = ends[min(cut, len(ends) - 1)]
     whole = fold(script.turns)

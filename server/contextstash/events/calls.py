@@ -122,11 +122,15 @@ _SCRIPT_NAME = re.compile(r"/|\.[A-Za-z]{1,4}$")
 
 def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]:
     """The uses of one of several commands; `text` is the only here-document among them."""
+    verb: Verb | None
     while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
         words = words[1:]
     if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore"):
         files = [] if _NOT_FILES & {*words} else [word for word in words[2:] if _FILE_LIKE.match(word)]
-        yield from (FileUse(path, "restored") for path in files if _ENDING.search(path))
+        named = words[2 : words.index("--")] if "--" in words else words[2:3]
+        # What has no ending is another version, such as a branch: Git takes its text, and the file is changed.
+        verb = "restored" if all(word in _NEWEST or _ENDING.search(word) for word in named) else "edited"
+        yield from (FileUse(path, verb) for path in files if _ENDING.search(path))
         return
     if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
         words = words[1:]
@@ -154,6 +158,9 @@ _ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
 
 _NOT_FILES = frozenset({"-b", "-B", "--orphan", "--staged", "-S"})
 """Options with which Git puts no file back."""
+
+_NEWEST = frozenset({"HEAD", "--worktree", "-W"})
+"""Words before the files that Git puts back as they were in the newest commit."""
 
 _IN_PLACE = re.compile(r"-[a-zA-Z0]{0,3}i|--in-place")
 _BEFORE_SCRIPT = re.compile(r"-\w*[ef]|--expression|--file")

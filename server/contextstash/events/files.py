@@ -244,7 +244,7 @@ class KnownPaths:
         self._known = known
         self._by_end: dict[str, str] = {}
         for path in known:
-            self.of(path)
+            self._by_end[path_key(path)] = "" if path_key(path) in self._by_end else path
 
     def of(self, path: str) -> str:
         """The path by which a file is known: of those of which one is the end of the other, such as a relative one and

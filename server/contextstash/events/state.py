@@ -461,7 +461,7 @@ class _Fold:
             state.failed[runner] = Run(call.seq, call_line(call), one_line(failures_of(call), MAX_FAILED), whole=whole)
         elif known and (whole or not known.whole):
             del state.failed[runner]
-        if tests and not call.failed:
+        if tests and tests.passed != 0 and not call.failed:
             state.passed = Run(call.seq, call_line(call), f"{tests.passed} passed" if tests.passed else "")
         elif tests and state.passed and state.passed.line == call_line(call):
             state.passed = None
