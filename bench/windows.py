@@ -2,15 +2,15 @@
 
     python -m bench.windows FOLDER [SIZES, such as 60000,100000] [cache=5m|1h] [view=TOKENS]
 
-Each session's requests are replayed by their recorded growth and cache luck. When one would exceed the size, the
-client compacts: the call that writes its summary is charged, and the window that the cache has not seen. The new
-window holds the hand-off that the service makes of the session up to there, and what came since; the client's summary
-takes its room, and is counted as empty, since none was written there. A reply lacks something if the recorded agent
-wrote a fact that its request showed and that this window does not. It then searches once with its own words: the call
-and what it brings are charged and stay in the window. `cache` replays Claude Code with that cache: a pause that it
-outlives costs nothing, a longer one has all written again. With `view` our plugin answers the compactions of Claude
-Code: no call for a summary, and the new window holds our view of about so many tokens; if nothing can leave, the
-client compacts itself.
+Each session's requests are replayed by their recorded growth and cache luck (`queries/costs.py`). When one
+would exceed the size, the client compacts: the call that writes its summary is charged, and the window that the cache
+has not seen. The new window holds the hand-off that the service makes of the session up to there, and what came since;
+the client's summary takes its room, and is counted as empty, since none was written there. A reply lacks something if
+the recorded agent wrote a fact that its request showed and that this window does not. It then searches once with its
+own words: the call and what it brings are charged and stay in the window. `cache` replays Claude Code with that cache:
+a pause that it outlives costs nothing, a longer one has all written again. With `view` our plugin answers
+the compactions of Claude Code: no call for a summary, and the new window holds our view of about so many tokens; if
+nothing can leave, the client compacts itself.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from typing import Any
 from bench.fidelity.facts import facts_of
 from bench.fidelity.sessions import tokens_of_text
 from bench.recorded_requests import Recorded, cache_price_ratios, facts_in, recorded, texts
+from contextstash.queries.costs import MIN_FREED, RESTART, SUMMARY_TOKENS, hidden_prefix
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult
 from contextstash.stash import Stash
 from contextstash.window.token_counters import family_of
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Cursor
+from contextstash_storage.records import Cursor, Usage
 from contextstash_storage.sqlite import open_sqlite
 from tests.support.client_files import applied
 
@@ -51,12 +52,6 @@ CALL_TOKENS = 150
 """Of a search: its name, its query and the frame of its answer."""
 
 MAX_HITS = 5
-
-SUMMARY_TOKENS = 3_000
-"""Of a client's own summary: the median of 28 compactions of Claude Code was 2,990."""
-
-RESTART, MIN_FREED = 0.7, 0.25
-"""The share of the request before below which one begins with less history; the share of its point that one frees."""
 
 PAGE_TOKENS = 2_500
 """Of an output that a hit leads to: the agent reads a page of it."""
@@ -102,8 +97,8 @@ class Window:
 
     async def run(self) -> None:
         """Replay the session, and add it to the curve."""
-        # System prompt and tools: the first part of a request that its provider serves from its cache.
-        prefix = min([self.calls[0].prompt, *(call.cached for call in self.calls[1:] if call.cached)])
+        usages = [Usage(prompt_tokens=call.prompt, cached_tokens=call.cached) for call in self.calls]
+        prefix = hidden_prefix(usages)
         self.size, extra = self.calls[0].prompt, 0
         for number, step in enumerate(self.calls):
             before = self.calls[number - 1] if number else step

@@ -34,6 +34,9 @@ MAX_RESTORED_LISTED = 100
 MAX_SESSIONS = 100
 """Sessions in one page, some 10,000 tokens: clients warn above that or cut the answer."""
 
+MAX_POINTS = 80
+"""Points of a session that the status app draws: the picture is a few hundred pixels wide."""
+
 
 SCOPES = ("read", "write", "admin")
 DEFAULT_SCOPES = ("read", "write")
@@ -310,9 +313,14 @@ async def restore_outputs(
     """Undo a prune or compaction: put the originals back into the context."""
 
 
-@operation("Context status", "status", read_only=True)
+async def _status(stash: "Stash", session_id: str | None) -> "results.ContextStatus":
+    status = await stash.context_status(session_id)
+    return status.model_copy(update={"timeline": await stash.timeline(status.session_id, points=MAX_POINTS)})
+
+
+@operation("Context status", "status", read_only=True, call=_status)
 async def context_status(session_id: SessionId = None) -> "results.ContextStatus":
-    """Show the user how full the context is, and with what."""
+    """Show the user a picture of how full the context is, and with what."""
 
 
 @operation("Record messages", "import", for_models=False, idempotent=False, creates=True)

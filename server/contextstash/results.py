@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
+from pydantic.json_schema import SkipJsonSchema
 
 from contextstash.result_base import Moment, Result
 from contextstash.safety.sanitize import before_and_after, counted
@@ -146,6 +147,46 @@ class Change(Result):
     created_at: Made | None = None
 
 
+class AdvisedWindow(Result):
+    """The cost of recorded sessions if each window had been compacted at one size."""
+
+    compaction_point: int = Field(description="Tokens at which the client would have compacted")
+    dollars: float = Field(description="US dollars for the prompts, summaries and repeated reads included")
+    cost_percent: float | None = Field(default=None, description="The same as a percentage of the recorded cost")
+    more_compactions: int = Field(description="Compactions that the client would have made beyond the recorded ones")
+    lacking_percent: float = Field(
+        description="Replies that used something which the new window with its hand-off and one search did not hold, as"
+        " measured on sessions of others",
+    )
+
+
+class WindowAdvice(Result):
+    """The cost of recorded sessions, and their cost in smaller windows, by replaying their reported usage."""
+
+    conversations: int = Field(description="Sessions that were replayed")
+    left_out: int = Field(description="Sessions with few calls, or with a model of unknown price")
+    requests: int
+    dollars: float = Field(description="US dollars for the prompts as recorded, at list prices")
+    windows: list[AdvisedWindow]
+
+    def in_words(self) -> str:
+        priced = [(each.cost_percent, each.compaction_point) for each in self.windows if each.cost_percent is not None]
+        least = min((cost for cost, _ in priced), default=100.0)
+        if least > WORTH_PERCENT:
+            return "Recommended: leave the window as it is; none of these saves a tenth."
+        cost, point = max((each for each in priced if each[0] <= least + WITHIN_PERCENT), key=lambda each: each[1])
+        return (
+            f"Recommended: {point // 1_000}k, for about {cost:.0f} % of the recorded cost. For one run:"
+            f" contextstash run --window {point // 1_000}k claude; for all runs, `window` in /config of"
+            " Claude Code with the plugin, or model_auto_compact_token_limit in Codex's config.toml."
+        )
+
+
+WORTH_PERCENT, WITHIN_PERCENT = 90.0, 5.0
+"""Of the recorded cost. A window that saves less than a tenth is not recommended, and of two that differ by less than
+a twentieth the larger one is: the estimate is hardly better."""
+
+
 class Receipt(Result):
     """The provider's bill, and the estimated bill without contextstash."""
 
@@ -279,6 +320,7 @@ class ContextStatus(Result):
     last_summary: SummaryMade | None = Field(default=None, description="The newest summary in the view")
     proxy: ProxyReport | None = Field(default=None, description="What the proxy sent of the session's requests")
     changes: list[Change] = Field(description="The last changes, newest first")
+    timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
 
     def in_words(self) -> str:
         return "\n".join(self._lines())

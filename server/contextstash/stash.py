@@ -160,6 +160,7 @@ class Stash(Access):
     context_status = sessions.context_status
     timeline = sessions.timeline
     overview = costs.overview
+    advise = costs.advise
     receipt = costs.receipt
     recent_sessions = sessions.recent_sessions
     list_sessions = sessions.list_sessions

@@ -125,13 +125,13 @@ console.log(input.session_id)
 @pytest.mark.skipif(which("node") is None, reason="plugins run in their clients' JavaScript")
 @pytest.mark.parametrize("client", PLUGINS)
 def test_a_plugin_names_the_session_that_calls_a_tool(contextstash: CommandLine, client: str) -> None:
-    home = contextstash.folder
-    paths = [write_session(client, home, name, "/srv/orchard", f"Task of {name}") for name in ("s1", "s2")]
+    paths = [
+        write_session(client, contextstash.folder, name, "/srv/orchard", f"Task of {name}") for name in ("s1", "s2")
+    ]
     run(contextstash, "install", client, "--yes", "--db", str(contextstash.database))
-    script, plugin = home / "calls.mjs", home / PLUGINS[client]
+    script = contextstash.folder / "calls.mjs"
     script.write_text(CALLS)
-    plugin.write_text(plugin.read_text().replace("SECONDS = 10 ", "SECONDS = 100 "))  # on a busy machine
-    command = ["node", str(script), str(plugin), str(paths[1])]
+    command = ["node", str(script), str(contextstash.folder / PLUGINS[client]), str(paths[1])]
     done = subprocess.run(command, env=environment_of(contextstash.folder), capture_output=True, text=True, check=True)
     assert done.stdout == "s2\n"
     assert contextstash.json("search", "task")["hits"]
@@ -320,13 +320,19 @@ def test_a_link_stays_one_permissions_stay_and_no_link_directs_the_backup_elsewh
 def test_all_clients_on_the_machine_are_installed_at_once(contextstash: CommandLine) -> None:
     for name in (".claude", ".codex", ".cursor", ".gemini"):
         (contextstash.folder / name).mkdir()
-    (contextstash.folder / ".codex" / "config.toml").write_text("model = ")
     done = contextstash.run("install", "--yes", environment={"PATH": "/nowhere"})
-    assert (done.returncode, "config.toml is not valid TOML" in done.stderr) == (1, True)
+    assert done.returncode == 0, done.stderr
     named = [line for line in done.stdout.splitlines() if line.endswith(":") and "/" not in line]
     assert named == ["claude-code:", "codex:", "gemini:", "cursor:"]
     assert (contextstash.folder / ".codex" / "hooks.json").exists()
     assert (contextstash.folder / ".cursor" / "mcp.json").exists()
+
+
+def test_a_client_whose_file_cannot_be_read_stands_in_the_way_of_no_other(contextstash: CommandLine) -> None:
+    place(contextstash, "codex").write_text("model = ")
+    path = place(contextstash, "cursor")
+    done = contextstash.run("install", "--yes", environment={"PATH": "/nowhere"})
+    assert (done.returncode, "config.toml is not valid TOML" in done.stderr, path.exists()) == (1, True, True)
 
 
 SETTINGS = '{"enabledPlugins": {"other@market": true}, "theme": "dark"}'

@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.provider import Asked, Json, Said, provider
 from tests.support.real_clients import ended, program
-from tests.support.servers import SESSION, small_session, stdio_command
+from tests.support.servers import SESSION, answer, small_session, stdio_client, stdio_command, text_of
 from tests.support.stashes import stash_at
 
 DRIVERS = Path(__file__).parent / "drivers"
@@ -114,6 +114,15 @@ def lost(results: list[str]) -> list[str]:
         for result, text in ((found, in_hit), (page, PLANTED))
         if text not in result and json.dumps(text)[1:-1] not in result
     ]
+
+
+async def test_through_the_sdks_own_client(calls: Calls, tmp_path: Path) -> None:
+    async with stdio_client(tmp_path / "sessions.db", tools="agent") as client:
+        answers = [await answer(client, tool, **arguments) for tool, arguments in calls]
+        texts = [text_of(await client.call_tool(tool, arguments)) for tool, arguments in calls]
+    assert lost(texts) == []
+    assert PLANTED in texts[1]
+    assert lost([json.dumps(structured) for structured in answers]) == []
 
 
 @pytest.mark.parametrize("driver", FRAMEWORKS)

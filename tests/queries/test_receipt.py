@@ -74,3 +74,40 @@ async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_i
         after = await stash.receipt()
         assert after.tokens_without - after.tokens_billed == 3 * pruned.tokens_saved
         assert after.dollars_saved == pytest.approx(3 * pruned.tokens_saved * READ, rel=0.01)
+
+
+SONNET = "claude-sonnet-4-5"
+GROWTH = 2_000
+
+
+def growing(calls: int) -> list[dict[str, Any]]:
+    """What the provider would report of requests that grow evenly."""
+    return [
+        {
+            "input_tokens": 1,
+            "cache_read_input_tokens": 20_000 + GROWTH * (number - 1) if number else 0,
+            "cache_creation_input_tokens": GROWTH if number else 20_000,
+            "output_tokens": 100,
+        }
+        for number in range(calls)
+    ]
+
+
+async def test_a_long_session_would_have_cost_less_in_a_smaller_window(stash: Stash) -> None:
+    await record_calls(stash, "long", growing(90), SONNET)
+    advice = await stash.advise(await stash.recent_sessions())
+    assert (advice.conversations, advice.left_out, advice.requests) == (1, 0, 90)
+    assert all(window.dollars < advice.dollars for window in advice.windows)
+    assert all(window.cost_percent and window.cost_percent < 100 for window in advice.windows)
+    fewer = [window.more_compactions for window in advice.windows]
+    assert fewer == sorted(fewer, reverse=True)
+    assert fewer[-1] > 0
+    lacking = [window.lacking_percent for window in advice.windows]
+    assert lacking == sorted(lacking, key=lambda share: -share), "a smaller window holds less"
+
+
+async def test_sessions_that_teach_nothing_are_left_out_and_counted(stash: Stash) -> None:
+    await record_calls(stash, "short", growing(5), SONNET)
+    await record_calls(stash, "unpriced", growing(40), "a-model-of-my-own")
+    advice = await stash.advise(await stash.recent_sessions())
+    assert (advice.conversations, advice.left_out, advice.dollars) == (0, 2, 0)

@@ -35,6 +35,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "search": ("session_commands", "Search everything that was recorded."),
         "show": ("session_commands", "Print an output, a summary, or messages."),
         "receipt": ("session_commands", "Say what was billed, and what contextstash saved or cost."),
+        "advise": ("session_commands", "Compare what smaller windows would have cost."),
         "ui": ("server_commands", "Show sessions in a browser."),
     },
     "Change": {

@@ -1,4 +1,4 @@
-"""Commands that look at sessions: sessions, status, show, search, receipt."""
+"""Commands that look at sessions: sessions, status, show, search, receipt, advise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.results import OutputPage, Receipt, ShownBlock, ShownMessage
+    from contextstash.results import OutputPage, Receipt, ShownBlock, ShownMessage, WindowAdvice
     from contextstash.stash import Stash
 
 NO_SESSIONS = "No sessions yet. Record those of your clients: contextstash import"
@@ -269,3 +269,50 @@ def _print_receipt(result: Receipt) -> None:
         echo(
             "Nothing could be saved in them: they were recorded later. contextstash run CLIENT keeps its window small."
         )
+
+
+REPLAYED = 100
+"""The newest sessions, if none is named: some weeks of work."""
+
+NOTHING = (
+    "No session can be replayed: that takes 30 calls with the usage that the provider reported, and a model whose price"
+    " is known. contextstash import records the sessions that clients have written to disk."
+)
+
+METHOD = (
+    "Input at list prices, as reported by the provider. Each compaction is charged with the client's summary, a new"
+    " window that the cache has not seen, a hand-off, and what agents read again. Held: of the replies, those for which"
+    " the new window with its hand-off, or one search, had all that they used; measured on 13 other sessions, not on"
+    " yours."
+)
+
+
+@stash_command("advise")
+@click.argument("session", nargs=-1)
+async def advise(stash: Stash, session: tuple[str, ...]) -> Any:
+    """Compare what your newest sessions, or these, would have cost if their clients had compacted earlier: a smaller
+    window is cheaper and compacts more often. Set it with contextstash run --window."""
+    chosen = [await stash.read_session(await find_session(stash, name)) for name in session]
+    result = await stash.advise(chosen or await stash.recent_sessions(limit=REPLAYED))
+    return result, lambda: _print_advice(result)
+
+
+def _print_advice(result: WindowAdvice) -> None:
+    if not result.conversations:
+        echo(NOTHING)
+        return
+    left_out = f" ({result.left_out:,} left out: short, or of unknown price)" if result.left_out else ""
+    which = f"{counted(result.conversations, 'session')}{left_out}, {counted(result.requests, 'request')}"
+    echo(f"{which}: {result.dollars:,.2f} US dollars for input as recorded.")
+    rows = [
+        (
+            amount(window.compaction_point),
+            f"{window.dollars:,.2f}",
+            "-" if window.cost_percent is None else f"{window.cost_percent:.0f} %",
+            window.more_compactions,
+            f"{100 - window.lacking_percent:.0f} %",
+        )
+        for window in result.windows
+    ]
+    print_table(["compacts at", "input cost", "of recorded", "more compactions", "held"], rows)
+    echo(f"{METHOD}\n{result.in_words()}")

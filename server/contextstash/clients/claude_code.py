@@ -11,9 +11,8 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contextstash.base.files import open_regular
 from contextstash.clients.client import (
@@ -32,6 +31,16 @@ from contextstash.clients.client import (
     typed,
 )
 from contextstash_storage.errors import BadInputError
+
+if TYPE_CHECKING:
+    from contextstash.clients.transcripts import Reader
+
+
+def _reader() -> Reader:
+    from contextstash.clients.claude_code_transcript import READER
+
+    return READER
+
 
 # Its files.
 
@@ -202,7 +211,7 @@ CLIENTS = (
             current_sessions,
             agent_transcripts,
         ),
-        reader=lambda: import_module("contextstash.clients.claude_code_transcript").READER,
+        reader=_reader,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "SubagentStop"),
             timeout=30,

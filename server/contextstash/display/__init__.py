@@ -1,4 +1,4 @@
-"""The look of pages, and recorded texts for a person: characters that control a terminal made visible."""
+"""The look of pages and app, and recorded texts for a person: characters that control a terminal made visible."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import json
 import re
 from pathlib import PurePath
 from typing import Any
+
+
+def static(name: str) -> str:
+    """The text of a file that pages load: `look.css` has the colours, the type scale, and the look of messages and
+    charts; `chart.js` draws a window over time."""
+    from importlib.resources import files
+
+    return (files("contextstash.display") / "static" / name).read_text(encoding="utf-8")
+
 
 BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 """Characters that change the direction of a text: a reader could see a different order than the model does."""

@@ -19,6 +19,9 @@ from contextstash.base.process import error_trace
 from contextstash.safety.sanitize import encodable
 from contextstash_storage.errors import ContextstashError
 
+TIMELINE = "contextstash/timeline"
+"""The key of the timeline in a result's `_meta`, which only apps see."""
+
 _ESCAPES = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
@@ -44,7 +47,9 @@ def answer_of(result: Any) -> CallToolResult:
     sent, words = sendable(result.as_json()), encodable(result.in_words())
     is_page = hasattr(result, "total_lines")  # of an output, which stands in the words as it is
     text = words if is_page else readable(sent, words)
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=sent)
+    timeline = getattr(result, "timeline", None)
+    aside = {TIMELINE: timeline.as_json()} if timeline is not None else None
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=sent, _meta=aside)
 
 
 def readable(value: Mapping[str, Any], headline: str = "") -> str:

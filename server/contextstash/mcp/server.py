@@ -1,4 +1,4 @@
-"""The MCP server: the operations as its tools; resources, prompts and completions."""
+"""The MCP server: the operations as its tools, with the picture of a context; resources, prompts and completions."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import cache
+from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
 from mcp.server import MCPServer
+from mcp.server.apps import APP_MIME_TYPE, Apps
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.resources import FunctionResource
 from mcp.types import CallToolResult, ToolAnnotations
 from mcp.types import Tool as ListedTool
 
 from contextstash import __version__
+from contextstash.display import static
 from contextstash.mcp.answers import answer_of, sendable, told
 from contextstash.mcp.lazy_stash import LazyStash, OpenStash
 from contextstash.mcp.resources import add_completions, add_prompts, add_resources
@@ -80,6 +84,7 @@ def build_server(
         "lifespan": lifespan,
         "log_level": "WARNING",
         "middleware": list(middleware),
+        "extensions": [status_app()],
         **authentication,
     }
     server = ToolServer(stash, offered, followed=followed, **options)
@@ -150,6 +155,7 @@ class ToolServer(MCPServer[None]):
                     idempotent_hint=operation.idempotent,
                     open_world_hint=False,
                 ),
+                _meta={"ui": {"resourceUri": URI}} if name == "context_status" else None,
             )
             for name, operation in self._operations.items()
         ]
@@ -189,3 +195,32 @@ async def _reported(context: Context[None, Any] | None, what: str | None) -> Asy
     finally:
         reporting.cancel()
         await asyncio.gather(reporting, return_exceptions=True)
+
+
+URI = "ui://contextstash/context-status.html"
+
+LOOK, CHART = "/* look.css */", "/* chart.js */"
+"""The places in the page for the style and the chart that it shares with the browser pages."""
+
+
+def status_app() -> Apps:
+    """The extension as the server declares it, with the page, which is read from its file at the first request."""
+    apps = Apps()
+    apps.add_resource(
+        FunctionResource(
+            uri=URI,
+            name="context-status",
+            title="Context status",
+            description="A picture of how full a session's context is.",
+            mime_type=APP_MIME_TYPE,
+            meta={"ui": {"prefersBorder": True}},
+            fn=page,
+        )
+    )
+    return apps
+
+
+def page() -> str:
+    """The page: one document with its style and script, without external resources: clients show it in a sandbox."""
+    text = (files("contextstash.mcp") / "context_status.html").read_text(encoding="utf-8")
+    return text.replace(LOOK, static("look.css")).replace(CHART, static("chart.js"))

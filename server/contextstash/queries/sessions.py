@@ -205,7 +205,7 @@ async def estimate_context(
     return await estimate_session(access, session, model)
 
 
-async def timeline(access: Access, session_id: str) -> Timeline:
+async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> Timeline:
     """The window after each run of messages, and just before and after each change. In between, the tokens of new
     messages are added to what the last change left; the last point is the present estimate. Raises
     SessionNotFoundError."""
@@ -231,7 +231,7 @@ async def timeline(access: Access, session_id: str) -> Timeline:
             held.update(event.parts)
             add_point(event.seq)
 
-    run = max(1, -(-total // POINTS))
+    run = max(1, -(-total // points))
     for start in range(0, total, READ_AT_ONCE):
         end = min(total, start + READ_AT_ONCE) - 1
         for message in await access.store.read_messages(session.session_id, first=start, last=end, bodies=False):

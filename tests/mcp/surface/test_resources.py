@@ -11,6 +11,8 @@ import pytest
 from mcp import Client, MCPError
 from mcp.types import INVALID_PARAMS, PromptReference, ResourceTemplateReference, TextContent, TextResourceContents
 
+from contextstash.mcp.answers import TIMELINE
+from contextstash.mcp.server import URI
 from tests.support.servers import SESSION, Mode, answer, record, small_session, stdio_client
 
 pytestmark = pytest.mark.processes
@@ -157,3 +159,22 @@ async def test_ids_and_handles_are_completed(tmp_path: Path, mode: Mode) -> None
     assert by_prompt.completion.values == [SESSION]
     assert none.completion.values == []
     assert handle in handles.completion.values
+
+
+async def test_the_tool_names_a_page_and_tells_it_the_window_over_time(tmp_path: Path, mode: Mode) -> None:
+    async with stdio_client(tmp_path / "s.db", mode) as client:
+        [tool] = [tool for tool in (await client.list_tools()).tools if tool.name == "context_status"]
+        assert tool.meta == {"ui": {"resourceUri": URI}}
+        [page] = (await client.read_resource(URI)).contents
+        assert isinstance(page, TextResourceContents)
+        assert page.mime_type == "text/html;profile=mcp-app"
+        assert "http://" not in page.text
+        assert "https://" not in page.text
+        await record(client)
+        await answer(client, "prune_tool_outputs", session_id=SESSION, keep_last=1)
+        result = await client.call_tool("context_status", {"session_id": SESSION})
+    status, timeline = result.structured_content, (result.meta or {})[TIMELINE]
+    assert status
+    assert "timeline" not in status
+    assert timeline["points"][-1]["parts"] == status["estimate"]["breakdown"]
+    assert [change["kind"] for change in timeline["changes"]] == ["prune"]

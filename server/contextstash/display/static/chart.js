@@ -1,4 +1,4 @@
-// A session's window over time as a picture, for the browser pages.
+// A session's window over time as a picture: for the browser pages, and for the app in a chat.
 const GROUPS = {
   system: ["system"], summaries: ["summaries"], user: ["user", "images"],
   assistant: ["assistant", "thinking", "tool_calls"], tool_results: ["tool_results", "archived"],
