@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeVar
 from zlib import crc32
 
@@ -631,12 +632,22 @@ _TAB = b"\t"
 
 def stored_content(body: bytes, texts: Sequence[tuple[int, str]]) -> bytes:
     """What is stored of a message's content: the JSON of its body and of what search finds in it, each text after the
-    number of its block. Most texts stand in the body as JSON: of them the place is stored, since to decompress them
-    twice takes most of the time of reading."""
+    number of its block. Most texts stand in the body as JSON, one behind another: of them the place is stored, since to
+    decompress them twice takes most of the time of reading."""
     if not texts:
         return body
-    places = ((block, text, body.find(to_bytes(text))) for block, text in texts)
-    return body + _TAB + to_bytes([(block, text if place < 0 else place) for block, text, place in places])
+    stored: list[tuple[int, str | int]] = []
+    behind, missing = 0, 0
+    for block, text in texts:
+        found = to_bytes(text)
+        place = body.find(found, behind) if missing < MAX_MISSING else -1
+        stored.append((block, text if place < 0 else place))
+        behind, missing = (behind, missing + 1) if place < 0 else (place + len(found), missing)
+    return body + _TAB + to_bytes(stored)
+
+
+MAX_MISSING = 100
+"""After so many texts that are not in the body no further one is searched: each takes a look at all of the body."""
 
 
 def body_of(stored: bytes) -> Native:
@@ -648,8 +659,11 @@ def texts_of(stored: bytes) -> list[tuple[int, str]]:
     """The texts in `stored_content`."""
     body, _, texts = stored.partition(_TAB)
     found = json.loads(texts) if texts else []
+    places = [each for _, each in found if isinstance(each, int)]
+    within = dict(pairwise([*places, None]))  # each ends before the next one
     return [
-        (block, text if isinstance(text, str) else _JSON.raw_decode(body[text:].decode())[0]) for block, text in found
+        (block, each if isinstance(each, str) else _JSON.raw_decode(body[each : within[each]].decode())[0])
+        for block, each in found
     ]
 
 

@@ -13,6 +13,7 @@ from contextstash_storage.errors import StoreError
 from contextstash_storage.messages import MESSAGES, packed, unpacked
 from contextstash_storage.records import (
     HANDLE,
+    MAX_MISSING,
     KnownPart,
     NewMessage,
     Request,
@@ -34,8 +35,9 @@ SOME = [stored_content(b'{"content":"message"}', [(0, "message")] * place) for p
 def test_any_contents_come_back_equal_key_order_included(
     contents: list[tuple[dict[str, Any], list[tuple[int, str]]]], first_seq: int
 ) -> None:
-    for body, texts in contents:  # most texts are in the body
-        texts += [(place, value) for place, value in enumerate(body.values()) if isinstance(value, str)]
+    for body, texts in contents:  # most texts are in the body; here some twice, and more than MAX_MISSING are not
+        texts += [(place, value) for place, value in enumerate(body.values()) if isinstance(value, str)] * 2
+        texts += texts[:1] * MAX_MISSING
     stored = [stored_content(to_bytes(body), texts) for body, texts in contents]
     read = unpacked(ROW, first_seq, len(stored), packed(ROW, first_seq, stored))
     assert json.dumps([body_of(each) for each in read]) == json.dumps([body for body, _ in contents])
