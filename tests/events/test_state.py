@@ -200,7 +200,10 @@ def created() -> Script:
 
 def test_a_list_of_the_tasks_says_how_they_stand() -> None:
     script = created().call("TaskList", {}, "#2 [in_progress] Write docs\n#1 [completed] Parse dates")
-    assert plan_of(script) == [("done", "#1: Parse dates"), ("doing", "#2: Write docs")]
+    listed = [("done", "#1: Parse dates"), ("doing", "#2: Write docs")]
+    assert plan_of(script) == listed
+    script.call("TodoWrite", {"todos": [{"content": "New"}]}, "Error", is_error=True)
+    assert plan_of(script.call("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated")) == listed
 
 
 def test_a_failed_run_says_that_another_test_run_passed_since() -> None:

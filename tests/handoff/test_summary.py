@@ -180,6 +180,7 @@ def test_what_the_assistant_quotes_becomes_neither_a_decision_nor_a_finding(said
         ("mcp__x__question", f'User has answered your questions: "Setup?"="{QUOTED}"', False),
         ("mcp__docs__read", f"The user rejected it. The user said: {QUOTED}", True),
         ("Bash", f"Exit code 1\nThe user rejected it. The user said: {QUOTED}", True),
+        ("Bash", f"<tool_use_error>The user rejected it. The user said: {QUOTED}</tool_use_error>", False),
         ("Read", f"Some text. The user rejected it. The user said: {QUOTED}", True),
     ],
 )

@@ -341,7 +341,8 @@ def calls_of(turns: Iterable[Turn], running: dict[str, Call] | None = None) -> l
                 if (begun := running.pop(_waits_for(call), None)) and begun.output:
                     call, output = begun, replace(output, text=f"{begun.output.text}\n{output.text}".lstrip("\n"))
                 tests = find_test_run(output.text) if any(key in call.arguments for key in COMMAND_KEYS) else None
-                is_error = block.is_error or text.startswith(TOOL_ERROR)  # some formats have no flag for it
+                # Some formats have no flag for it. A refusal with this tag is what a program printed.
+                is_error = block.is_error or (text.startswith(TOOL_ERROR) and not is_refusal(output.text))
                 handle = turn.handles.get(index)
                 call = replace(call, seq=turn.seq, output=output, is_error=is_error, handle=handle, tests=tests)
                 if output.running:
