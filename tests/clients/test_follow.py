@@ -207,3 +207,37 @@ def test_the_session_of_another_folder_is_not_followed_and_of_two_at_once_neithe
     write_session(host, home, NAME, Path.cwd(), "One", "Two", "Three", hour=11)
     with pytest.raises(BadInputError, match="Pass session_id"):
         find()
+
+
+def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    elsewhere = write_lines(tmp_path / "elsewhere" / f"{SESSION}.jsonl", TALK)
+    folder.rmdir()
+    folder.symlink_to(elsewhere.parent)
+    assert find_transcripts("claude-code", PROJECT)() == []
+
+
+@pytest.mark.parametrize("host", FOLLOWED)
+async def test_the_session_of_another_folder_is_not_followed(host: str, home: Path) -> None:
+    write_session(host, home, NAME, home / "elsewhere", "One")
+    async with stash_at(home.parent / "stash.db") as stash:
+        assert await Follower(stash, find_transcripts(host)).catch_up() is None
+
+
+async def test_a_session_that_was_deleted_is_not_followed_until_it_is_imported(
+    home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with stash_at(home.parent / "stash.db") as stash:
+        follower = Follower(stash, find_transcripts("codex"))
+        write_session("codex", home, NAME, Path.cwd(), "One")
+        assert await follower.catch_up() == NAME
+        await stash.delete_session(NAME)
+        for count in (2, 3):
+            write_session("codex", home, NAME, Path.cwd(), *["One", "Two", "Three"][:count])
+            assert await follower.catch_up() is None
+            assert not (await stash.list_sessions()).sessions
+        assert caplog.text.count("not recorded again; `contextstash import") == 1
+        [transcript] = find_transcripts("codex")()
+        await ingest(stash, transcript, wanted=True)
+        write_session("codex", home, NAME, Path.cwd(), "One", "Two", "Three", "Four")
+        assert await follower.catch_up() == NAME
+        assert len(await history(stash, NAME)) == 4

@@ -114,3 +114,11 @@ def test_a_log_that_others_could_read_is_closed_to_them_and_begun_again_when_it_
     fire(contextstash, "/dev/zero")
     assert (mode(log), "Not read" in log.read_text()) == (0o600, True)
     assert log.stat().st_size < 1_000
+
+
+def test_the_log_is_not_written_through_a_link(contextstash: CommandLine) -> None:
+    other = contextstash.folder / "other.txt"
+    other.write_text("")
+    (contextstash.folder / "hooks.log").symlink_to(other)
+    fire(contextstash, "/dev/zero")
+    assert other.read_text() == ""

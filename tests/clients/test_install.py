@@ -368,3 +368,26 @@ def test_what_claude_code_noted_of_our_plugin_leaves_with_it(contextstash: Comma
     run(contextstash, "uninstall", "claude-code", "--yes")
     assert "contextstash" not in "".join(file.read_text() for file in folder.iterdir())
     assert json.loads((folder / "installed_plugins.json").read_text())["plugins"] == {}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links are another matter there")
+def test_a_link_to_no_file_leads_to_none_again(contextstash: CommandLine) -> None:
+    real, path = contextstash.folder / "dotfiles.json", place(contextstash, "cursor")
+    path.symlink_to(real)
+    run(contextstash, "install", "cursor", "--yes")
+    assert "contextstash" in real.read_text()
+    run(contextstash, "uninstall", "cursor", "--yes")
+    assert (path.is_symlink(), real.exists()) == (True, False)
+
+
+def test_what_was_changed_between_two_installations_is_there_after_both_are_taken_back(
+    contextstash: CommandLine,
+) -> None:
+    path = place(contextstash, "codex")
+    path.write_text("# mine\nmodel_auto_compact_token_limit = 90_000\n")
+    run(contextstash, "install", "codex", "--db", "a.db", "--yes")
+    path.write_text(f'model = "gpt-5.2"\n{path.read_text()}')
+    run(contextstash, "install", "codex", "--db", "b.db", "--yes")
+    assert "b.db" in path.read_text()
+    run(contextstash, "uninstall", "codex", "--yes")
+    assert path.read_text().strip() == 'model = "gpt-5.2"\n# mine\nmodel_auto_compact_token_limit = 90_000'

@@ -380,3 +380,12 @@ def test_a_text_pasted_below_a_request_withdraws_nothing() -> None:
     script = Script().user(f"Print to {text} the command.").assistant("Ok.")
     script.user(f"This looks a bit strange: Operation stopped.\n\nTo {text} x")
     assert "Withdrawn" not in block_of(script.turns)
+
+
+def test_a_command_of_the_client_is_listed_by_name_and_its_text_is_no_request() -> None:
+    script = Script().user("Review the importer.").assistant("Done.")
+    script.user("<command-message>review</command-message>\n<command-name>/review</command-name>")
+    script.user("You are a reviewer. Do not fix issues, apply patches.").assistant("Reviewed.").user("Thanks, go on.")
+    text = block_of(script.turns)
+    assert "[command /review, for one turn]" in text
+    assert "Do not fix issues" not in text

@@ -298,3 +298,13 @@ async def test_in_a_program_reasoning_stays_until_a_compaction(tmp_path: Path, f
             assert await run_loop(fmt, provider.url, session, messages) == "done"
             events = [event.kind for event in await stash.use_cases.read_events("job", limit=1_000)]
     check(provider, events)
+
+
+async def test_a_reply_is_not_recorded_in_another_agents_conversation(tmp_path: Path) -> None:
+    async with open_stash(tmp_path / "s.db") as stash:
+        one, other = (stash.session("job", model="gpt-5.4", window=32_000) for _ in range(2))
+        await one.request(asked("Fix the build."))
+        await other.request(asked("Write the docs."))
+        with pytest.raises(BadInputError, match="at the same time"):
+            await one.reply(answer("The build is fixed."))
+        assert "build" not in str(await other.messages())
