@@ -41,6 +41,7 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
         ("Grep", "lend", f"{GREP}\n\n[Showing results with pagination = limit: 3]",
          "the first 3 matches in 2 files: a.py:3, b.py"),
         ("Bash", "git log", "3f2a9bc Fix fines\n91bb01d Lend\n", "3f2a9bc Fix fines … 91bb01d Lend"),
+        ("Bash", "pytest a; pytest b", "2 failed in 1.0s\n3 passed in 1.0s\n", "tests: 2 failed, 3 passed"),
         ("Bash", "./build", f"start\n{'step ' * 9}\nbuilt in 3 s\n", "start … built in 3 s (3 lines)"),
         ("Bash", "true", "no Traceback (most recent call last)", "no Traceback (most recent call last)"),
         ("Bash", "true", "", "no output"),

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from contextstash.outputs.paging import page, snippet
@@ -26,6 +26,7 @@ odd_text = st.text(st.sampled_from("ab \r\n\n\0\ud800\udc00é漢😀") | st.char
 
 @laws
 @given(odd_text, st.lists(st.integers(4, 90), min_size=1, max_size=5))
+@example("head\n" + "0123456789" * 100_000 + "\ntail", [8_000])
 def test_pages_of_any_sizes_keep_them_and_join_to_the_original(text: str, sizes: list[int]) -> None:
     shown, offset, turn = "", None, 0
     while turn == 0 or offset is not None:
@@ -41,6 +42,7 @@ def test_a_page_names_its_lines_and_the_next_offset() -> None:
     last = first.text.count("\n")
     assert (first.next_offset, first.total_lines) == (last + 1, 1_000)
     assert first.note == f"Lines 1 to {last} of 1,000. The rest from offset {last + 1}."
+    assert " of line 1, which is too long for one page. The rest " in str(page("a" * 900, max_tokens=60, count=quarter))
 
 
 def test_a_negative_offset_counts_from_the_end_and_limit_counts_lines() -> None:

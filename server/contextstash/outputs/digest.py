@@ -171,7 +171,7 @@ def find_test_run(text: str) -> TestRun | None:
     lines = _RUN.findall(text) if any(word in text for word in _WORDS) else []
     if lines:
         failed = passed = ran = 0
-        for line in lines if lines[-1].startswith("test result") else lines[-1:]:  # cargo prints one for each crate
+        for line in lines:  # cargo prints one for each crate, and a command may run tests several times
             for number, word, bad, total in _COUNT.findall(line):
                 passed += int(number) if word == "passed" else 0
                 failed += int(number or 0) * (word != "passed") + int(bad or 0)
