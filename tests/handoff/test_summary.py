@@ -115,13 +115,10 @@ def test_interrupted_work_is_listed_as_in_progress() -> None:
 
 def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     first = extract_summary(fines_session().turns, max_tokens=1_000, count=quarter)
-    later = (
-        Script()
-        .call("Bash", {"command": "ruff check ."}, "All checks passed!")
-        .call("Write", {"file_path": "/srv/app/CHANGELOG.md", "content": "- fines"}, "ok")
-        .call("TodoWrite", {"todos": [{"content": "Tag the release", "status": "pending"}]}, "ok")
-        .assistant("The changelog is written. The fines are in it.")
-    )
+    later = Script().call("Bash", {"command": "ruff check ."}, "All checks passed!")
+    later.call("Write", {"file_path": "/srv/app/CHANGELOG.md", "content": "- fines"}, "ok")
+    later.call("TodoWrite", {"todos": [{"content": "Tag the release", "status": "pending"}]}, "ok")
+    later.assistant("The changelog is written. The fines are in it.")
     later.turns = [replace(turn, seq=turn.seq + 19) for turn in later.turns]
     text = extract_summary(later.turns, previous=first, max_tokens=1_000, count=quarter)
     sections = read_summary(text)
@@ -138,13 +135,10 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
 
 
 def test_what_a_host_adds_to_the_users_messages_is_not_a_request() -> None:
-    script = (
-        Script()
-        .user("<environment_context>\n  <cwd>/srv</cwd>\n</environment_context>")
-        .user("<system-reminder>Today is Friday.</system-reminder>Count the loans.")
-        .user("<command-name>/review</command-name><command-args>the holds module</command-args>")
-        .user("[Request interrupted by user]")
-    )
+    script = Script().user("<environment_context>\n  <cwd>/srv</cwd>\n</environment_context>")
+    script.user("<system-reminder>Today is Friday.</system-reminder>Count the loans.")
+    script.user("<command-name>/review</command-name><command-args>the holds module</command-args>")
+    script.user("[Request interrupted by user]")
     assert summary_of(script)[Section.TASK] == [
         "(1) Count the loans.",
         "(2) [command /review the holds module, for one turn]",

@@ -108,6 +108,7 @@ def test_each_of_very_many_words_is_told_or_counted_once_and_what_is_not_told_ha
         assert shown.last_seq < first <= last < end
         assert {int(each) for each in re.findall(r"\((\d+)\) at ", text)} <= {*told, shown.last_seq - 1}
         blocks.append(text)
+    assert "[left out: 50 or more others]" in extract_summary(script.turns, max_tokens=4_000, count=quarter)
 
 
 def test_a_pinned_rule_is_in_the_block_until_it_is_unpinned() -> None:

@@ -98,5 +98,5 @@ def test_a_message_that_ends_with_what_comes_next_is_not_the_end_of_its_turn() -
     said = "I'm editing the decoder now. The change is small: it takes the head as it is."
     assert under_way(summary_of(Script().user("Yes, do this.").assistant(said))) == ["message 0: Yes, do this."]
     for said in ('{"findings": [], "correct": true}', "It is done. I'll add a test if you want me to.",
-                 "All tests pass. Let me know if you need more."):  # fmt: skip
+                 "All tests pass. Let me know how it goes."):  # fmt: skip
         assert under_way(summary_of(Script().user("Review it.").assistant(said))) == []

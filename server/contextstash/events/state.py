@@ -542,7 +542,9 @@ _ANNOUNCES = re.compile(
 )
 """How a sentence begins that says what comes next: the calls behind it say that."""
 
-_OFFERS = re.compile(r"\b(?:if|unless|once|whether|want|when) you\b|\byou(?:['’]d| would| want)\b", re.IGNORECASE)
+_OFFERS = re.compile(
+    r"\blet me know\b|\b(?:if|unless|once|whether|want|when) you\b|\byou(?:['’]d| would| want)\b", re.IGNORECASE
+)
 """What the last sentence of a turn has if the agent would go on only when it is asked to."""
 
 _ENDS = ".!?:。！？"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.sentences import first_lines, without_blocks
-from contextstash.events.state import MAX_SINCE, FileState, Run, State
+from contextstash.events.state import MAX_LINES, MAX_SINCE, FileState, Run, State
 from contextstash.events.turns import Said, Told, Turn
 from contextstash.events.words import MAX_PLAN_LENGTH
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
@@ -180,7 +180,8 @@ class _Writer:
         commits = [place for place, line in enumerate(lines) if _COMMIT.match(line)]
         shown = newest_cut(lines, bounds, room - LEFT_OUT_TOKENS, self.count, commits)
         left = len(told) - len(shown)
-        return [*([f"[left out: {left} others]"] if left and shown else []), *shown]
+        more = " or more" if len(self.state.done) >= MAX_LINES else ""  # older ones are not known
+        return [*([f"[left out: {left}{more} others]"] if left and shown else []), *shown]
 
     def files(self, room: int) -> list[str]:
         """The changed files, those that were changed last first, then those that were only read. A line says how many
