@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextstash.stash import Stash
+from contextstash_storage.records import Call
 from tests.support.stashes import SESSION, reply, round_of, stash_at, user
 
 MODEL = "claude-opus-4-5"
 
 READ, WRITE, LONG_WRITE, INPUT, OUTPUT = 0.5e-6, 6.25e-6, 10e-6, 5e-6, 25e-6
 """US dollars for a token of that model: Anthropic's price list."""
+
+
+EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def usage_of(number: int) -> dict[str, Any]:
@@ -57,7 +62,16 @@ async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is
     assert receipt.dollars_billed == pytest.approx(by_hand, rel=0.001)
     assert receipt.dollars_without == pytest.approx(by_hand, rel=0.001)
     assert costs.days[0].cost == pytest.approx(by_hand, rel=0.001)
-    assert [(each.name, each.calls) for each in costs.models] == [(MODEL, 40)]
+
+
+async def test_the_calls_of_agents_are_summed_by_day_and_by_model_each_by_its_own_price(stash: Stash) -> None:
+    await record_calls(stash, SESSION, [{"input_tokens": 1_000_000, "output_tokens": 0}])
+    call = Call(purpose="agent", model="x", request_seq=0, prompt_tokens=10, created_at=EARLIER)
+    for fields in ({}, {"cost": 0.5}, {"cost": 3.0, "purpose": "summary"}):
+        await stash.store.append_log(SESSION, call.model_copy(update=fields))
+    costs = await stash.overview()
+    assert [(each.calls, each.prompt_tokens, each.cost) for each in costs.days] == [(2, 20, 0.5), (1, 10**6, 5.0)]
+    assert [(each.name, each.calls) for each in costs.models] == [(MODEL, 1), ("x", 2)]
 
 
 async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_it(tmp_path: Path) -> None:

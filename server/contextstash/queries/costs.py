@@ -85,22 +85,25 @@ async def overview(access: Access) -> Overview:
     days: dict[str | None, CallSum] = {}
     models: dict[str | None, CallSum] = {}
     async for session in _chosen(access, None, None):
-        for call in await access.store.read_log(session.session_id, Call, limit=MAX_CALLS):
-            if call.purpose == "agent" and call.created_at is not None:
-                _add(days, call.created_at.date().isoformat(), call)
-                _add(models, call.model, call)
+        calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
+        await asyncio.to_thread(_add, calls, days, models)  # to price a call takes 0.2 ms
     return Overview(
         days=[days[day] for day in sorted(days, key=str)],
         models=sorted(models.values(), key=lambda each: -each.prompt_tokens),
     )
 
 
-def _add(sums: dict[str | None, CallSum], name: str | None, call: Call) -> None:
-    known = sums.setdefault(name, CallSum(name=name, calls=0, prompt_tokens=0))
-    known.calls += 1
-    known.prompt_tokens += call.prompt_tokens
-    if (cost := _cost(call)) is not None:
-        known.cost = (known.cost or 0) + cost
+def _add(calls: Iterable[Call], days: dict[str | None, CallSum], models: dict[str | None, CallSum]) -> None:
+    for call in calls:
+        if call.purpose != "agent" or call.created_at is None:
+            continue
+        cost = _cost(call)
+        for sums, name in ((days, call.created_at.date().isoformat()), (models, call.model)):
+            known = sums.setdefault(name, CallSum(name=name, calls=0, prompt_tokens=0))
+            known.calls += 1
+            known.prompt_tokens += call.prompt_tokens
+            if cost is not None:
+                known.cost = (known.cost or 0) + cost
 
 
 def _cost(call: Call) -> float | None:
@@ -166,9 +169,10 @@ async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> 
     if session.source is None:  # else the client sends its own history, which our edits do not change
         found = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_EVENTS)
         events = [event for event in reversed(found) if event.strategy not in COMPACTED]
-    saved, gained = _effect(events, agent)
+    saved, gained = await asyncio.to_thread(_effect, events, agent)
     spent = 0.0 if session.source is not None else _spent(calls)
-    known = [cost for cost in map(_cost, agent) if cost is not None]
+    costs = await asyncio.to_thread(lambda: [_cost(call) for call in agent])
+    known = [cost for cost in costs if cost is not None]
     tokens = sum(call.prompt_tokens for call in agent)
     figures: Figures = {
         "sessions": 1,
@@ -222,11 +226,13 @@ def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]
         gone += removed
         saved = max(0, gone)
         again = _written_again(before, call, removed) if new and before is not None else 0
-        kept = with_cache(call, call.cached_tokens + again, max(0, call.cache_write_tokens - again))
-        paid, usual = price_of(call.model, call), price_of(call.model, kept)
         tokens += saved - again
-        dollars += price_of(call.model, Usage(prompt_tokens=saved, cached_tokens=saved)) or 0.0
-        dollars -= max(0.0, paid - usual) if paid is not None and usual is not None else 0.0
+        if saved:
+            dollars += price_of(call.model, Usage(prompt_tokens=saved, cached_tokens=saved)) or 0.0
+        if again:
+            kept = with_cache(call, call.cached_tokens + again, max(0, call.cache_write_tokens - again))
+            paid, usual = price_of(call.model, call), price_of(call.model, kept)
+            dollars -= max(0.0, paid - usual) if paid is not None and usual is not None else 0.0
         before = call
     return tokens, dollars
 
