@@ -180,6 +180,7 @@ async def test_half_of_a_surrogate_pair_in_the_users_words_stops_no_compaction(t
             for place in range(12):
                 await stash.record_messages(step(12 * number + place), session_id=SESSION)
             assert (await stash.compact_session(SESSION)).compacted
+        assert "Fix \ufffd it." in (await stash.hand_off_text(SESSION, 2_000) or "")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from contextstash.events.words import MAX_PLAN_LENGTH
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
 from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, newest_cut, write_item
 from contextstash.handoff.user_block import word_items, words_text
-from contextstash.safety.sanitize import clip, defused, one_line, unforged
+from contextstash.safety.sanitize import clip, defused, encodable, one_line, unforged
 
 NAMES_SHARE = 0.25
 """The share of a summary that is kept for the names in use; they have what the other sections leave, too. With more,
@@ -476,7 +476,7 @@ def handoff_sections(of: HandedOff, max_tokens: int, count: Count) -> str:
     told = summary_of(state, since=of.written_to + 1, beside=beside, max_names=names, max_tokens=room, count=count)
     texts = pieces(left - sum(map(count, told)) - 6) or texts
     # A person skips the list of names: it stands last.
-    return "\n\n".join(part for part in (words, written, *told[:1], texts, *told[1:]) if part)
+    return encodable("\n\n".join(part for part in (words, written, *told[:1], texts, *told[1:]) if part))
 
 
 def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
