@@ -59,6 +59,7 @@ MAX_ARGUMENT_BYTES = 120_000
 
 def first_message(hand_off: str, session_id: str, agent: str | None) -> str:
     """The first message for the client: the hand-off, and how to read the rest of the session, of this agent."""
+    hand_off = hand_off.replace("\0", "\ufffd")  # no argument of a program holds one
     return (
         f"{hand_off}\n\n"
         f"This continues session {session_id} of {agent or 'another program'}; nothing of it is in your own history."
