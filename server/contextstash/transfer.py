@@ -7,9 +7,10 @@ A move loses nothing, handles included; in an export secrets are masked unless t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -337,18 +338,19 @@ async def migrate_store(source: SessionStore, target: SessionStore) -> Migrated:
 
 async def _migrate_session(source: Access, target: Access, session: Session, done: Migrated) -> None:
     name = session.session_id
+    sent, arrived = hashlib.sha256(), hashlib.sha256()
     is_new = await target.find(name) is None
     try:
-        sent = await _lines(source, session)
-        await import_session(target, sent)
-        arrived = await _lines(target, await target.store.get_session(name))
+        await import_session(target, _lines(_session_records(source, session), sent.update))
+        async for record in _session_records(target, await target.store.get_session(name)):
+            _line(record, arrived.update)
     except (BadInputError, DamagedError) as error:
         # Another session is stored under this id, the copy would not be the same, or it cannot be read: others can.
         done.failed[name] = str(error)
     except SessionNotFoundError:
         pass  # deleted since it was listed: a server may run meanwhile
     else:
-        if arrived != sent:
+        if arrived.digest() != sent.digest():
             done.failed[name] = DIFFERENT
         elif is_new:
             for key in ("", KEPT_BEHIND):  # a long session is not folded again
@@ -359,8 +361,23 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
             done.already += 1
 
 
-async def _lines(access: Access, session: Session) -> list[str]:
-    return [json.dumps(record) async for record in _session_records(access, session)]
+def _lines(records: AsyncGenerator[dict[str, Any]], note: Callable[[bytes], None]) -> Iterator[str]:
+    """The records of a session, which may be larger than the memory, as lines. They are read on the event loop, for the
+    thread that imports them."""
+    loop = asyncio.get_running_loop()
+
+    async def following() -> str | None:
+        record = await anext(records, None)
+        return None if record is None else _line(record, note)
+
+    return iter(lambda: asyncio.run_coroutine_threadsafe(following(), loop).result(), None)
+
+
+def _line(record: dict[str, Any], note: Callable[[bytes], None]) -> str:
+    """A record as a line, of which a checksum takes note."""
+    line = json.dumps(record)
+    note(line.encode())
+    return line
 
 
 # Deleted.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import tracemalloc
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -29,7 +30,7 @@ from contextstash_storage.store import SessionStore
 from tests.support.conversations import FORMAT_NAMES, conversations, trace_files, trace_natives
 from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
-from tests.support.stored_sessions import bodies, conversation, new_session, record
+from tests.support.stored_sessions import bodies, conversation, new_session, record, says
 
 few = settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 
@@ -266,6 +267,21 @@ async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Pa
         assert list(done.failed) == ["two"]
         assert "damaged" in done.failed["two"]
         assert len(await bodies(target, "one")) == len(await bodies(target, "three")) == 10
+
+
+async def test_a_session_that_is_copied_need_not_fit_into_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "READ_AT_ONCE", 5)
+    async with await open_sqlite(tmp_path / "source.db") as source, await open_sqlite(tmp_path / "target.db") as target:
+        await new_session(source)
+        for _ in range(20):
+            await record(source, *(says("all work and no play " * 5_000) for _ in range(10)))
+        tracemalloc.start()
+        assert (await transfer.migrate_store(source, target)).copied == 1
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 20e6  # of 20 MB of text; held whole it takes 50
 
 
 DAY = timedelta(days=1)
