@@ -364,10 +364,6 @@ def test_a_skill_that_the_agent_loads_is_told_once_and_by_the_summary_alone() ->
     first = extract_summary(script.turns, max_tokens=1_000, count=quarter, words_kept=True)
     assert "In progress: the request in message 0, in the words above: Fix all findings in a loop." in first
     assert "- Loaded: skill simplify, message 3:\n  You are improving the code.\n  Review the diff." in first
-    later = Script().call("bash", {"command": "git push"}, "pushed")
-    second = extract_summary(later.turns, previous=first, max_tokens=1_000, count=quarter, words_kept=True)
-    assert "In progress: the request in message 0" in second
-    assert "improving" not in second
 
 
 @pytest.mark.parametrize(("is_error", "said"), [(True, ["Only the docs."]), (False, [STOPPED, "Only the docs."])])
