@@ -85,6 +85,8 @@ def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
         "Tests passed at message 1: `go test ./...` (changed since: /srv/sync.go)" in sections_of(script)[Section.STATE]
     )
     assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed is None
+    (told,) = sections_of(run(script, "make test-all", GO_PASSED))[Section.FAILED]
+    assert told.endswith(" (another test run passed since, at message 7)")
 
 
 def test_tests_that_others_ran_are_not_told_as_passed() -> None:
@@ -204,12 +206,6 @@ def test_a_list_of_the_tasks_says_how_they_stand() -> None:
     assert plan_of(script) == listed
     script.call("TodoWrite", {"todos": [{"content": "New"}]}, "Error", is_error=True)
     assert plan_of(script.call("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated")) == listed
-
-
-def test_a_failed_run_says_that_another_test_run_passed_since() -> None:
-    script = run(run(Script(), "make test-all", GO_FAILED, failed=True), "go test ./...", GO_PASSED)
-    (told,) = sections_of(script)[Section.FAILED]
-    assert told.endswith(" (another test run passed since, at message 3)")
 
 
 def test_of_a_search_that_finds_much_the_first_line_of_each_file_is_told() -> None:
