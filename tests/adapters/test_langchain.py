@@ -9,15 +9,7 @@ import pytest
 
 from contextstash import open_stash, open_stash_sync
 from contextstash_storage.records import Request
-from tests.support.strict_provider import (
-    QUESTION,
-    SYSTEM,
-    TURNS,
-    WINDOW,
-    StrictProvider,
-    read_part,
-    strict_provider,
-)
+from tests.support.strict_provider import QUESTION, SYSTEM, TURNS, WINDOW, StrictProvider, read_part, strict_provider
 
 pytest.importorskip("langchain")
 pytest.importorskip("langchain_openai")

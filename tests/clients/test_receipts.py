@@ -32,9 +32,7 @@ def billed(provider: CodingProvider) -> float:
 @pytest.mark.parametrize("start", [claude, codex])
 @pytest.mark.parametrize("options", [(), ("--window", "67k")])
 def test_the_receipt_of_a_run_is_what_the_provider_billed(
-    tmp_path: Path,
-    start: Callable[..., subprocess.CompletedProcess[str]],
-    options: tuple[str, ...],
+    tmp_path: Path, start: Callable[..., subprocess.CompletedProcess[str]], options: tuple[str, ...]
 ) -> None:
     with coding_provider("seq 1 2500", 14) as provider:
         done = start(tmp_path, provider, *options)

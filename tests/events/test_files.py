@@ -126,8 +126,4 @@ def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:
     for name in ("a", "b"):
         script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
     script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok").call("Grep", {}, "src/a.py:1: x\nsrc/b.py:1: x")
-    assert lines_in(script) == [
-        "Folder of the paths below: `/srv/app/`",
-        "`src/b.py`: edited",
-        "Also read: `src/a.py`",
-    ]
+    assert lines_in(script) == ["Folder of the paths below: `/srv/app/`", "`src/b.py`: edited", "Also read: `src/a.py`"]

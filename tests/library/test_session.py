@@ -84,10 +84,7 @@ REPLIES: dict[str, Any] = {
     "openai-responses": [{"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"}],
 }
 RESULTS: dict[str, dict[str, Any]] = {
-    "anthropic": {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "a log"}],
-    },
+    "anthropic": {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "a log"}]},
     "openai-chat": {"role": "tool", "tool_call_id": "call_1", "content": "a log"},
     "openai-responses": {"type": "function_call_output", "call_id": "call_1", "output": "a log"},
 }

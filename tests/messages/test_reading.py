@@ -48,11 +48,7 @@ FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content
 REFUSAL = {"type": "refusal", "refusal": "no"}
 WEB_SEARCH = {"type": "web_search_call", "id": "ws_1", "action": {"query": "x"}}
 FILE_SEARCH = {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"]}
-REASONED = {
-    "type": "reasoning",
-    "summary": [text("a", "summary_text")],
-    "content": [text("b", "reasoning_text")],
-}
+REASONED = {"type": "reasoning", "summary": [text("a", "summary_text")], "content": [text("b", "reasoning_text")]}
 LOCAL_SHELL = {"type": "local_shell_call", "call_id": "b", "action": {"command": ["bash", "-lc", "ls -l"]}}
 CUSTOM_CALL = chat_calls(tool_calls=[{"id": "a", "type": "custom", "custom": PATCH}])
 NAMESPACED = {**call_item("c"), "namespace": "mcp__github", "name": "_fetch_pr"}

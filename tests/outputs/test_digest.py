@@ -67,8 +67,7 @@ def test_a_digest_is_one_printable_line_within_its_limit(tool: str, argument: st
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
-    "unit",
-    ["a", "\n", "[", "{", "<system-reminder>", "\x1b[", "Traceback (most recent call last)\n", "1 failed, "],
+    "unit", ["a", "\n", "[", "{", "<system-reminder>", "\x1b[", "Traceback (most recent call last)\n", "1 failed, "]
 )
 def test_a_megabyte_of_one_repeated_text_is_digested(unit: str) -> None:
     assert len(digest_output("Bash", "cat x", unit * (1_000_000 // len(unit)), True)) <= 160

@@ -18,9 +18,6 @@ READ, WRITE, LONG_WRITE, INPUT, OUTPUT = 0.5e-6, 6.25e-6, 10e-6, 5e-6, 25e-6
 """US dollars for a token of that model: Anthropic's price list."""
 
 
-EARLIER = datetime(2026, 1, 1, tzinfo=UTC)
-
-
 def usage_of(number: int) -> dict[str, Any]:
     """What Claude Code's transcripts report: most of what is written to the cache is kept for an hour."""
     written, long = (20_000, 20_000) if not number else (1_000, 900)
@@ -66,7 +63,8 @@ async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is
 
 async def test_the_calls_of_agents_are_summed_by_day_and_by_model_each_by_its_own_price(stash: Stash) -> None:
     await record_calls(stash, SESSION, [{"input_tokens": 1_000_000, "output_tokens": 0}])
-    call = Call(purpose="agent", model="x", request_seq=0, prompt_tokens=10, created_at=EARLIER)
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    call = Call(purpose="agent", model="x", request_seq=0, prompt_tokens=10, created_at=day)
     for fields in ({}, {"cost": 0.5}, {"cost": 3.0, "purpose": "summary"}):
         await stash.store.append_log(SESSION, call.model_copy(update=fields))
     costs = await stash.overview()

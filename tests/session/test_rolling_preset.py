@@ -143,11 +143,7 @@ async def test_without_any_token_limit_50_messages_decide(tmp_path: Path, messag
 
 @pytest.mark.parametrize(
     ("settings", "kept"),
-    [
-        ({"window": 200_000}, 20),
-        ({"window": 46_384}, 15),
-        ({"window": 200_000, "compact_keep_tokens": 0}, 5),
-    ],
+    [({"window": 200_000}, 20), ({"window": 46_384}, 15), ({"window": 200_000, "compact_keep_tokens": 0}, 5)],
     ids=["20,000 tokens", "at most half of 30,000", "else 5 messages"],
 )
 async def test_a_compaction_keeps_20_000_recent_tokens(tmp_path: Path, settings: dict[str, Any], kept: int) -> None:

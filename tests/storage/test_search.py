@@ -10,12 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash_storage import search, sqlite
-from contextstash_storage.documents import (
-    MAX_CHARACTERS,
-    Document,
-    TextKind,
-    documents,
-)
+from contextstash_storage.documents import MAX_CHARACTERS, Document, TextKind, documents
 from contextstash_storage.records import Block, BlockType, NewMessage
 from contextstash_storage.store import SessionStore
 from tests.support.effort import examples

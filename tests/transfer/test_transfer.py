@@ -269,9 +269,7 @@ async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Pa
         assert len(await bodies(target, "one")) == len(await bodies(target, "three")) == 10
 
 
-async def test_a_session_that_is_copied_need_not_fit_into_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_copied_session_need_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "READ_AT_ONCE", 5)
     async with await open_sqlite(tmp_path / "source.db") as source, await open_sqlite(tmp_path / "target.db") as target:
         await new_session(source)

@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 
 from contextstash.window.settings import ContextSettings
-from contextstash.window.thresholds import (
-    budget_of,
-    level_of,
-    next_step,
-)
+from contextstash.window.thresholds import budget_of, level_of, next_step
 
 
 def test_numbers_that_are_not_set_follow_from_the_window() -> None:

@@ -45,12 +45,7 @@ CALLED = sum(map(count_with("o200k_base"), ("Bash", '{"command":"ls -la"}')))
 
 @pytest.mark.parametrize(
     ("content", "settings", "found"),
-    [
-        ("x" * 43, CHARS, 10 + 4),
-        ([IMAGE], SETTINGS, 1_000 + 4),
-        ([CALL], SETTINGS, CALLED + 4),
-        ("", SETTINGS, 4),
-    ],
+    [("x" * 43, CHARS, 10 + 4), ([IMAGE], SETTINGS, 1_000 + 4), ([CALL], SETTINGS, CALLED + 4), ("", SETTINGS, 4)],
     ids=["characters / 4", "an image, whatever its bytes", "a call by its name and arguments", "nothing"],
 )
 def test_a_message_costs_its_contents_and_its_overhead(content: Any, settings: ContextSettings, found: int) -> None:
