@@ -79,6 +79,12 @@ async def test_an_agent_finds_what_its_view_does_not_show_first(tmp_path: Path) 
         unseen = (await stash.search_history("quinces", session_id=SESSION, limit=2)).hits
         by_words = (await stash.search_history("quinces", session_id=SESSION, limit=2, unseen_first=False)).hits
         best = (await stash.search_history("figs", session_id=SESSION, limit=2)).hits
+    with closing(sqlite3.connect(tmp_path / "u.db")) as db, db:
+        db.execute("UPDATE log SET record = x'00' WHERE kind = 'edit'")
+    async with stash_at(tmp_path / "u.db", automatic=False) as stash:
+        for first in (True, False):
+            found = await stash.search_history("quinces", session_id=SESSION, limit=2, unseen_first=first)
+            assert found.hits == by_words
     archived = {output.handle for output in pruned.archived}
     assert {hit.handle for hit in unseen} <= archived
     assert not {shown[0].handle} & archived

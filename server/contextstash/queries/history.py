@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from contextstash.messages.detection import get_format
@@ -30,7 +31,7 @@ from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, s
 from contextstash.session.open_session import READ_AT_ONCE, Known, outputs_by_message
 from contextstash.view.view import Entry, Overlay, build_view, path_to
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.errors import BadInputError, HandleNotFoundError, NotFoundError
+from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFoundError, NotFoundError
 from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
 from contextstash_storage.search import STOP_WORDS, Weigh
 
@@ -285,13 +286,17 @@ async def search_history(
     if most < 1:
         raise BadInputError("limit must be 1 or more.")
     name = None if scope == "everywhere" else session_id or await access.current_session_id()
-    known = None if name is None else await access.known(name)
+    weigh: Weigh | None = None
+    if name is not None:
+        await access.read_session(name)
+        with suppress(DamagedError):  # a damaged edit hides nothing that was recorded
+            weigh = _unseen_first(await access.known(name)) if unseen_first else None
     hits = await access.store.search(
         query,
         session_ids=None if name is None else [name, outputs_session_id(name)],
         scope=scope if scope in ("outputs", "messages") else "all",
         limit=most,
-        weigh=_unseen_first(known) if unseen_first and known is not None else None,
+        weigh=weigh,
     )
     shown = await asyncio.to_thread(_hits, hits, query)
     return SearchResult(hits=shown, note=None if shown else NOTHING_FOUND)
