@@ -26,7 +26,7 @@ BUSY_SECONDS = 10.0
 """How long a transaction waits for those of other processes, and for a server that is started again, which takes 1 to
 3 s."""
 
-VERSION = 22
+VERSION = 23
 """Of the tables, in every kind of database. Databases of versions below were made before the first release."""
 
 
