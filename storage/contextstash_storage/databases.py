@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 def location_of(text: str) -> Location:
-    """The database that a text names: an address of PostgreSQL, else a file. Raises BadInputError if it is an address
-    that cannot be read."""
+    """The database that a text names: an address of PostgreSQL, else a file. Raises BadInputError for a bad address."""
     if text.lower().startswith(("postgresql:", "postgres:")):
         from contextstash_storage.transaction import parse_address
 
@@ -33,15 +32,10 @@ def name_of(location: Location) -> str:
 
 
 async def open_store(
-    location: Location,
-    *,
-    busy_seconds: float = BUSY_SECONDS,
-    find_key: FindKey = lambda: None,
-    is_brief: bool = False,
+    location: Location, *, busy_seconds: float = BUSY_SECONDS, find_key: FindKey = lambda: None, is_brief: bool = False
 ) -> SessionStore:
     """Open a database for the sessions of this machine's user. A transaction waits `busy_seconds` for those of other
-    processes. What is used briefly, as a hook is, opens a file in less time. Raises StoreError if the database cannot
-    be used."""
+    processes. What is used briefly, as a hook is, opens a file in less time. Raises StoreError if it cannot be used."""
     if isinstance(location, Path):
         from contextstash_storage.sqlite import open_sqlite
 

@@ -165,8 +165,7 @@ def read_edits(tx: Tx, row: int, session: records.Session, *, after: int = 0) ->
 
 
 def find_summary(tx: Tx, owner: str, summary_id: str, session_id: str | None = None) -> str | None:
-    """The session that has a summary with this id, in force or not: the named one, or the one changed last. None if
-    there is none."""
+    """The session that has a summary with this id, in force or not: the named one, or the one changed last."""
     condition, values = ("", ()) if session_id is None else (" AND session_id = ?", (session_id,))
     rows = tx.rows(
         "SELECT session_id FROM sessions JOIN log USING (session) WHERE owner = ? AND kind = 'edit' AND key = ?"

@@ -115,8 +115,7 @@ def _insert(tx: Tx, row: int, first_seq: int, lines: Sequence[Line]) -> None:
 
 
 def read_lines(tx: Tx, row: int, column: str, seqs: Collection[int]) -> dict[int, bytes]:
-    """What is stored of the messages at these positions, in order. Raises DamagedError if something of it is missing or
-    damaged."""
+    """What is stored of the messages at these positions, in order. Raises DamagedError, also if one is missing."""
     found = dict(readable_lines(tx, row, column, seqs, is_strict=True))
     if missing := sorted(set(seqs).difference(found)):
         raise records.damaged(f"message {missing[0]}")

@@ -258,7 +258,7 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
     """Open the database at an address; its tables are made if they do not exist. A transaction waits `busy_seconds` for
     a connection or for a lock, and is tried again for so long if it failed for a reason that passes.
 
-    Raises StoreVersionError for a database of a newer contextstash, StoreError for one that cannot be used."""
+    Raises StoreVersionError for a database of another version, StoreError for one that cannot be used."""
     database = PostgresDatabase(address, busy_seconds)
     try:
         await database.run(lambda _: None)
@@ -321,7 +321,7 @@ COMMON_ENTRIES = 2_000
 some 5 µs to score."""
 
 MAX_CANDIDATES = 20_000
-"""How many entries are scored at most, if all terms are common."""
+"""How many entries are scored at most."""
 
 MAX_WORD_LENGTH = 500
 """Longer runs of letters are data. PostgreSQL takes words of at most 2,046 bytes."""

@@ -41,8 +41,7 @@ STOP_WORDS = frozenset(
 words."""
 
 _KINDS = {"all": (), "outputs": (TextKind.CALL, TextKind.OUTPUT), "messages": (TextKind.TEXT, TextKind.CALL)}
-"""The kinds of documents of a scope, none for all: `outputs` are those of tools with their calls, `messages` all
-others."""
+"""The kinds of documents of a scope, none for all: `outputs` are of tools with their calls, `messages` all others."""
 
 
 def terms(query: str) -> list[str]:
@@ -332,7 +331,7 @@ def _shown(tx: Tx, hits: Sequence[tuple[float, RankedHit]], wanted: Sequence[str
             cut = [piece.text for each in found if each.block == hit.match.block for piece in pieces(each)] or [""]
             is_found = not hit.is_output or hit.match.kind == TextKind.OUTPUT  # and not its call alone
             text = cut[min(hit.match.piece, len(cut) - 1) if is_found else 0]
-            if hit.is_output and not (_adds(text, folded, seen) and _is_intact(tx, hit.match)):
+            if hit.is_output and not (_is_intact(tx, hit.match) and _adds(text, folded, seen)):
                 continue
             yield SearchHit(
                 session_id=hit.match.session_id,

@@ -160,7 +160,7 @@ def list_sessions(
 
 PAUSE_SECONDS = 0.025
 """How long the database is left to others between two pieces, of a copy or of a deletion. SQLite has no queue: who
-waits asks again every 1 to 25 ms in its first eighth of a second, and so meets the pause."""
+waits asks again every few milliseconds, and so meets the pause."""
 
 PIECE_SECONDS = 0.03
 """For how long a piece works before it is committed. The commit can take twice as long, as the search index is written
@@ -184,9 +184,9 @@ COPY_SECONDS = 600
 hidden session that is copied is the time of `Tx.clock`, in seconds; that of one to be removed is 0."""
 
 
-def empty(tx: Tx, row: int, name: str) -> None:
-    """Overwrite what the row of a session that is hidden under this name says, and have it removed."""
-    tx.execute(f"UPDATE sessions SET {_EMPTY}, updated_at = 0 WHERE session = ? AND session_id = ?", (row, name))
+def empty(tx: Tx, row: int, name: str) -> int:
+    """Overwrite what the row of a session that is hidden under this name says, and have it removed; 0 if it is not."""
+    return tx.execute(f"UPDATE sessions SET {_EMPTY}, updated_at = 0 WHERE session = ? AND session_id = ?", (row, name))
 
 
 def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
@@ -205,8 +205,7 @@ def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
 
 
 def _to_remove(tx: Tx) -> list[tuple[int, str, int]]:
-    """The sessions to delete: their rows, their names, and how many entries the index has for them. They are hidden,
-    and not being copied."""
+    """The hidden sessions that are not being copied: rows, names, and how many entries the index has for them."""
     now = int(tx.clock())
     text = "SELECT session, session_id, entry_count FROM sessions WHERE owner = ? AND updated_at NOT BETWEEN ? AND ?"
     return tx.rows(text, (HIDDEN_OWNER, max(1, now - COPY_SECONDS + 1), now))
@@ -217,7 +216,8 @@ def _remove_some(tx: Tx) -> bool:
     stay in the index's pages, marked as deleted, until these are merged."""
     until = time.monotonic() + PIECE_SECONDS
     for row, name, _ in _to_remove(tx):
-        empty(tx, row, name)  # a copy's row still says all
+        if not empty(tx, row, name):  # a copy's row still says all; this copy became visible meanwhile
+            continue
         for table, number in _PARTS.items():
             text = f"SELECT {number} FROM {table} WHERE session = ? LIMIT {ROWS_AT_ONCE}"
             while rows := tx.rows(text, (row,)):
@@ -230,7 +230,7 @@ def _remove_some(tx: Tx) -> bool:
 
 
 class Deletions:
-    """The deletions of one open database. What a killed process leaves is continued when it is opened again."""
+    """The deletions of one open database. What a killed process leaves is continued at an opening."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -382,8 +382,7 @@ async def open_sqlite(
     `busy_seconds` for those of other processes. `find_key` is called on another thread, once. What is used briefly, as
     a hook is, has one connection, and leaves to others what killed processes left incomplete.
 
-    Raises StoreVersionError for one written by a newer contextstash, StoreError for one that cannot be used."""
-
+    Raises StoreVersionError for one of another version, StoreError for one that cannot be used."""
     database = SqliteDatabase(path, cache(find_key), busy_seconds, is_brief=is_brief)
     try:
         await database.writer.open()
@@ -455,8 +454,7 @@ WHERE words MATCH ? AND sessions.owner = ?
 def _own_entries(
     tx: Tx, place: Place, wanted: Sequence[str], marks: Sequence[str]
 ) -> tuple[dict[int, float], set[int]]:
-    """All entries of the owner with any of the terms and with all marks, and their scores; and those with all
-    of several terms."""
+    """All entries of the owner with any term and with all marks, and their scores; and those with all of several."""
     indexed = only(tx.rows("SELECT count(*) FROM entries"))
     scores: dict[int, float] = {}
     having_all: set[int] | None = None

@@ -98,8 +98,7 @@ class Tx:
         raise NotImplementedError
 
     def insert_words(self, session: int, owner: str, entries: Sequence[Words]) -> int:
-        """Store the words of a session's entries in the table `words`, under their numbers; returns how many words they
-        have."""
+        """Store the words of a session's entries in the table `words`, by their numbers; returns how many they are."""
         raise NotImplementedError
 
     def attempts(self, place: Place, wanted: Sequence[str], ranks: int) -> Iterator[Found]:
