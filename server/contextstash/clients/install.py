@@ -62,7 +62,7 @@ class Piece:
         return self.what + f" (your {', '.join(own)} stays)" * bool(own)
 
     def take(self, data: Document, former: Document) -> bool:
-        """Put what was there before the installation in its place; returns whether something of ours was there."""
+        """Put what was there before the installation in its place; returns whether contextstash was there."""
         now, left = value_at(data, self.keys), value_at(former, self.keys)
         if self.hooks_of:
             left = _others(_groups(data, self.keys), self.hooks_of)

@@ -43,7 +43,7 @@ def file_uses(call: Call) -> list[FileUse]:
 
 
 def _within(folder: str, use: FileUse) -> FileUse:
-    """The use by absolute paths if a folder is given, in one line without a marker of ours: summaries tell them."""
+    """The use by absolute paths if a folder is given, in one line without our own markers: summaries tell them."""
 
     def path_in(path: str) -> str:
         relative = folder and path and not path.startswith(("/", "~", "$"))
@@ -54,7 +54,7 @@ def _within(folder: str, use: FileUse) -> FileUse:
 
 
 MAX_PATH = 1_000
-"""Characters that are known of a path with line breaks or other characters that nobody sees."""
+"""Characters that are known of a path with line breaks or invisible characters."""
 
 
 def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:

@@ -63,6 +63,11 @@ def write_item(item: str) -> str:
     return "\n".join([f"- {first}", *(f"  {line}" if line.strip() else "" for line in rest)])
 
 
+def item_tokens(item: str, count: Count) -> int:
+    """The tokens that an item takes, with the line end behind it."""
+    return count(write_item(item)) + 1
+
+
 def newest(items: Sequence[str], room: int, count: Count) -> list[str]:
     """The last items that fit, in their order; one that is too long is skipped."""
     return first_of(items[::-1], room, count)[::-1]
@@ -76,7 +81,7 @@ def newest_cut(
     items, may take half of the room before."""
 
     def cost(text: str) -> int:
-        return count(write_item(text)) + 1
+        return item_tokens(text, count)
 
     kept: dict[int, str] = {}
     left = room
@@ -104,7 +109,7 @@ def first_of(items: Sequence[str], room: int, count: Count) -> list[str]:
     """The first items that fit, in their order; one that is too long is skipped."""
     kept: list[str] = []
     for item in items:
-        cost = count(write_item(item)) + 1
+        cost = item_tokens(item, count)
         if cost <= room:
             kept.append(item)
             room -= cost

@@ -18,7 +18,7 @@ from contextstash.events.state import MAX_LINES, MAX_SINCE, FileState, Run, Stat
 from contextstash.events.turns import Said, Told, Turn
 from contextstash.events.words import MAX_PLAN_LENGTH
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
-from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, newest, newest_cut, write_item
+from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, item_tokens, newest, newest_cut
 from contextstash.handoff.user_block import word_items, words_text
 from contextstash.safety.sanitize import clip, defused, encodable, one_line, unforged
 
@@ -148,7 +148,7 @@ class _Writer:
 
     def _item(self, text: str) -> int:
         """The tokens of an item."""
-        return self.count(write_item(text)) + 1
+        return item_tokens(text, self.count)
 
     def _short(self, path: str) -> str:
         """The path as it is written from the folder in which the session works."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from contextstash.events.sentences import shortened
 from contextstash.events.turns import Said
 from contextstash.events.words import PROGRAM, UserWords, is_plan, user_rules, words_since
-from contextstash.handoff.fill import Count, write_item
+from contextstash.handoff.fill import Count, item_tokens, write_item
 from contextstash.outputs.limits import shared_limit
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_OPENING, one_line, unforged
 
@@ -110,7 +110,7 @@ def word_items(
     are shortened to one length, that on which the agent works last."""
     words, left_out = _bounded(_newest_plan(words), first, tokens, count)
     written = {entry: _written(entry) for entry in words.entries}
-    costs = {entry: count(write_item(text)) + 1 for entry, text in written.items()}
+    costs = {entry: item_tokens(text, count) for entry, text in written.items()}
     limits = _limits(words, costs, first, first_tokens, tokens)
     items = []
     for entry in words.entries:
@@ -180,7 +180,7 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
         return 1 if entry.asked or entry.source else 2
 
     head, rest = words.entries[:first], words.entries[first:]
-    costs = {entry.seq: min(MIN_ENTRY_TOKENS, count(write_item(_written(entry))) + 1) for entry in rest}
+    costs = {entry.seq: min(MIN_ENTRY_TOKENS, item_tokens(_written(entry), count)) for entry in rest}
     over = sum(costs.values()) - tokens
     gone: set[int] = set()
     for entry in sorted(rest, key=lambda entry: (worth(entry), entry.seq)):
