@@ -161,6 +161,8 @@ class Upstream:
     async def send(self, request: types.CallToolRequest, ctx: Request, *, again: bool = True) -> types.CallToolResult:
         """The result of a client's call, on a new connection if the last one was lost; progress is passed on. Raises
         ToolError if the server is unavailable, or the MCPError of the server."""
+        if self._lost.is_set():  # the SDK may take seconds to close its client, which refuses calls meanwhile
+            self._client = None
         if self._client is None and self.settled.is_set():
             self.settled = anyio.Event()
             self._wanted.set()
@@ -179,8 +181,6 @@ class Upstream:
         except MCPError as error:
             if forgotten.is_set() and again:  # the call was refused, so that it can be sent once more
                 lost.set()
-                if self._client is client:
-                    self._client = None
                 return await self.send(request, ctx, again=False)
             if error.code != types.CONNECTION_CLOSED or not lost.is_set():  # servers have errors of this code too
                 raise

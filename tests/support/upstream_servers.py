@@ -87,8 +87,10 @@ async def waiting(mark: str) -> None:
 
 
 def dying() -> str:
-    """Ends the process."""
-    os._exit(3)
+    """Ends the connection; the process goes on until the SDK ends it, as one that cleans up for long."""
+    os.closerange(0, 1024)
+    time.sleep(60)
+    return ""
 
 
 def process_id() -> str:
