@@ -37,8 +37,8 @@ def file_uses(call: Call) -> list[FileUse]:
         uses = list(files_of_command(call.command))
     else:
         uses = _from_arguments(call)
-    if len(uses) == 1 and uses[0].verb == "read":
-        uses = [replace(uses[0], shown=_shown(call))]
+    if len(uses) == 1 and uses[0].verb == "read" and (shown := _shown(call)):
+        uses = [replace(uses[0], shown=shown)]
     return [_within(call.folder, use) for use in uses]
 
 
@@ -50,7 +50,8 @@ def _within(folder: str, use: FileUse) -> FileUse:
         path = f"{folder}/{path.removeprefix('./')}" if relative else path
         return unforged(path) if path.isprintable() else one_line(path, MAX_PATH)
 
-    return replace(use, path=path_in(use.path), was=path_in(use.was))
+    path, was = path_in(use.path), path_in(use.was)
+    return use if (path, was) == (use.path, use.was) else replace(use, path=path, was=was)
 
 
 MAX_PATH = 1_000

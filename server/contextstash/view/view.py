@@ -36,8 +36,8 @@ from contextstash_storage.records import (
 SHORTEST_PLACEHOLDER = 20
 """No placeholder of our own wording takes fewer tokens."""
 
-USUAL_PLACEHOLDER = 50
-"""Most take about so many."""
+USUAL_PLACEHOLDER = 70
+"""Of those of recorded sessions, 19 in 20 take more, of every model."""
 
 
 @dataclass(frozen=True, slots=True)
