@@ -66,14 +66,12 @@ LOGGED: Mapping[str, tuple[type[Event | Call | DeclaredVersion | Request], str]]
 }
 """The records of a session's log that follow its edits, by their key, and the fields that have their numbers."""
 
-NUMBERS = {"edit": "edit_id", **{part: number for part, (_, number) in LOGGED.items()}}
-
-PARTS: Mapping[str, TypeAdapter[Any]] = {
-    "message": TypeAdapter(NewMessage),
-    "edit": EDIT,
-    **{part: TypeAdapter(kind) for part, (kind, _) in LOGGED.items()},
+PARTS: Mapping[str, tuple[TypeAdapter[Any], str]] = {
+    "message": (TypeAdapter(NewMessage), "seq"),
+    "edit": (EDIT, "edit_id"),
+    **{part: (TypeAdapter(kind), number) for part, (kind, number) in LOGGED.items()},
 }
-"""The records between the first and the last one, by their key."""
+"""The records between the first and the last one, by their key, and the fields that have their numbers."""
 
 FORMER_EVENTS = ("level", "oscillation", "reasoning_dropped")
 """Kinds of events in exports of commit 81800828, which are not logged any more. Fields that records had there and have
@@ -115,15 +113,6 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
 
 async def _session_records(access: Access, session: Session, left: int = 0) -> AsyncGenerator[dict[str, Any]]:
     """The records of one session, after which so many sessions are `left` in the file."""
-    counts = dict.fromkeys(PARTS, 0)
-    async for record in _records(access, session):
-        for name in PARTS.keys() & record.keys():
-            counts[name] += 1
-        yield record
-    yield {END: {**{f"{name}s": count for name, count in counts.items()}, "sessions_left": left}}
-
-
-async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, Any]]:
     fields = session.model_dump(mode="json", exclude={"owner"}, exclude_none=True)
     yield {HEADER: VERSION, "written_by": f"contextstash {__version__}", "session": fields}
     name = session.session_id
@@ -139,14 +128,17 @@ async def _records(access: Access, session: Session) -> AsyncIterator[dict[str, 
             yield {"seq": message.seq, "message": {**fields, "body": message.body}}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
         yield {"edit": edit.model_dump(mode="json", exclude_none=True)}
+    counts = {"messages": session.counters.messages, "edits": session.counters.edits}
     for part, (kind, number) in LOGGED.items():
-        after = 0
+        after = counts[f"{part}s"] = 0
         while page := await access.store.read_log(name, kind, after=after, limit=LOGGED_AT_ONCE):
             for record in page:
                 if isinstance(record, Request) and record.number > session.counters.requests:
                     break  # made since the session was read: the counters go with the file
                 yield {part: record.model_dump(mode="json", exclude_none=True)}
+                counts[f"{part}s"] += 1
             after = getattr(page[-1], number)
+    yield {END: {**counts, "sessions_left": left}}
 
 
 async def import_session(access: Access, lines: Iterable[str], *, session_id: str | None = None) -> CopyResult:
@@ -215,14 +207,14 @@ class _Lines:
         while (record := self._next()) is not None and not {HEADER, END} & record.keys():
             try:
                 [name] = PARTS.keys() & record.keys()
-                fields = record[name]
+                fields, (adapter, number) = record[name], PARTS[name]
                 is_former = name == "event" and fields["kind"] in FORMER_EVENTS
                 item: Copied | None = None
                 if name == "message":
                     item = _message(fields, fmt, calls, settings)
                 elif not is_former:
-                    item = PARTS[name].validate_python(fields, extra="ignore")
-                place = record.get("seq") if name == "message" else fields.get(NUMBERS.get(name))
+                    item = adapter.validate_python(fields, extra="ignore")
+                place = (record if name == "message" else fields).get(number)
             except (ValidationError, ContextstashError, KeyError, ValueError, TypeError, AttributeError) as error:
                 raise self._wrong() from error
             expected = counts[name] + (name != "message")
@@ -240,8 +232,9 @@ class _Lines:
             left = 0 if end is None else int(end.pop("sessions_left"))
         except (KeyError, TypeError, ValueError) as error:
             raise self._wrong() from error
-        expected = {"messages": session.counters.messages, "edits": session.counters.edits, **(end or {})}
-        is_whole = end is not None and all(counts.get(part[:-1]) == count for part, count in expected.items())
+        known = session.counters
+        is_whole = end is not None and (counts["message"], counts["edit"]) == (known.messages, known.edits)
+        is_whole = is_whole and all(counts.get(part[:-1]) == count for part, count in (end or {}).items())
         self._begun = self._next()
         if not is_whole or (self._begun is not None) != (left > 0) or (left and HEADER not in (self._begun or {})):
             raise BadInputError(
@@ -436,23 +429,17 @@ async def retain(access: Access, now: datetime, *, days: int | None = None, dry_
 
 async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
     """Delete these sessions; returns the remark of the last deletion that has one. One that was gone on with or pinned
-    since it was listed stays: with many sessions that is minutes ago."""
+    since it was listed stays: with many sessions that is minutes ago. Raises SessionNotFoundError if another process
+    deletes one at the same time."""
     note = None
     for start in range(0, len(sessions), TOGETHER):
-        batch = sessions[start : start + TOGETHER]
-        now = [await access.find(session.session_id) for session in batch]
-        waiting = [
-            session.session_id
-            for session, each in zip(batch, now, strict=True)
-            if each and (each.counters.messages, each.settings) == (session.counters.messages, session.settings)
-        ]
-        while waiting:
-            try:
-                note = (await delete_session(access, waiting[0], others=waiting[1:])).note or note
-            except SessionNotFoundError:  # deleted by another process meanwhile
-                del waiting[0]
-            else:
-                break
+        going = []
+        for session in sessions[start : start + TOGETHER]:
+            now = await access.find(session.session_id)
+            if now and (now.counters.messages, now.settings) == (session.counters.messages, session.settings):
+                going.append(session.session_id)
+        if going:
+            note = (await delete_session(access, going[0], others=going[1:])).note or note
     return note
 
 

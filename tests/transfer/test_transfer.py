@@ -216,6 +216,8 @@ async def test_an_export_cut_at_any_line_end_is_refused_and_the_whole_one_import
     end = next(place for place, line in enumerate(lines) if line.startswith('{"end"'))
     for cut in range(1, end + 1 + kept):
         await hold_refused(lines[:cut], lines, "Nothing of that session was stored")
+    fewer = lines[end].replace('"messages": 4', '"messages": 3')  # what the head says counts too
+    await hold_refused([*lines[:4], *lines[5:end], fewer, *lines[end + 1 :]], lines, "does not hold all of session")
 
 
 @pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
