@@ -67,7 +67,7 @@ MODEL_SECONDS = 240.0
 COMPACTION = "compaction"
 
 
-WITH_BODIES = replace(WITHIN_REACH, bodies=True, usual=True)
+WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
 
 RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."

@@ -157,12 +157,6 @@ async def get_context(
     session, made = await edit(access, plan)
     if session.source is not None:
         return made.result
-    request = await _kept_request(access, session, made)
-    return made.result.model_copy(update={"request_id": f"req_{request.number}"})
-
-
-async def _kept_request(access: Access, session: Session, made: _Composed) -> Request:
-    """The request as it is in the ledger."""
     counters = session.counters
     request = Request(
         messages=counters.messages,
@@ -175,7 +169,8 @@ async def _kept_request(access: Access, session: Session, made: _Composed) -> Re
         counted=made.counted,
         tokens=made.result.tokens,
     )
-    return await access.store.append_request(session.session_id, request)
+    request = await access.store.append_request(session.session_id, request)
+    return made.result.model_copy(update={"request_id": f"req_{request.number}"})
 
 
 async def read_context(access: Access, session_id: str | None, *, budget: int | None = None) -> ContextResult:
@@ -184,19 +179,19 @@ async def read_context(access: Access, session_id: str | None, *, budget: int | 
 
 
 async def _planned(access: Access, session_id: str | None, budget: int | None) -> _Composed:
-    """The request now: of a view far larger than the budget from the part within its usual reach, or within its reach,
-    unless that turns out not to be enough."""
+    """The request now: of a view far larger than the budget from the part within its reach, unless that turns out not
+    to be enough."""
     if budget is not None and budget <= 0:
         raise BadInputError("budget is a number of tokens above 0.")
-    for within_reach, usual in ((True, True), (True, False), (False, False)):
-        sources = await _read(access, session_id, budget, within_reach=within_reach, usual=usual)
+    for within_reach in (True, False):
+        sources = await _read(access, session_id, budget, within_reach)
         made = await asyncio.to_thread(_composed, sources)
         if made is not None:
             return made
     raise AssertionError("a request of a whole view needs nothing beyond it")
 
 
-async def _read(access: Access, session_id: str | None, budget: int | None, **reach: bool) -> _Sources:
+async def _read(access: Access, session_id: str | None, budget: int | None, within_reach: bool) -> _Sources:
     opened = access.opened(await access.session_id(session_id))
     known = await opened.now()
     # What the last request left out stays left out, unless something was restored since: whoever restores wants it
@@ -205,7 +200,8 @@ async def _read(access: Access, session_id: str | None, budget: int | None, **re
     if last is not None and last.left_out is not None:
         restored = any(isinstance(edit, RestoreEdit) for edit in known.edits[last.edits :])
         after = -1 if restored else last.left_out.last_seq
-    snapshot = await access.snapshot_of(known, Scope(bodies=True, budget=budget, after=after, **reach))
+    scope = Scope(bodies=True, within_reach=within_reach, budget=budget, after=after)
+    snapshot = await access.snapshot_of(known, scope)
     limit = budget or snapshot.budget.usable
     return _Sources(snapshot, limit, opened.parts, await declared_system(access, known.session), after)
 

@@ -17,6 +17,7 @@ from contextstash.messages.rules import KnownParts
 from contextstash.view.session_counters import request_excess
 from contextstash.view.session_snapshot import Beyond, Place
 from contextstash.view.view import (
+    USUAL_PLACEHOLDER,
     Entry,
     Overlay,
     build_view,
@@ -70,16 +71,15 @@ def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
 
 @dataclass(frozen=True)
 class Scope:
-    """How much of a session a use case needs. With `within_reach`, what can be in a request of `budget` tokens; None is
-    the usable window; with `usual` if placeholders have their usual size. `after` is a position up to which nothing is
-    needed then but the head. With `all_outputs` the outputs of hidden messages are read too; without `view` only the
+    """How much of a session a use case needs. With `within_reach`, what can be in a request of `budget` tokens if its
+    placeholders have their usual size; None is the usable window. `after` is a position up to which nothing is needed
+    then but the head. With `all_outputs` the outputs of hidden messages are read too; without `view` only the
     edits are read."""
 
     view: bool = True
     bodies: bool = False
     all_outputs: bool = False
     within_reach: bool = False
-    usual: bool = False
     budget: int | None = None
     after: int = -1
 
@@ -197,7 +197,7 @@ class OpenSession:
             excess = request_excess(counters, settings, counter, scope.budget or usable())
             limit = counters.view_tokens - excess
             if counters.view_tokens > MANY_WINDOWS * max(0, limit):
-                placeholder = smallest_placeholder(settings, counter, usual=scope.usual)
+                placeholder = smallest_placeholder(settings, counter, USUAL_PLACEHOLDER)
                 part = await self._within_reach(known, spans, scope, limit, placeholder)
                 entries = await _entries(known, part[0]) if part else ()
                 beyond = _beyond(known, entries, part[1]) if part else None

@@ -341,9 +341,8 @@ def total_tokens(entries: Iterable[Entry]) -> int:
     return sum([entry.tokens for entry in entries])
 
 
-def smallest_placeholder(settings: ContextSettings, counter: Counter, *, usual: bool = False) -> int:
-    """The fewest tokens that a placeholder takes, or most of them take; one in the user's own words can be empty."""
-    own = USUAL_PLACEHOLDER if usual else SHORTEST_PLACEHOLDER
+def smallest_placeholder(settings: ContextSettings, counter: Counter, own: int = SHORTEST_PLACEHOLDER) -> int:
+    """The fewest tokens that a placeholder takes, of which its words take `own`; those of the user can be empty."""
     return (own if settings.placeholder == DESCRIBED else 0) + counter.result_overhead
 
 
