@@ -189,14 +189,6 @@ def shortened_to(text: str, max_tokens: int, count: Callable[[str], int]) -> str
     return limit(text, OutputLimits(tokens=max_tokens, cut="head_tail"), count)
 
 
-def first_lines(text: str, max_tokens: int, count: Callable[[str], int]) -> str:
-    """The text without its last lines, so that it fits."""
-    lines = text.split("\n")
-    while len(lines) > 1 and count("\n".join(lines)) > max_tokens:
-        del lines[-max(1, len(lines) // 20) :]  # a twentieth at a time, so that few counts are needed
-    return shortened_to("\n".join(lines), max_tokens, count)
-
-
 def compaction_prompt(session_id: str | None = None, instructions: str | None = None) -> str:
     """The prompt `compact`: asks the host's model to write the summary and to pass it to compact_session."""
     session = f' and session_id "{session_id}"' if session_id else ""
@@ -216,7 +208,7 @@ async def summary_by_model(settings: WriterSettings, request: SummaryRequest) ->
     written = WrittenSummary(text, "anthropic", settings.model, (call,))
     if whole and request.count(written.text) <= request.max_tokens * MAX_EXCESS:
         return written
-    shorter = first_lines(written.text, request.max_tokens, request.count)
+    shorter = shortened_to(written.text, request.max_tokens, request.count)
     return replace(written, text=shorter, note="The summary was too long and was cut.")
 
 

@@ -62,7 +62,7 @@ def _check_found(read: Callable[[], Batch | None]) -> None:
     """What a reader finds is read by its format, or refused: such a message is skipped when it is recorded."""
     batch = _accepted(read)
     for message in batch.messages if batch else ():
-        get_format(batch.session.format).fits(message.body)
+        get_format(batch.session.format).misfit(message.body)
         assert message.key is None or isinstance(message.key, str)
 
 

@@ -51,7 +51,7 @@ def test_one_distinctive_message_decides_for_the_whole_list(telling: Native, rig
 )
 def test_contents_are_geminis_and_nobody_elses(native: Native) -> None:
     assert detect_format([native]) == "gemini"
-    assert [name for name in FORMATS if get_format(name).fits(native)] == ["gemini"]
+    assert [name for name in FORMATS if get_format(name).misfit(native) is None] == ["gemini"]
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ def _claims(_: Path, records: Sequence[Json]) -> bool:
 
 def _format_of(messages: Iterable[Json]) -> str:
     """The format of the messages that can be read; those that cannot are refused one by one when they are recorded."""
-    readable = [each for each in messages if any(get_format(name).fits(each) for name in FORMATS)]
+    readable = [each for each in messages if not all(get_format(name).misfit(each) for name in FORMATS)]
     return detect_format(readable) if readable else FORMATS[0]
 
 

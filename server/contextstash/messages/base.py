@@ -90,10 +90,6 @@ class Format(ABC):
             return error
         return None
 
-    def fits(self, native: Native) -> bool:
-        """Whether this format can read the message."""
-        return self.misfit(native) is None
-
     def replace(self, native: Native, texts: Mapping[int, str]) -> Native:
         """A copy with the content of the tool results at these block indexes, including the media nested in them,
         replaced by the texts. Everything else, including ids and error flags, is unchanged. Raises BadInputError if

@@ -73,7 +73,7 @@ def shown_format(
     """The name of the format. Messages of plain text fit several; then tools, system prompt and model decide. Raises
     BadMessageError if the messages fit none."""
     for hint in (_format_of_request(tools or (), system), format_of_model(model)):
-        if hint is not None and all(get_format(hint).fits(native) for native in natives[:MAX_EXAMINED]):
+        if hint is not None and not any(map(get_format(hint).misfit, natives[:MAX_EXAMINED])):
             return hint
     return detect_format(natives)
 

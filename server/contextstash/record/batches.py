@@ -56,9 +56,6 @@ STEP_PART = 2
 """The outputs of one step take at most the free window divided by this, if each keeps half of its own limit. With more,
 a step of parallel calls fills a small window, which is then reduced at every step. Measured with bench/fidelity."""
 
-Rules = Mapping[int, OutputLimits]
-"""The limits of the outputs in each message, by its position."""
-
 MAX_BATCH_ID = 200
 """Characters of a batch_id; the same limit as for a session's id."""
 
@@ -208,14 +205,14 @@ async def _fitting_format(access: Access, session: Session, wanted: str | None, 
     if session.counters.messages > MAX_PLAIN_MESSAGES or not natives or wanted == own:
         return own
     try:
-        fits = wanted is None and all(get_format(own).fits(native) for native in natives)
+        fits = wanted is None and not any(map(get_format(own).misfit, natives))
         shown = own if fits else wanted or detect_format(natives)
     except BadMessageError:  # the recording reports it
         return own
     if shown == own:
         return own
     stored = await access.store.read_messages(session.session_id)
-    return shown if all(get_format(shown).fits(message.body or {}) for message in stored) else own
+    return own if any(get_format(shown).misfit(message.body or {}) for message in stored) else shown
 
 
 # Storing what is not stored yet.
@@ -379,8 +376,9 @@ def _has_outputs(message: Message) -> bool:
     return any(block.type == "tool_result" for block in message.blocks)
 
 
-def _rules(access: Access, session: Session, messages: Sequence[Message]) -> Rules:
-    """The session's limits; outputs of one step, such as of parallel calls, share its room."""
+def _rules(access: Access, session: Session, messages: Sequence[Message]) -> dict[int, OutputLimits]:
+    """The limits of the outputs in each message, by its position: the session's; outputs of one step, such as of
+    parallel calls, share its room."""
     settings = access.settings(session)
     own = limits_of(access, settings, session, {})
     rules = dict.fromkeys([message.seq for message in messages], own)

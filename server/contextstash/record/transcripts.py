@@ -19,7 +19,7 @@ from contextstash.session.edit import Planned, archived, edit, entries_after, lo
 from contextstash.view.ladder import cuts_of
 from contextstash.view.session_snapshot import summary_id
 from contextstash.view.view import HOST, restored, rewinding
-from contextstash_storage.errors import BadMessageError, EditConflictError, SessionDeletedError
+from contextstash_storage.errors import EditConflictError, SessionDeletedError
 from contextstash_storage.records import (
     Appended,
     Counters,
@@ -157,11 +157,8 @@ def _recordable(messages: Sequence[TranscriptMessage], fmt: Format) -> list[Tran
     kept = []
     for message in messages:
         problem = limit_problem(message.body)
-        if problem is None:
-            try:
-                fmt.read(message.body)
-            except BadMessageError as error:
-                problem = f"cannot be read: {error}"
+        if problem is None and (misfit := fmt.misfit(message.body)):
+            problem = f"cannot be read: {misfit}"
         if problem is None:
             kept.append(message)
         else:

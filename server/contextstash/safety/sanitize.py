@@ -56,15 +56,16 @@ _HOST_TAGS = (
 """Tags by which Claude Code, Codex and chat templates say who speaks."""
 
 
+_TAG = rf"(?:{'|'.join(_HOST_TAGS)})(?:\s{{0,8}}(?:/?>|$)|\s{{1,8}}[a-z]+=)|system[_-]reminder\b"
+_BETWEEN_BARS = r"[|\uff5c][a-z0-9_\u2581]{2,40}[|\uff5c]"
+_HOST_TAG = rf"<(?=[\s/<]{{0,8}}(?:{_TAG}|{_BETWEEN_BARS}))|\[(?=[\s/]{{0,8}}inst\s{{0,8}}\])"
+"""The bracket before a client's own tag, such as a reminder of the system."""
+
+
 @cache
-def _host_tags() -> re.Pattern[str]:
-    """The bracket before a client's own tag, such as a reminder of the system. Compiled at first use: that takes longer
-    than a client's hook may need for a small output."""
-    tag = rf"(?:{'|'.join(_HOST_TAGS)})(?:\s{{0,8}}(?:/?>|$)|\s{{1,8}}[a-z]+=)|system[_-]reminder\b"
-    between_bars = r"[|\uff5c][a-z0-9_\u2581]{2,40}[|\uff5c]"
-    return re.compile(
-        rf"<(?=[\s/<]{{0,8}}(?:{tag}|{between_bars}))|\[(?=[\s/]{{0,8}}inst\s{{0,8}}\])", re.IGNORECASE | re.MULTILINE
-    )
+def _compiled(expression: str) -> re.Pattern[str]:
+    """Compiled at first use: that takes longer than a client's hook may need for a small output."""
+    return re.compile(expression, re.IGNORECASE | re.MULTILINE)
 
 
 def folded(text: str) -> str:
@@ -86,18 +87,13 @@ def one_line(text: str, max_chars: int) -> str:
     """
     # Eight times the length is enough to fill the line after escape sequences and blanks are removed.
     text = without_ansi(text[: 8 * max_chars + 200])
-    is_plain = _is_plain(text)
+    # Most texts are, and need no regular expression: to look at each character with one takes twenty times as long.
+    is_plain = text.isascii() and text.isprintable()
     if not is_plain:
         text = _UNPRINTABLE.sub(" ", text)
     if "  " in text or not is_plain:
         text = _SPACES.sub(" ", text)
     return clip(without_host_tags(unforged(text.strip())), max_chars)
-
-
-def _is_plain(text: str) -> bool:
-    """Whether all characters are printable ASCII. Most texts are, and need no regular expression: to look at each
-    character with one takes twenty times as long."""
-    return text.isascii() and text.isprintable()
 
 
 def unbracketed(text: str) -> str:
@@ -120,7 +116,7 @@ def encodable(text: str) -> str:
 
 def without_host_tags(text: str) -> str:
     """The text without tags that hosts and chat templates set off text with which is not a tool's output."""
-    return _host_tags().sub(_other_bracket, text) if "<" in text or "[" in text else text
+    return _compiled(_HOST_TAG).sub(_other_bracket, text) if "<" in text or "[" in text else text
 
 
 def _other_bracket(match: re.Match[str]) -> str:
@@ -204,12 +200,6 @@ _HEADING = (
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _UNSEEN = re.compile(f"[{UNSEEN}]")
-
-
-@cache
-def _compiled(expression: str) -> re.Pattern[str]:
-    """Compiled at first use, as that of hosts' tags."""
-    return re.compile(expression, re.IGNORECASE | re.MULTILINE)
 
 
 def defused(text: str) -> str:

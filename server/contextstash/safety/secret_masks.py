@@ -92,13 +92,10 @@ _ALL_GATES = (*(rule.gate for rule in RULES), "(?i-u:<private>)", _MAY_BE_INVISI
 def may_hold_secrets(text: str) -> bool:
     """Whether `secrets_in` is worth asking; mostly not."""
     gate = _gate(*_ALL_GATES)
+    has_escaped_quotes = '\\"' in text or "\\'" in text
     return gate.isinstance_python(encodable(text)) or (
-        _has_escaped_quotes(text) and gate.isinstance_python(encodable(re.sub(_ESCAPED_QUOTES, "", text)))
+        has_escaped_quotes and gate.isinstance_python(encodable(re.sub(_ESCAPED_QUOTES, "", text)))
     )
-
-
-def _has_escaped_quotes(text: str) -> bool:
-    return '\\"' in text or "\\'" in text
 
 
 def secrets_in(text: str) -> list[Found]:
@@ -200,8 +197,9 @@ def masked_value(value: Any, *, bound: bool = False) -> Any:
 
 
 def _masked(value: Any, name: str, bound: bool, free: bool) -> Any:
-    if isinstance(value, str):
-        return _masked_string(value, name)
+    if isinstance(value, str):  # also secret by the name of its field, as the value of an assignment is
+        named = masked(f'{name}="{value}"')[len(name) + 2 : -1] if name and len(value) < MAX_NAMED else value
+        return masked(value) if named == value else named
     if isinstance(value, dict):
         is_bound = bound and not free and value.get("type") in THINKING
         return value if is_bound else _masked_object(value, name, bound, free)
@@ -229,9 +227,3 @@ def _is_opaque(owner: dict[str, Any], key: str) -> bool:
         return key in OPAQUE_FIELDS
     is_bytes = owner.get("type") in ("base64", "redacted_thinking")
     return is_bytes or any(each in owner for each in ("mimeType", "mime_type", "format"))
-
-
-def _masked_string(text: str, name: str) -> str:
-    """A string is also secret by the name of its field, as the value of an assignment is."""
-    named = masked(f'{name}="{text}"')[len(name) + 2 : -1] if name and len(text) < MAX_NAMED else text
-    return masked(text) if named == text else named
