@@ -290,15 +290,21 @@ async def declared_system(access: Access, session: Session) -> DeclaredVersion |
     return found[0] if found else None
 
 
-def with_system(fmt: Format, natives: Sequence[Native], declared: DeclaredVersion | None) -> list[Native]:
-    """The messages with the declared system prompt at their head, in place of recorded ones, if it belongs there."""
-    if declared is None or (declared.part == "system" and fmt.name in SYSTEM_BESIDE_HEAD):
-        return list(natives)
-    rest = natives[leading_system(fmt, natives) :]
+def with_system(
+    fmt: Format, natives: Sequence[Native], declared: DeclaredVersion | None
+) -> tuple[Sequence[Native], str | list[Native] | None]:
+    """The messages with the system prompt in force at their head, in place of a recorded one, and what of it is to be
+    sent in a field of its own; None if the provider takes it among the messages."""
+    length, apart = leading_system(fmt, natives), fmt.system_message("") is None
+    if declared is None:
+        return natives, _joined(fmt, "head", natives[:length]) or None if apart else None
+    if declared.part == "system" and fmt.name in SYSTEM_BESIDE_HEAD:
+        return natives, declared.content
+    text, rest = _joined(fmt, declared.part, declared.content), natives[length:]
     if declared.part == "head":
-        return [*declared.content, *rest]
-    head = fmt.system_message(_joined(fmt, declared))
-    return [*([] if head is None else [head]), *rest]
+        return [*declared.content, *rest], text or None if apart else None
+    head = fmt.system_message(text)
+    return (rest, declared.content) if head is None else ([head, *rest], None)
 
 
 def leading_system(fmt: Format, natives: Sequence[Native]) -> int:
@@ -315,20 +321,9 @@ def reading_of(fmt: Format, native: Native) -> Reading | None:
         return None
 
 
-def system_beside(fmt: Format, declared: DeclaredVersion | None, recorded: str) -> str | list[Native] | None:
-    """The system prompt to send in a field of its own; None if the provider takes it among the messages."""
-    apart = fmt.system_message("") is None
-    if declared is None:
-        return (recorded or None) if apart else None
-    if declared.part == "system" and (apart or fmt.name in SYSTEM_BESIDE_HEAD):
-        content: str | list[Native] = declared.content
-        return content
-    return _joined(fmt, declared) or None if declared.part == "head" and apart else None
-
-
-def _joined(fmt: Format, declared: DeclaredVersion) -> str:
-    """A declared system prompt as one text."""
-    return "\n\n".join(text for text in _texts(fmt, declared.part, declared.content) if text)
+def _joined(fmt: Format, part: str, content: Any) -> str:
+    """A system prompt as one text."""
+    return "\n\n".join(text for text in _texts(fmt, part, content) if text)
 
 
 # What a provider reports of a request, booked to the reply that it belongs to, also if it is reported later.

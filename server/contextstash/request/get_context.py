@@ -8,7 +8,6 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +15,7 @@ from contextstash.messages.base import Format
 from contextstash.messages.rules import KnownParts, render
 from contextstash.outputs.limits import OutputLimits
 from contextstash.record.batches import OTHER_WRITER
-from contextstash.record.messages import System, Tools, declare, declared_system, system_beside, with_system
+from contextstash.record.messages import System, Tools, declare, declared_system, with_system
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import prune_tool_outputs
 from contextstash.results import ContextResult, Estimate, LeftOut, RecoverResult
@@ -282,17 +281,13 @@ def _result(
     sources: _Sources, sent: Sequence[Entry], left_out: LeftOutSpan | None, tokens: int, **said: Any
 ) -> ContextResult:
     snapshot, fmt = sources.snapshot, sources.snapshot.format
-    recorded_system: list[str] = []
-    if not fmt.system_message(""):
-        head = takewhile(lambda entry: entry.is_system or entry.is_user_block, snapshot.entries)
-        bodies = [each.message.body or {} for each in head if each.message]
-        recorded_system = [text for body in bodies for text in fmt.read(body).texts if text]
-    messages = render(fmt, with_system(fmt, _natives(sources, sent, left_out), sources.system), sources.parts)
+    natives, system = with_system(fmt, _natives(sources, sent, left_out), sources.system)
+    messages = render(fmt, natives, sources.parts)
     return ContextResult(
         session_id=snapshot.session_id,
         format=fmt.name,
         messages=messages,
-        system=system_beside(fmt, sources.system, "\n\n".join(recorded_system)),
+        system=system,
         tokens=tokens,
         budget=sources.tokens,
         left_out=None if left_out is None else LeftOut.of(left_out),

@@ -68,10 +68,6 @@ HEAD = (
 )
 BESIDE = " What the summary above says is not repeated."
 
-CHARACTERS_PER_TOKEN = 3.6
-"""Of a hand-off, of which a third is code; measured on recorded sessions with o200k_base: 3.3 to 4.2. With too small a
-number too few parts are used, and the hand-off becomes shorter."""
-
 MAX_PARTS = 3
 """How many hooks are installed for one hand-off, as clients bound what one adds to the window: room for some 7,500
 tokens. Those that are not needed add nothing."""
@@ -92,13 +88,6 @@ class Part:
     of: int = 1
     characters: int | None = None
 
-    def used(self, tokens: int) -> int:
-        """How many parts a hand-off of so many tokens is divided into."""
-        if self.characters is None:
-            return 1
-        room = self.characters - PART_HEAD_CHARACTERS
-        return max(1, min(self.of, -int(-tokens * CHARACTERS_PER_TOKEN // room)))
-
 
 WHOLE = Part()
 
@@ -116,19 +105,16 @@ async def hand_off(
     if max_tokens is None:
         share = min(snapshot.budget.window // WINDOW_SHARE, snapshot.session.counters.appended // SESSION_SHARE)
         max_tokens = min(round(LARGEST * snapshot.counter.factor), max(SMALLEST, share))
-    used = part.used(round(max_tokens / snapshot.counter.factor))
-    if part.number > used:
-        return None
     given = await _given(access, snapshot, same=same)
     while True:
         text = await _written(snapshot, given, max_tokens)
         if text is None or part.characters is None:
             return text
         parts = divided(text, part.characters)
-        if len(parts) <= used:
+        if len(parts) <= part.of:
             return parts[part.number - 1] if part.number <= len(parts) else None
-        # Longer words than usual: as many tokens less as the parts are too long.
-        max_tokens = int(max_tokens * min(0.95, used * (part.characters - PART_HEAD_CHARACTERS) / len(text)))
+        # As many tokens less as the parts are too long.
+        max_tokens = int(max_tokens * min(0.95, part.of * (part.characters - PART_HEAD_CHARACTERS) / len(text)))
 
 
 async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> HandedOff:
