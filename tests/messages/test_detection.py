@@ -23,10 +23,8 @@ def test_the_error_for_an_unknown_name_suggests_the_closest_one() -> None:
     ("telling", "right"),
     [
         (HI, "openai-chat"),
-        ({"role": "system", "content": "be brief"}, "openai-chat"),
         (chat_result("a"), "openai-chat"),
         (user(CHAT_IMAGE), "openai-chat"),
-        (user(text("x")), "openai-chat"),
         (user(text("x", "input_text")), "openai-responses"),
         ({"type": "message", "role": "user", "content": "x"}, "openai-responses"),
         ({"type": "reasoning", "summary": []}, "openai-responses"),

@@ -77,6 +77,14 @@ async def test_a_prune_waits_for_the_end_of_a_tool_loop(stash: Stash) -> None:
     assert (await stash.prune_tool_outputs(SESSION, keep_last=1)).archived
 
 
+async def test_an_output_that_bound_thinking_of_an_open_loop_follows_is_not_cut(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "s.db", output_tokens=300) as stash:
+        await recorded(stash, [*turns(2), *turn(2)[1:3]])  # the user has said nothing since: the loop is still open
+        shown = await valid_view(stash, "anthropic")
+        first, second, third = (len(str(shown[place])) for place in (2, 6, -1))
+        assert third < first == second
+
+
 async def test_a_prune_does_not_wait_if_the_window_is_nearly_full(tmp_path: Path) -> None:
     async with stash_at(tmp_path / "d.db", window=10_000, output_reserve=0) as stash:
         await recorded(stash, turns(6)[:-1])

@@ -362,6 +362,10 @@ async def limit_outputs(access: Access, session: Session, messages: Sequence[Mes
             )
             return [truncate_edit(snapshot, output, text, rules[output.seq]) for output, text in over]
 
+        if outputs and plan_stripping(snapshot, outputs[0].seq).choice == "wait":
+            # The reasoning of the open tool loop is bound to what stands before it: the model has had that whole.
+            bound = max(entry.first_seq for entry in snapshot.entries if entry.thinks)
+            outputs = [each for each in outputs if each.seq > bound]
         others = [each for each in outputs if not is_own_retrieval(each.tool, each.argument)]
         cut = await access.from_texts(snapshot, others, truncated)
         if not cut:
