@@ -13,7 +13,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,42 +57,33 @@ ByAgent = dict[str | None, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one source; `name` is its name for people. `of_user` is true if the user wrote them."""
+    """Settings from one source; `name` is its name for people. `of_user` is true if the user wrote them; those for one
+    `agent` say which."""
 
     name: str
     values: Mapping[str, Any]
     of_user: bool = True
+    agent: str | None = None
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """All layers except the session's own. `folders` are the user's and the project's, whose file counts only if it is
-    among the `trusted`. Each file is read once."""
+    """The layers of all agents, the weakest first; each session has its own over them."""
 
-    folders: tuple[Path, ...] = ()
-    strongest: tuple[Layer, ...] = ()
+    all_layers: tuple[Layer, ...] = ()
     has_own_key: bool = False
-    trusted: TrustedFiles | None = None
-    on_remark: RemarkHandler = logger.warning
-    _files: dict[Path, ByAgent] = field(default_factory=dict, repr=False, compare=False)
 
     def over(self, layer: Layer) -> Configuration:
         """The same with a layer that is stronger than all others."""
-        return replace(self, strongest=(*self.strongest, layer))
+        return replace(self, all_layers=(*self.all_layers, layer))
 
     def layers(self, agent: str | None = None) -> tuple[Layer, ...]:
-        """The layers for an agent, the weakest first, without empty ones. Raises BadInputError if a file of the user is
-        not valid."""
-        files = [
-            Layer(f"{path} [{AGENTS}.{name}]" if name else str(path), self._read(path).get(name, {}), of_user)
-            for name in (None, agent)[: 1 + bool(agent)]
-            for path, of_user in self._paths()
-        ]
-        return tuple(each for each in (*files, *self.strongest) if each.values)
+        """The layers for an agent, the weakest first, without empty ones."""
+        return tuple(each for each in self.all_layers if each.values and each.agent in (None, agent))
 
     def agents(self) -> list[str]:
         """The agents that have settings of their own."""
-        return sorted({agent for path, _ in self._paths() for agent in self._read(path) if agent})
+        return sorted({each.agent for each in self.all_layers if each.agent})
 
     def settings_layer(self, agent: str | None = None) -> dict[str, Any]:
         """The layers for an agent as one: the server's layer of settings."""
@@ -112,38 +103,6 @@ class Configuration:
     def may_call_model(self, agent: str | None = None) -> bool:
         """Whether the user allows calls to a model for an agent's sessions."""
         return self.consent(agent) is not None
-
-    def _paths(self) -> list[tuple[Path, bool]]:
-        return [(folder / SETTINGS_FILE, folder == self.folders[0]) for folder in self.folders]
-
-    def _read(self, path: Path) -> ByAgent:
-        """The settings of a file that count, none if it does not exist."""
-        if path not in self._files:
-            of_user = path.parent == self.folders[0]
-            text = text_of(path) if of_user else self._accepted(path)
-            found: ByAgent = {} if text is None else settings_in(text, path)
-            for agent, values in found.items():
-                if KEY_SETTING in values and not (of_user and agent is None):  # a file is opened before the layers
-                    self.on_remark(f"{KEY_SETTING} in {path} is not used: set it in the environment or your own file.")
-                    del values[KEY_SETTING]
-            self._files[path] = found
-        return self._files[path]
-
-    def _accepted(self, path: Path) -> str | None:
-        """A project's file, None if it does not exist or was not accepted by the user."""
-        try:
-            text = text_of(path, of_user=False)
-        except BadInputError as error:
-            self.on_remark(f"{one_line(str(error), SHOWN)} It is ignored.")
-            return None
-        if text is None or (self.trusted is not None and self.trusted.holds(path, text)):
-            return text
-        name = one_line(str(path), SHOWN)
-        self.on_remark(
-            f"{name} is a project's file that you have not accepted, so it is not used."
-            f" To accept exactly this file: contextstash config trust {name}"
-        )
-        return None
 
 
 def configuration(
@@ -172,15 +131,13 @@ def configuration(
     }
     check_names(ours, f"the environment, behind {PREFIX}")
     found = Configuration(
-        folders=(own,) if project.resolve() == own.resolve() else (own, project),
-        strongest=(
+        (
+            *_layers_of_files(own, project, on_remark or logger.warning),
             Layer("environment", ours),
             Layer("--preset", {"preset": preset} if preset else {}),
             Layer("--set", options),
         ),
         has_own_key=is_key(environment.get(OWN_KEY)),
-        trusted=TrustedFiles(own),
-        on_remark=on_remark or logger.warning,
     )
     if merged := found.settings_layer():
         from contextstash.window.settings import resolve_settings
@@ -190,6 +147,37 @@ def configuration(
 
 
 # Files.
+
+
+def _layers_of_files(own: Path, project: Path, on_remark: RemarkHandler) -> list[Layer]:
+    """The layers of the user's file and of the project's: for all agents, and over these those for one."""
+    found = []
+    for folder in (own,) if project.resolve() == own.resolve() else (own, project):
+        path, of_user = folder / SETTINGS_FILE, folder == own
+        text = text_of(path) if of_user else _accepted(path, TrustedFiles(own), on_remark)
+        for agent, values in ({} if text is None else settings_in(text, path)).items():
+            if KEY_SETTING in values and not (of_user and agent is None):  # a file is opened before the layers
+                on_remark(f"{KEY_SETTING} in {path} is not used: set it in the environment or your own file.")
+                del values[KEY_SETTING]
+            found.append(Layer(f"{path} [{AGENTS}.{agent}]" if agent else str(path), values, of_user, agent))
+    return sorted(found, key=lambda each: each.agent is not None)
+
+
+def _accepted(path: Path, trusted: TrustedFiles, on_remark: RemarkHandler) -> str | None:
+    """A project's file, None if it does not exist or was not accepted by the user."""
+    try:
+        text = text_of(path, of_user=False)
+    except BadInputError as error:
+        on_remark(f"{one_line(str(error), SHOWN)} It is ignored.")
+        return None
+    if text is None or trusted.holds(path, text):
+        return text
+    name = one_line(str(path), SHOWN)
+    on_remark(
+        f"{name} is a project's file that you have not accepted, so it is not used."
+        f" To accept exactly this file: contextstash config trust {name}"
+    )
+    return None
 
 
 @dataclass(frozen=True)
