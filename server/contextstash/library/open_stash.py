@@ -17,20 +17,23 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from contextstash.clients.client import project_folder
+from contextstash.configuration.setting_layers import Layer, configuration
 from contextstash.library.session import LibrarySession
+from contextstash.stash_opener import StashOpener
+from contextstash.window.settings import resolve_settings
 from contextstash_storage.databases import location_of
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
-    from contextstash_storage.databases import Location
 
 
 def open_stash(
@@ -51,28 +54,21 @@ def open_stash(
             f"'{str(path).split('://')[0]}://…' is neither a file nor a PostgreSQL database: pass the path of"
             " a database file, a postgresql:// address, or nothing for the server's own."
         )
-    return LibraryStash(location, preset, settings or {})
+    found = configuration(project=project_folder(), environment=os.environ, preset=preset)
+    found = found.over(Layer("open_stash", settings or {}))
+    resolve_settings(found.settings_layer())
+    return LibraryStash(StashOpener(location, found))
 
 
 class LibraryStash:
     """An open stash: `session` gives one conversation; `use_cases` is everything else that the tools can do."""
 
-    def __init__(self, database: Location | None, preset: str | None, settings: Mapping[str, Any]) -> None:
-        self._database = database
-        self._preset = preset
-        self._settings = settings
+    def __init__(self, opener: StashOpener) -> None:
+        self._opener = opener
         self._opened: Stash | None = None
 
     async def __aenter__(self) -> Self:
-        from contextstash.clients.client import project_folder
-        from contextstash.configuration.setting_layers import Layer, configuration
-        from contextstash.stash_opener import StashOpener
-        from contextstash.window.settings import resolve_settings
-
-        found = configuration(project=project_folder(), environment=os.environ, preset=self._preset)
-        found = found.over(Layer("open_stash", self._settings))
-        resolve_settings(found.settings_layer())
-        self._opened = await StashOpener(self._database, found)()
+        self._opened = await self._opener()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -119,34 +115,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@contextmanager
 def open_stash_sync(
     path: str | os.PathLike[str] | None = None,
     *,
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-) -> BlockingStash:
+) -> Iterator[BlockingStash]:
     """The stash of this machine's user, to be used with `with`. The arguments are those of `open_stash`."""
-    return BlockingStash(open_stash(path, preset=preset, settings=settings))
+    inner = open_stash(path, preset=preset, settings=settings)
+    with start_blocking_portal(name="contextstash") as portal, portal.wrap_async_context_manager(inner) as opened:
+        yield BlockingStash(opened, portal)
 
 
 class BlockingStash:
     """An open stash for a synchronous program; its sessions may be used from several threads."""
 
-    _portal: BlockingPortal
-
-    def __init__(self, stash: LibraryStash) -> None:
+    def __init__(self, stash: LibraryStash, portal: BlockingPortal) -> None:
         self._inner = stash
-        self._end = ExitStack()
-
-    def __enter__(self) -> Self:
-        with ExitStack() as opened:
-            self._portal = opened.enter_context(start_blocking_portal(name="contextstash"))
-            opened.enter_context(self._portal.wrap_async_context_manager(self._inner))
-            self._end = opened.pop_all()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.close()
+        self._portal = portal
 
     def session(self, session_id: str, **arguments: Any) -> BlockingSession:
         """One conversation; the arguments are those of `LibraryStash.session`."""
