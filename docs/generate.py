@@ -252,11 +252,12 @@ def schemas() -> dict[str, dict[str, Any]]:
 
 
 def _schemas_of(operation: Operation) -> dict[str, Any]:
-    taken = operation.model.model_json_schema(schema_generator=ShortSchema)
+    taken = operation.model.model_json_schema(schema_generator=ArgumentSchema)
+    result = inspect.signature(operation.function).return_annotation.removeprefix("results.")
     return {
         # Closed to unknown arguments, so that a client that validates finds a misspelt name first.
         "input_schema": {**taken, "additionalProperties": False},
-        "output_schema": getattr(results, operation.result).model_json_schema(schema_generator=ShortSchema),
+        "output_schema": getattr(results, result).model_json_schema(schema_generator=ShortSchema),
     }
 
 
@@ -285,6 +286,17 @@ class ShortSchema(GenerateJsonSchema):
         """An object, without saying that it may hold anything."""
         made = super().dict_schema(schema)
         return {name: each for name, each in made.items() if each is not True}
+
+
+class ArgumentSchema(ShortSchema):
+    """Those of arguments, which a model reads."""
+
+    def union_schema(self, schema: Any) -> JsonSchemaValue:
+        """One of several types, in one object."""
+        made = super().union_schema(schema)
+        choices = made.pop("anyOf", [])
+        together = {name: value for each in choices for name, value in each.items()}
+        return made | together | {"type": [each["type"] for each in choices]} if choices else made
 
 
 def schemas_file() -> str:

@@ -45,15 +45,14 @@ DEFAULT_SCOPES = ("read", "write")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument as it is declared: `Annotated[its type, what it is for, more]`. `default` is inspect.Parameter.empty
-    if it must be given. `strict`: only a number is a number; `schema` replaces the JSON schema of its type."""
+    """An argument as it is declared: `Annotated[its type, what it is for]`, and "strict" if only a number is a number.
+    `default` is inspect.Parameter.empty if it must be given."""
 
     name: str
     type: Any
     default: Any
     text: str
-    strict: bool = False
-    schema: Mapping[str, Any] | None = None
+    strict: bool
 
 
 @dataclass(frozen=True)
@@ -89,26 +88,25 @@ class Operation:
         """What it does and when to use it, in one line."""
         return " ".join((self.function.__doc__ or "").split())
 
-    @property
-    def result(self) -> str:
-        """The name of its result's class."""
-        return str(inspect.signature(self.function).return_annotation).removeprefix("results.")
-
     @cached_property
     def arguments(self) -> dict[str, Argument]:
         """The arguments by name."""
         found = {}
         for each in inspect.signature(self.function).parameters.values():
-            kind, text, *more = get_args(each.annotation)
-            found[each.name] = Argument(each.name, kind, each.default, text, **(more[0] if more else {}))
+            kind, text, *strict = get_args(each.annotation)
+            found[each.name] = Argument(each.name, kind, each.default, text, bool(strict))
         return found
 
     @cached_property
     def model(self) -> "type[BaseModel]":
         """The model that checks and converts the arguments, with what each is for in its JSON schema."""
-        from pydantic import create_model
+        from pydantic import Field, create_model
 
-        return create_model(self.name, **{name: _field(each) for name, each in self.arguments.items()})
+        fields: dict[str, Any] = {}
+        for name, each in self.arguments.items():
+            default = ... if each.default is inspect.Parameter.empty else each.default
+            fields[name] = each.type, Field(default, description=each.text, strict=each.strict or None)
+        return create_model(self.name, **fields)
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All arguments with their types. Raises BadInputError, which names each that is unknown or wrong, and what is
@@ -134,15 +132,6 @@ class Operation:
         if not self.creates and isinstance(given := arguments.get("session_id"), str):
             arguments["session_id"] = await stash.whole_id(given)
         return await (self.call(stash, **arguments) if self.call else getattr(stash, self.name)(**arguments))
-
-
-def _field(argument: Argument) -> Any:
-    from pydantic import Field, WithJsonSchema
-
-    schema = [WithJsonSchema({**argument.schema, "description": argument.text})] if argument.schema is not None else []
-    described = Field(description=argument.text, strict=argument.strict or None)
-    default = ... if argument.default is inspect.Parameter.empty else argument.default
-    return Annotated[argument.type, described, *schema], default
 
 
 def _place(path: Sequence[int | str]) -> str:
@@ -177,11 +166,7 @@ SessionId = Annotated[str | None, "Default: current session"]
 DryRun = Annotated[bool, "Only report what would happen"]
 JsonObject = dict[str, object]
 Messages = list[JsonObject]
-System = Annotated[
-    str | list[JsonObject] | None,
-    "System prompt",
-    {"schema": {"type": ["string", "array"], "items": {"type": "object"}}},
-]
+System = Annotated[str | list[JsonObject] | None, "System prompt"]
 Tools = Annotated[list[JsonObject] | None, "Tool definitions"]
 Usage = Annotated[JsonObject | None, "Of the last reply"]
 Model = Annotated[str | None, "Model of the session"]
@@ -327,7 +312,7 @@ async def context_status(session_id: SessionId = None) -> "results.ContextStatus
 async def record_messages(
     messages: Annotated[Messages, "In the provider's own JSON, oldest first"],
     session_id: Annotated[str | None, "Created if new; default: current"] = None,
-    first_seq: Annotated[int | None, "Of the first message: previous next_seq", {"strict": True}] = None,
+    first_seq: Annotated[int | None, "Of the first message: previous next_seq", "strict"] = None,
     batch_id: Annotated[str | None, "To repeat this batch safely"] = None,
     whole: Annotated[bool, "The whole conversation"] = False,
     format: Annotated[str | None, "openai-chat, openai-responses, anthropic or gemini; default: detected"] = None,
