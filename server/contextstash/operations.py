@@ -152,7 +152,7 @@ def operation(title: str, command: str | None = None, **options: Any) -> Callabl
     return declare
 
 
-def clipped(summary: str, rest: str) -> str:
+def _clipped(summary: str, rest: str) -> str:
     """Head and tail of a summary within MAX_SUMMARY_CHARACTERS. The notice in the middle says how much is missing, and
     `rest` where to find it. Two thirds go to the head: a summary begins with the task."""
     if len(summary) <= MAX_SUMMARY_CHARACTERS:
@@ -203,7 +203,7 @@ async def _compacted(stash: "Stash", summary: str | None, **arguments: Any) -> "
     """A summary that the caller wrote is not repeated."""
     result = await stash.compact_session(summary=summary, **arguments)
     shown = None if summary is not None else result.summary
-    return result.model_copy(update={"summary": shown and clipped(shown, "get_summary")})
+    return result.model_copy(update={"summary": shown and _clipped(shown, "get_summary")})
 
 
 @operation(
@@ -235,7 +235,7 @@ async def compact_session(
 async def _summary(stash: "Stash", **arguments: Any) -> "results.SummaryResult":
     result = await stash.get_summary(**arguments)
     rest = f"resource context://sessions/{result.session_id}/summary"
-    return result.model_copy(update={"summary": clipped(result.summary, rest)})
+    return result.model_copy(update={"summary": _clipped(result.summary, rest)})
 
 
 @operation(

@@ -227,7 +227,7 @@ class ProxyReport(Result):
             f" {unedited:,}{share}."
         )
         if self.faults:
-            yield f"Sent unedited because of an error: {self.faults:,} requests (see the proxy's log)."
+            yield f"Sent unedited because of an error: {counted(self.faults, 'request')} (see the proxy's log)."
         if self.unread:
             yield unread_line(self.unread)
         if self.left_alone:
@@ -454,7 +454,9 @@ class OutputPage(Result):
     note: Note | None = None
 
     def in_words(self) -> str:
-        whole = f"{self.handle} of {self.tool}: {self.total_lines:,} lines, {self.total_tokens:,} tokens."
+        whole = (
+            f"{self.handle} of {self.tool}: {counted(self.total_lines, 'line')}, {counted(self.total_tokens, 'token')}."
+        )
         return f"{whole}{f' {self.note}' * bool(self.note)} {RECORDED}\n\n{self.text}"
 
 
@@ -541,8 +543,8 @@ class ContextResult(Result):
     reason: Reason | None = None
 
     def in_words(self) -> str:
-        left_out = f", {self.left_out.messages} messages left out" if self.left_out else ""
-        return f"{len(self.messages)} messages, {self.tokens:,} of {self.budget:,} tokens{left_out}."
+        left_out = f", {counted(self.left_out.messages, 'message')} left out" if self.left_out else ""
+        return f"{counted(len(self.messages), 'message')}, {self.tokens:,} of {self.budget:,} tokens{left_out}."
 
 
 class RecoverResult(Result):

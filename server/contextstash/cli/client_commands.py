@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from contextstash.cli.console import echo, for_reader
-from contextstash.cli.options import (
-    DATABASE,
-    PRESET,
-    SESSION,
-    SET,
-    find_session,
-    opener_options,
-    settings_from,
-    tokens,
-)
+from contextstash.cli.options import DATABASE, SESSION, find_session, opener_options, tokens
 from contextstash.clients.client import client as client_of
 from contextstash.clients.hooks import run_hook
 from contextstash.clients.proxied import CONTINUED, MAX_ARGUMENT_BYTES, first_message, run_client
@@ -180,18 +171,14 @@ MAX_SESSIONS = 100
 @click.option("--upstream", metavar="URL", help="The model API. [default: the one that the client would use]")
 @click.option("--no-prune", is_flag=True, help="Record the requests, but change none.")
 @click.option("--window", type=tokens, metavar="TOKENS", help="Where the client compacts, such as 100k.")
-@DATABASE
-@PRESET
-@SET
+@opener_options
 @click.argument("client")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
+    opener: StashOpener,
     upstream: str | None,
     no_prune: bool,
     window: int | None,
-    db: Location | None,
-    preset: str | None,
-    given: tuple[str, ...],
     client: str,
     arguments: tuple[str, ...],
 ) -> int:
@@ -216,9 +203,9 @@ def run(
     address = check_upstream(upstream or proxied.upstream())
     configured = _is_configured(launched, "not installed in this client, so nothing is pruned")
     options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
-    opener = StashOpener(db, settings_from(preset, given))
     served = ServedProxy(address, options, opener, secret=secrets.token_urlsafe(SECRET_BYTES))
     # The client's server and hooks use the same database. By a variable: all users see a program's arguments.
+    db = opener.database
     used = {} if db is None else {"CONTEXTSTASH_DB": name_of(db.absolute() if isinstance(db, Path) else db)}
     started, log_path = time.time(), data_folder(db) / "proxy.log"
     with log_file(log_path) as log:

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
@@ -62,12 +62,12 @@ def tokens(value: str) -> int:
     return int(found[1]) * (1_000 if found[2] else 1)
 
 
-def moment(value: str) -> str:
-    """A date or time as it was given; for a number of days, such as 7d, the first of these up to today (UTC)."""
+def day(value: str) -> date:
+    """A day in UTC; for a number of days, such as 7d, the first of these up to today."""
     if (found := re.fullmatch(r"(\d{1,4})d", value.strip())) is not None:
-        return (datetime.now(UTC).date() - timedelta(days=int(found[1]))).isoformat()
+        return datetime.now(UTC).date() - timedelta(days=int(found[1]))
     try:
-        return datetime.fromisoformat(value.strip()).isoformat()
+        return datetime.fromisoformat(value.strip()).date()
     except ValueError:
         text = f"'{value}' is neither a number of days nor a date. Examples: 7d, 2026-05-31, 2026-05-31T14:00"
         raise click.BadParameter(text) from None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, tell, when
-from contextstash.cli.options import SESSION, Number, find_session, moment, stash_command
+from contextstash.cli.options import SESSION, Number, day, find_session, stash_command
 from contextstash.display import project_name, readable_arguments
 from contextstash.safety.sanitize import amount, before_and_after, clip, counted
 from contextstash.session.ids import OUTPUTS_SUFFIX
@@ -25,7 +25,7 @@ NO_SESSIONS = "No sessions yet. Record those of your clients: contextstash impor
 @stash_command("sessions")
 @click.argument("text", required=False)
 @click.option("--all", "everything", is_flag=True, help="Also list the sessions of sub-agents; --json always does.")
-@click.option("--limit", type=Number(1, 1_000), metavar="N", default=20, show_default=True)
+@click.option("--limit", type=Number(1), metavar="N", default=20, show_default=True)
 async def sessions(stash: Stash, text: str | None, everything: bool, limit: int) -> Any:
     """List the sessions, the one with the newest message first; with TEXT, those with it in
     the title or the project's folder."""
@@ -49,7 +49,7 @@ async def sessions(stash: Stash, text: str | None, everything: bool, limit: int)
             return
         print_table(["session", "last", "full", "client", "project", "title"], rows)
         if found.next_cursor:
-            click.echo(f"More: contextstash sessions --limit {limit * 2}", err=True)
+            click.echo(f"More: the same command with --limit {limit * 2}", err=True)
 
     return found, show
 
@@ -114,7 +114,8 @@ async def _messages(stash: Stash, session_id: str, first: int) -> Any:
         print_table(["seq", "role", "tokens", "output", "message"], rows)
         if page.next_seq is not None:
             echo(f"More: contextstash show {name} --first {page.next_seq}")
-        echo(f"One in full: contextstash show {name} --message {first}", err=True)
+        if page.messages:
+            echo(f"One in full: contextstash show {name} --message {first}", err=True)
 
     return await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES), show
 
@@ -131,7 +132,7 @@ def _pieces(message: ShownMessage) -> tuple[str, str]:
 async def _message(stash: Stash, session_id: str, seq: int) -> Any:
     page = await stash.read_shown_messages(session_id, first=seq, limit=1)
     if not page.messages:
-        raise NotFoundError(f"There is no message {seq}: the session has {page.total:,}, from 0 to {page.total - 1:,}.")
+        raise NotFoundError(f"There is no message {seq}: the session has {page.total:,}, the first is 0.")
     [message] = page.messages
     time = datetime.fromisoformat(message.created_at).astimezone()
     head = f"message {seq}, {message.role}, {time:%Y-%m-%d %H:%M}, {message.tokens:,} tokens"
@@ -238,13 +239,12 @@ async def _origin(stash: Stash, session_id: str) -> tuple[str, str]:
 
 @stash_command("receipt")
 @SESSION
-@click.option("--since", type=moment, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
-async def receipt(stash: Stash, session: str | None, since: str | None) -> Any:
+@click.option("--since", type=day, metavar="TIME", help="From this day on (UTC), such as 7d or 2026-05-31.")
+async def receipt(stash: Stash, session: str | None, since: date | None) -> Any:
     """Say what the provider billed for SESSION with its sub-agents, or for all sessions, and what it would have billed
     without contextstash. What contextstash cost is in it: the cache written again, its own tools, what they
     fetched."""
-    first_day = None if since is None else datetime.fromisoformat(since).date()
-    result = await stash.receipt(None if session is None else await find_session(stash, session), first_day)
+    result = await stash.receipt(None if session is None else await find_session(stash, session), since)
     return result, lambda: _print_receipt(result)
 
 

@@ -100,19 +100,30 @@ def _safely(subject: str, findings: Findings) -> Findings:
 
 def _database(location: Location | None) -> Findings:
     """Whether it is whole, encrypted if it shall be, and its owner's alone; and what the proxy could not record."""
-    from contextstash.configuration.database import database_key, default_database, key_source, open_database
+    from contextstash.configuration.database import (
+        data_folder,
+        database_key,
+        default_database,
+        key_source,
+        open_database,
+    )
     from contextstash.results import unread_line
     from contextstash_storage.sqlite import look_at
 
-    async def in_use(database: Location) -> tuple[int, int]:
-        """How many sessions there are, and requests of the last week that the proxy could not read."""
+    async def in_use(database: Location) -> tuple[int, list[Finding]]:
+        """How many sessions there are; and a finding if the proxy could not read requests of the last week."""
         async with await open_database(database) as store:
             proxied = await store.recent_proxied(time.time() - UNREAD_SECONDS, 1_000)
-            return len(await store.find_session_ids("", sys.maxsize)), sum(state.unread for _, state in proxied)
+            unread = sum(state.unread for _, state in proxied)
+            advice = f"Look into {data_folder(database) / 'proxy.log'}."
+            found = [Finding("proxy", "wrong", unread_line(unread), advice)] if unread else []
+            return len(await store.find_session_ids("", sys.maxsize)), found
 
     path = location or default_database()
     if not isinstance(path, Path):
-        yield Finding("database", "ok", f"{path}, {counted(asyncio.run(in_use(path))[0], 'session')}")
+        sessions, found = asyncio.run(in_use(path))
+        yield Finding("database", "ok", f"{path}, {counted(sessions, 'session')}")
+        yield from found
         return
     if not path.exists():
         yield Finding("database", "note", f"{path} does not exist yet", "The first use creates it.")
@@ -130,8 +141,8 @@ def _database(location: Location | None) -> Findings:
     mode = stat.S_IMODE(path.stat().st_mode)
     if sys.platform != "win32" and mode & 0o077:
         yield Finding("permissions", "wrong", f"other users may read the database ({mode:o})", f"chmod 600 {path}")
-    if is_whole and (unread := asyncio.run(in_use(path))[1]):
-        yield Finding("proxy", "wrong", unread_line(unread), f"Look into {path.with_name('proxy.log')}.")
+    if is_whole:
+        yield from asyncio.run(in_use(path))[1]
 
 
 def _network() -> Findings:

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from contextstash.mcp.answers import told
 from contextstash.mcp.lazy_stash import LazyStash
-from contextstash.operations import clipped
+from contextstash.operations import OPERATIONS
 from contextstash.result_base import Result
 from contextstash.safety.sanitize import encodable
 from contextstash_storage.errors import BadInputError, NotFoundError
@@ -43,8 +43,8 @@ MAX_VALUES = 100
 
 
 async def _messages(stash: Stash, session_id: str, first: str = "0", limit: str = "20") -> Result:
-    start, most = positive("first", first), positive("limit", limit, most=MAX_LINES)
-    return await stash.read_messages(session_id, first=start, limit=most)
+    # A page without a message would name itself as the next one.
+    return await stash.read_messages(session_id, first=number("first", first), limit=max(1, lines(limit)))
 
 
 async def _summary(stash: Stash, session_id: str) -> str:
@@ -53,15 +53,14 @@ async def _summary(stash: Stash, session_id: str) -> str:
 
 def _log(name: str, kind: type[Event | Call]) -> Callable[..., Awaitable[Any]]:
     async def page(stash: Stash, session_id: str, after: str = "0", limit: str = "100") -> dict[str, Any]:
-        most = positive("limit", limit, most=MAX_LINES)
-        found = await stash.store.read_log(session_id, kind, after=positive("after", after), limit=most)
+        found = await stash.store.read_log(session_id, kind, after=number("after", after), limit=lines(limit))
         return {"session_id": session_id, name: [each.model_dump(mode="json", exclude_none=True) for each in found]}
 
     return page
 
 
 async def _output(stash: Stash, handle: str, offset: str = "1") -> str:
-    page = await stash.get_archived_output(handle, offset=positive("offset", offset), max_tokens=8_000)
+    page = await stash.get_archived_output(handle, offset=number("offset", offset), max_tokens=8_000)
     if page.next_offset is None:
         return page.text
     return f"{page.text}\n[… continue at context://archive/{page.handle}?offset={page.next_offset} …]"
@@ -148,11 +147,16 @@ def _reader(name: str, read: Callable[..., Awaitable[Any]], stash: LazyStash) ->
     return reader
 
 
-def positive(name: str, value: str, most: int = 2**53) -> int:
-    """A number from a URI's query, at most `most`. Raises BadInputError if it is not a whole number."""
+def number(name: str, value: str) -> int:
+    """A number from a URI's query. Raises BadInputError if it is not a whole number."""
     if not value.isascii() or not value.isdigit() or len(value) > 15:
         raise BadInputError(f"{name} must be a whole number, 0 or more.")
-    return min(int(value), most)
+    return int(value)
+
+
+def lines(limit: str) -> int:
+    """The `limit` of a URI's query: how many lines a page has."""
+    return min(number("limit", limit), MAX_LINES)
 
 
 Session = Annotated[str | None, Field(description="Which session; the current one if left out")]
@@ -169,16 +173,16 @@ def add_prompts(server: MCPServer[None], stash: LazyStash) -> None:
 
     async def context_status(session_id: Session = None) -> str:
         with protocol_errors("The prompt"):
-            said = (await (await stash.get()).context_status(session_id)).in_words()
+            opened = await stash.get()
+            said = (await opened.context_status(session_id and await opened.whole_id(session_id))).in_words()
         return encodable(f"{said}\n\nTell me this in two or three sentences, and what you suggest.")
 
     async def handoff(session_id: Session = None) -> str:
         with protocol_errors("The prompt"):
-            summary = await (await stash.get()).get_summary(session_id)
-        text = clipped(summary.summary, "get_summary and search_history have it")
+            summary = await OPERATIONS["get_summary"].run(await stash.get(), session_id=session_id)
         return encodable(
             f"This continues session {summary.session_id}, whose messages {summary.first_seq} to {summary.last_seq} are"
-            f" summarized here:\n\n{text}\n\nEverything else is still stored: search_history (session_id"
+            f" summarized here:\n\n{summary.summary}\n\nEverything else is still stored: search_history (session_id"
             f' "{summary.session_id}") finds it, get_archived_output reads outputs.'
             " Continue with the next step named above."
         )
@@ -208,7 +212,7 @@ def add_completions(server: MCPServer[None], stash: LazyStash) -> None:
                 else:
                     found = await opened.store.find_handles(argument.value, MAX_VALUES)
                 values = list(map(encodable, found))
-        return Completion(values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES)
+        return Completion(values=values)
 
     server.completion()(complete)  # type: ignore[no-untyped-call]
 
