@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 MAX_SUMMARY_CHARACTERS = 24_000
 """Longest summary that a result repeats, about 6,000 tokens; contextstash itself writes at most 2,500 tokens."""
 
-MAX_RESTORED_LISTED = 100
-"""Handles that one result lists, some 1,000 tokens. Those beyond are restored too, and not named."""
-
 MAX_SESSIONS = 100
 """Sessions in one page, some 10,000 tokens: clients warn above that or cut the answer."""
 
@@ -62,7 +59,6 @@ class Operation:
     client that sends its own history, if it has another one."""
 
     function: Callable[..., Any]
-    title: str
     command: str | None = None
     for_models: bool = True
     read_only: bool = False
@@ -143,11 +139,11 @@ OPERATIONS: dict[str, Operation] = {}
 """All operations by name, in the order in which a session uses them; those for programs last."""
 
 
-def operation(title: str, command: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Operation]:
+def operation(command: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Operation]:
     """Declares the function as an operation; the options are the fields of Operation."""
 
     def declare(function: Callable[..., Any]) -> Operation:
-        return OPERATIONS.setdefault(function.__name__, Operation(function, title, command, **options))
+        return OPERATIONS.setdefault(function.__name__, Operation(function, command, **options))
 
     return declare
 
@@ -175,7 +171,7 @@ OWN_VIEW = "Changes contextstash's own view only, not your window"
 """The first words on a change for a client that sends its own history."""
 
 
-@operation("Estimate context", "status", read_only=True)
+@operation("status", read_only=True)
 async def estimate_context(
     session_id: SessionId = None,
     messages: Annotated[Messages | None, "Estimate these messages instead (provider's JSON)"] = None,
@@ -185,7 +181,6 @@ async def estimate_context(
 
 
 @operation(
-    "Prune tool outputs",
     "prune",
     followed=f"{OWN_VIEW}, unless your client runs behind its proxy. Archives old tool outputs there.",
 )
@@ -207,7 +202,6 @@ async def _compacted(stash: "Stash", summary: str | None, **arguments: Any) -> "
 
 
 @operation(
-    "Compact session",
     "compact",
     idempotent=False,
     slow="Summarizing",
@@ -239,7 +233,6 @@ async def _summary(stash: "Stash", **arguments: Any) -> "results.SummaryResult":
 
 
 @operation(
-    "Get summary",
     "show",
     read_only=True,
     call=_summary,
@@ -254,7 +247,6 @@ async def get_summary(
 
 
 @operation(
-    "Get archived output",
     "show",
     read_only=True,
     followed="Read a tool output that was cut or compacted away word for word, in pages. Use instead of running the"
@@ -271,7 +263,7 @@ async def get_archived_output(
     """Read a pruned tool output word for word, in pages. Use instead of running the tool again."""
 
 
-@operation("Search history", "search", read_only=True)
+@operation("search", read_only=True)
 async def search_history(
     query: Annotated[str, "Words, names or paths"],
     session_id: SessionId = None,
@@ -284,13 +276,7 @@ async def search_history(
     """Search the session's whole history, including what was pruned or compacted."""
 
 
-async def _restored(stash: "Stash", **arguments: Any) -> "results.RestoreResult":
-    result = await stash.restore_outputs(**arguments)
-    unknown = result.not_archived[:MAX_RESTORED_LISTED] if result.not_archived else None
-    return result.model_copy(update={"restored": result.restored[:MAX_RESTORED_LISTED], "not_archived": unknown})
-
-
-@operation("Restore outputs", "restore", call=_restored, followed=f"{OWN_VIEW}: undoes a prune or compaction there.")
+@operation("restore", followed=f"{OWN_VIEW}: undoes a prune or compaction there.")
 async def restore_outputs(
     handles: Annotated[list[str], "Handles of outputs (out_...) or summaries (sum_...)"],
     session_id: SessionId = None,
@@ -303,12 +289,12 @@ async def _status(stash: "Stash", session_id: str | None) -> "results.ContextSta
     return status.model_copy(update={"timeline": await stash.timeline(status.session_id, points=MAX_POINTS)})
 
 
-@operation("Context status", "status", read_only=True, call=_status)
+@operation("status", read_only=True, call=_status)
 async def context_status(session_id: SessionId = None) -> "results.ContextStatus":
     """Show the user a picture of how full the context is, and with what."""
 
 
-@operation("Record messages", "import", for_models=False, idempotent=False, creates=True)
+@operation("import", for_models=False, idempotent=False, creates=True)
 async def record_messages(
     messages: Annotated[Messages, "In the provider's own JSON, oldest first"],
     session_id: Annotated[str | None, "Created if new; default: current"] = None,
@@ -326,7 +312,7 @@ async def record_messages(
     automatically when due."""
 
 
-@operation("Get context", for_models=False, creates=True)
+@operation(for_models=False, creates=True)
 async def get_context(
     session_id: SessionId = None,
     messages: Annotated[Messages | None, "Whole conversation, to record"] = None,
@@ -340,7 +326,7 @@ async def get_context(
     """The message list to send next: valid for the provider, within budget. What is shrunk stays shrunk."""
 
 
-@operation("Recover context", for_models=False, idempotent=False)
+@operation(for_models=False, idempotent=False)
 async def recover_context(
     error: Annotated[str, "The provider's error, unchanged"],
     session_id: SessionId = None,
@@ -354,7 +340,7 @@ async def _listed(stash: "Stash", limit: int, cursor: str | None) -> "results.Se
     return await stash.list_sessions(limit=max(1, min(limit, MAX_SESSIONS)), cursor=cursor)
 
 
-@operation("List sessions", "sessions", for_models=False, read_only=True, call=_listed)
+@operation("sessions", for_models=False, read_only=True, call=_listed)
 async def list_sessions(
     limit: Annotated[int, "At most 100"] = 50,
     cursor: Annotated[str | None, "next_cursor of the previous result"] = None,
@@ -362,7 +348,7 @@ async def list_sessions(
     """Sessions, last changed first."""
 
 
-@operation("Configure session", for_models=False)
+@operation(for_models=False)
 async def configure_session(
     settings: Annotated[JsonObject | None, "Such as window"] = None,
     pin: Annotated[list[str] | None, "Handles or paths to keep"] = None,
@@ -382,6 +368,6 @@ async def _deleted(stash: "Stash", session_id: str) -> "results.DeleteResult":
         return DeleteResult(session_id=session_id, deleted=False, messages=0)
 
 
-@operation("Delete session", "delete", for_models=False, destructive=True, call=_deleted)
+@operation("delete", for_models=False, destructive=True, call=_deleted)
 async def delete_session(session_id: Annotated[str, "The session's id"]) -> "results.DeleteResult":
     """Delete a session and everything in it permanently."""

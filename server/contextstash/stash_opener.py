@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from contextstash.configuration.setting_layers import Configuration
 
 if TYPE_CHECKING:
-    from contextstash.clients.follow import Follower
     from contextstash.stash import Stash
     from contextstash_storage.databases import Location
 
@@ -45,11 +44,6 @@ class StashOpener:
         from contextstash.configuration.setting_layers import api_key_from
         from contextstash.stash import Stash
 
-        follower: Follower | None = None
-
-        async def current_session() -> str | None:
-            return await follower.catch_up(CALL.get()) if follower else None
-
         store = await open_database(self.database)
         try:
             stash = Stash(
@@ -57,7 +51,6 @@ class StashOpener:
                 settings=self.settings.settings_layer,
                 api_key=api_key_from(os.environ),
                 consent=self.settings.may_call_model,
-                current_session=current_session,
                 host_windows={each.name: each.used_window for each in clients() if each.used_window},
                 project_of=project_of,
             )
@@ -65,6 +58,7 @@ class StashOpener:
                 from contextstash.clients.follow import Follower, find_transcripts
 
                 follower = Follower(stash, find_transcripts(self.follow))
+                stash.options["current_session"] = lambda: follower.catch_up(CALL.get())
         except BaseException:
             await store.close()
             raise

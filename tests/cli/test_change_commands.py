@@ -55,6 +55,7 @@ def test_pins_are_listed_and_a_handle_names_its_session(orchard: Orchard) -> Non
     (orchard.folder / "newer.json").write_text('[{"role": "user", "content": "Hello."}]')
     orchard.run("import", orchard.folder / "newer.json")
     assert orchard.json("status")["session_id"] != orchard.session
+    assert orchard.run("sessions", "--limit", "1").stderr == "More: the same command with --limit 2\n"
     assert orchard.json("pin", handle)["session_id"] == orchard.session
     before = orchard.run("export", orchard.session).stdout
     assert (

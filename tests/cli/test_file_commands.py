@@ -25,16 +25,6 @@ def test_an_import_only_records_even_if_the_session_is_far_over_its_thresholds(c
     assert (status["messages_summarized"], status["outputs_archived"]) == (0, 0)
 
 
-def test_a_missing_file_is_named_and_the_others_are_imported(contextstash: CommandLine) -> None:
-    good = contextstash.folder / "good.jsonl"
-    write_transcript(good, outputs=2)
-    done = contextstash.run("import", contextstash.folder / "absent.jsonl", good)
-    assert done.returncode == 1
-    assert "absent.jsonl" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "good.jsonl" in done.stdout
-
-
 WORDS = "Read the orchard"
 
 
@@ -66,9 +56,11 @@ def test_all_transcripts_below_a_folder_are_found_once_and_other_files_refused_b
         found[session["agent"]] = found.get(session["agent"], 0) + session["messages"]
     assert found == lengths
     settings = contextstash.folder / "home" / "plain" / "settings.json"
-    named = contextstash.run("import", contextstash.folder / "home", settings)
+    absent = contextstash.folder / "absent.jsonl"
+    named = contextstash.run("import", contextstash.folder / "home", settings, absent)
     assert named.returncode == 1
-    assert f"Not imported: {settings}" in named.stderr
+    assert all(f"Not imported: {each}" in named.stderr for each in (settings, absent))
+    assert "Traceback" not in named.stderr
 
 
 def test_an_export_is_not_imported_from_a_folder(contextstash: CommandLine) -> None:

@@ -72,6 +72,7 @@ def test_one_message_is_printed_in_full_a_call_with_its_arguments_a_result_with_
     assert "[calls Read]\nfile_path: orchard/row_00.txt" in call
     total = orchard.json("status")["messages"]
     assert f"the session has {total}" in failure_of(orchard.run("show", orchard.session, "--message", "999"))
+    assert "--message" not in orchard.run("show", orchard.session, "--first", "999").stderr
 
 
 def test_a_pruned_output_is_shown_whole_by_its_handle(orchard: Orchard) -> None:

@@ -41,6 +41,11 @@ def test_the_options_are_those_of_each_provider_s_call() -> None:
     assert options("openai-chat") == {"model": "m"}
 
 
+def test_one_message_is_not_one_messages() -> None:
+    one = ContextResult(session_id="s", format="openai-chat", messages=HI, tokens=1, budget=9, fits=True)
+    assert one.in_words() == "1 message, 1 of 9 tokens."
+
+
 def test_fields_for_invalid_thinking_join_those_of_the_program() -> None:
     more = {"thinking": {"type": "enabled", "budget_tokens": 9}, "extra_headers": {"anthropic-beta": "own"}}
     found = options("anthropic", {"request": THINKING}, max_tokens=5, more=more)

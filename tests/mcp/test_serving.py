@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,10 @@ from mcp import MCPError
 from contextstash.cli.app import run
 from contextstash.mcp.stdio import round_trip
 from contextstash.operations import OPERATIONS, SCOPES
+from contextstash.stash_opener import StashOpener
+from contextstash_storage.databases import location_of
 from contextstash_storage.errors import ContextstashError
+from contextstash_storage.records import ProxiedSession
 from tests.support.command_line import CommandLine
 from tests.support.postgres_server import new_store_address
 from tests.support.servers import (
@@ -132,9 +137,17 @@ def test_commands_read_the_same_database_and_show_no_password(
 ) -> None:
     address = new_store_address().url.replace("tests@", "tests:s3cret@")
     monkeypatch.setenv("CONTEXTSTASH_DB", address)
+
+    async def fill() -> None:
+        async with await StashOpener(location_of(address))() as stash:
+            await stash.record_messages(small_session(1), session_id=SESSION)
+            await stash.store.put_note(SESSION, ProxiedSession(last_at=time.time(), unread=2))
+
+    asyncio.run(fill())
     for command in (["sessions"], ["doctor"]):
         assert run(command) in (0, 1)
     printed = capsys.readouterr()
+    assert "neither recorded nor in the bill: 2 requests." in printed.out
     assert "postgresql://tests@" in printed.out
     assert "s3cret" not in printed.out + printed.err
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from sqlcipher3 import dbapi2 as sqlite3
 
-from contextstash.base.files import replacement
+from contextstash.base.files import replace_file
 from contextstash.stash import Stash
 from contextstash_storage.records import Native, Session
 from contextstash_storage.sqlite import open_sqlite
@@ -79,9 +79,8 @@ async def _work(path: Path, journal: Journal, number: int) -> None:
             operation = rng.choice((*OPERATIONS, "record"))
             if operation == "export":
                 journal.write("begun", operation)
-                with replacement(path.with_name(EXPORTED)) as file:
-                    async for record in stash.export_session(WORK):
-                        file.write(f"{json.dumps(record)}\n".encode())
+                lines = [f"{json.dumps(record)}\n" async for record in stash.export_session(WORK)]
+                replace_file(path.with_name(EXPORTED), "".join(lines).encode())
                 journal.write("done", operation)
             else:
                 await _do(stash, journal, operation, f"{number}-{place}", (number, place))

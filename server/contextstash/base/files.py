@@ -7,10 +7,8 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 from contextstash_storage.errors import BadInputError
 
@@ -19,27 +17,20 @@ PRIVATE = 0o600
 
 
 def replace_file(path: Path, data: bytes, mode: int | None = None, *, follow_links: bool = True) -> None:
-    """Write a file and the folders above it. A link is followed, or replaced without `follow_links`. Without `mode`
-    permissions are kept, or PRIVATE for a new file. Raises OSError."""
+    """Write a file and the folders above it: after an error it is as it was, and no temporary file is left. A link is
+    followed, or replaced without `follow_links`. Without `mode` permissions are kept, or PRIVATE for a new file. Raises
+    OSError."""
     target = path.resolve() if follow_links else path
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if mode is None:
         mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE
-    with replacement(target, mode) as file:
-        file.write(data)
-
-
-@contextmanager
-def replacement(path: Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` once all is written to it. After an exception `path` is as it was, and
-    no temporary file is left. Raises OSError."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     temporary = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            yield file
+            file.write(data)
         temporary.chmod(mode)
-        temporary.replace(path)
+        temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -92,21 +83,21 @@ def read_regular(path: Path, max_bytes: int = MAX_WHOLE_BYTES, *, follow_links: 
     return data
 
 
-def open_log(path: Path) -> int:
-    """The descriptor of a log, opened for appending and readable only by its owner from its first byte on. Raises
-    OSError if it is a link, which another user may have put into a shared folder, or a FIFO, which would block."""
+def open_log(path: Path) -> TextIO:
+    """A log in its folder, opened for appending and readable only by its owner from its first byte on. Raises OSError
+    if it is a link, which another user may have put into a shared folder, or a FIFO, which would block."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     descriptor = os.open(path, flags, PRIVATE)
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "the log is not a regular file", path.name)
+        _check_kind(found, path)
         if found.st_mode & 0o077 and hasattr(os, "fchmod"):
             os.fchmod(descriptor, PRIVATE)
+        return os.fdopen(descriptor, "a", encoding="utf-8", errors="replace")
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
 
 
 def _check_kind(status: os.stat_result, path: Path) -> None:

@@ -228,9 +228,8 @@ def log_file(path: Path) -> TextIO:
     """The proxy's log to write to: the terminal belongs to the client. Raises BadInputError."""
     from contextstash.base.files import open_log
 
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        return os.fdopen(open_log(path), "a", encoding="utf-8", errors="replace")
+        return open_log(path)
     except OSError as error:
         raise BadInputError(f"The log {path} cannot be written: {error.strerror}. Move it away.") from error
 
@@ -325,8 +324,6 @@ async def _newest(stash: Stash) -> str:
     from contextstash.clients.current import is_at
 
     for line in (await stash.list_sessions(limit=MAX_SESSIONS)).sessions:
-        session = await stash.read_session(line.session_id)
-        [folder] = await stash.projects_of([session])
-        if session.parent_session_id is None and is_at(folder, Path.cwd()):
-            return session.session_id
+        if line.parent_session_id is None and is_at(line.project, Path.cwd()):
+            return line.session_id
     return await find_session(stash, None)

@@ -422,9 +422,7 @@ def note(client: str, line: str) -> None:
         from contextstash.base.process import printable
         from contextstash.configuration.database import data_folder
 
-        path = data_folder() / "hooks.log"
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(open_log(path), "a", encoding="utf-8", errors="replace") as file:
+        with open_log(data_folder() / "hooks.log") as file:
             if file.tell() > MAX_LOG_BYTES:
                 file.truncate(0)
             at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime())

@@ -70,12 +70,6 @@ def _value(value: object) -> str:
     return f"\n{text}" if "\n" in text else text
 
 
-def cut(text: str, max_chars: int) -> tuple[str, int]:
-    """At most `max_chars` characters of a text, with its control characters made visible, and how many were cut."""
-    shown = text[:max_chars].encode("utf-8", "replace").decode("utf-8")
-    return visible(shown), max(0, len(text) - max_chars)
-
-
 def project_name(folder: str | None) -> str:
     """The name of a project's folder; empty if there is none."""
     return PurePath(folder).name or folder if folder else ""

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextstash.base.json_values import MAX_LEVELS, NotJsonError, check_json
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash.base.json_values import MAX_LEVELS
+from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 
 REPLY_ONLY_KEYS = frozenset({"parsed", "parsed_arguments", "parsed_output"})
@@ -37,7 +37,6 @@ def read_reply(reply: object) -> tuple[list[Native], Mapping[str, Any] | None]:
     """The messages of a response, to be recorded, and the usage that the provider reported with it. Raises
     BadInputError if it is none that is known."""
     data = as_json(reply)
-    _check(data, "The reply")
     if isinstance(data, dict):
         usages = (data.get(key) for key in ("usage", "usageMetadata", "usage_metadata"))
         usage = next((each for each in usages if isinstance(each, dict)), None)
@@ -78,19 +77,11 @@ def as_natives(messages: Iterable[object]) -> list[Native]:
             hint = LIST_HINT if isinstance(message, list) else ""
             expected = "expected a dictionary or an object of an SDK."
             raise BadInputError(f"Message {place} is a {type(message).__name__}: {expected}{hint}")
-        _check(native, f"Message {place}")
         role = native.get("role")
         if role is None:  # an item of Responses
             role = "user" if str(native.get("type", "")).endswith("_output") else "assistant"
         natives.append(as_said(native) if role in ("assistant", "model") else native)
     return natives
-
-
-def _check(value: object, name: str) -> None:
-    try:
-        check_json(value)
-    except NotJsonError as error:
-        raise BadMessageError(f"{name} {error}") from error
 
 
 def as_said(native: Native) -> Native:

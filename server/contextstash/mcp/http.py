@@ -6,8 +6,7 @@ What every service needs on a network (TLS, limits of rates and connections) is 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from typing import Any
 
 import anyio
@@ -87,17 +86,14 @@ def serve_http(
     if oauth_issuer is not None:
         check_issuer(oauth_issuer)
 
-    @asynccontextmanager
-    async def app() -> AsyncIterator[Any]:
-        yield _endpoint(OwnerStashes(opener), tools, public_url, oauth_issuer, followed=opener.follow is not None)
-
     def announce(address: str) -> str:
         named = "" if opener.database is None else f" --db {opener.database}"
         return (
             f"contextstash serves {address}{PATH} to clients that send a token: contextstash token create NAME{named}"
         )
 
-    serve(app, host, port, announce, settings=SETTINGS, public=name, unchecked=(HEALTH,))
+    app = _endpoint(OwnerStashes(opener), tools, public_url, oauth_issuer, followed=opener.follow is not None)
+    serve(lambda: nullcontext(app), host, port, announce, settings=SETTINGS, public=name, unchecked=(HEALTH,))
 
 
 def _endpoint(stashes: OwnerStashes, tools: ToolSet, public: str | None, issuer: str | None, *, followed: bool) -> Any:

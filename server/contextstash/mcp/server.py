@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from functools import cache
 from importlib.resources import files
@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcp.server import MCPServer
-from mcp.server.apps import APP_MIME_TYPE, Apps
+from mcp.server.apps import Apps
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.mcpserver.resources import FunctionResource
 from mcp.types import CallToolResult, ToolAnnotations
 from mcp.types import Tool as ListedTool
 
@@ -59,33 +58,30 @@ def build_server(
     tools: ToolSet = "agent",
     *,
     followed: bool = False,
-    middleware: Sequence[Any] = (),
-    **authentication: Any,
+    **more: Any,
 ) -> ToolServer:
     """A server with the tools for models (`agent`), or also with those for programs (`all`).
 
     `open_stash` is called at the first use of the stash, not at the start; the stash is closed when the
     server stops. `followed`: a client that sends its own history is followed, so that the tools say that they change
-    our view alone. A server over HTTP has `middleware` and the SDK's options of `authentication`.
+    our view alone. `more` are the SDK's own options, such as a server's over HTTP.
     """
     stash = open_stash if isinstance(open_stash, LazyStash) else LazyStash(open_stash)
-
-    @asynccontextmanager
-    async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
-        async with aclosing(stash):
-            yield
-
+    app = Apps()
+    description = "A picture of how full a session's context is."
+    app.add_html_resource(
+        URI, page(), name="context-status", title="Context status", description=description, prefers_border=True
+    )
     offered = [each for each in OPERATIONS.values() if tools == "all" or each.for_models]
     options: dict[str, Any] = {
         "title": "contextstash",
         "description": DESCRIPTION,
         "instructions": FOLLOWED_INSTRUCTIONS if followed else INSTRUCTIONS,
         "version": __version__,
-        "lifespan": lifespan,
+        "lifespan": lambda _: aclosing(stash),
         "log_level": "WARNING",
-        "middleware": list(middleware),
-        "extensions": [status_app()],
-        **authentication,
+        "extensions": [app],
+        **more,
     }
     server = ToolServer(stash, offered, followed=followed, **options)
     add_resources(server, stash)
@@ -146,7 +142,7 @@ class ToolServer(MCPServer[None]):
         return [
             ListedTool(
                 name=name,
-                title=operation.title,
+                title=name.replace("_", " ").capitalize(),
                 description=(self._followed and operation.followed) or operation.description,
                 **_schemas()[name],
                 annotations=ToolAnnotations(
@@ -201,23 +197,6 @@ URI = "ui://contextstash/context-status.html"
 
 LOOK, CHART = "/* look.css */", "/* chart.js */"
 """The places in the page for the style and the chart that it shares with the browser pages."""
-
-
-def status_app() -> Apps:
-    """The extension as the server declares it, with the page, which is read from its file at the first request."""
-    apps = Apps()
-    apps.add_resource(
-        FunctionResource(
-            uri=URI,
-            name="context-status",
-            title="Context status",
-            description="A picture of how full a session's context is.",
-            mime_type=APP_MIME_TYPE,
-            meta={"ui": {"prefersBorder": True}},
-            fn=page,
-        )
-    )
-    return apps
 
 
 def page() -> str:

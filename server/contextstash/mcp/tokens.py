@@ -79,10 +79,8 @@ async def create_token(
     if not valid_owner(owner):
         raise BadInputError(f"The name of an owner has 1 to {MAX_OWNER_LENGTH} printable characters.")
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-    ordered = tuple(scope for scope in SCOPES if scope in scopes)
-    if not await store.add_token(
-        Token(name=name, owner=owner, scopes=ordered, created_at=now(), expires_at=expires_at), digest(secret)
-    ):
+    token = Token(name=name, owner=owner, scopes=tuple(scopes), created_at=now(), expires_at=expires_at)
+    if not await store.add_token(token, digest(secret)):
         raise BadInputError(f"There is a token {name} already. Choose another name, or revoke it first.")
     return secret
 

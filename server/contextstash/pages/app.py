@@ -22,7 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from contextstash import __version__
-from contextstash.display import cut, in_page, project_name, readable_arguments
+from contextstash.display import in_page, project_name, readable_arguments
 from contextstash.safety.sanitize import amount, counted
 from contextstash.web import serve
 from contextstash_storage.errors import BadInputError, ContextstashError, NotFoundError
@@ -233,7 +233,6 @@ def _templates() -> Environment:
         "amount": amount,
         "dollars": dollars,
         "when": lambda stamp: stamp[:16].replace("T", " ") if stamp else "",
-        "cut": cut,
         "arguments": readable_arguments,
         "plural": counted,
         "project": project_name,

@@ -82,6 +82,8 @@ async def test_messages_are_paged(tmp_path: Path, mode: Mode) -> None:
             read += [line["message"] for line in page["messages"]]
             first = page.get("next_seq")
         whole = await shown(client, uri)
+        none = await shown(client, f"{uri}?limit=0")
+    assert none["next_seq"] == 1, "not the page itself again"
     assert read == small_session()
     assert len(whole["messages"]) == len(small_session())
 
@@ -136,8 +138,8 @@ async def test_prompts_guide_the_model_through_a_compaction(tmp_path: Path, mode
         prompts = (await client.list_prompts()).prompts
         await compacted(client)
         compact = await prompt_text(client, "compact", session_id=SESSION, instructions="Keep error codes.")
-        status = await prompt_text(client, "context_status", session_id=SESSION)
-        handoff = await prompt_text(client, "handoff", session_id=SESSION)
+        status = await prompt_text(client, "context_status", session_id=SESSION[:8])
+        handoff = await prompt_text(client, "handoff", session_id=SESSION[:8])
     assert [prompt.name for prompt in prompts] == ["compact", "context_status", "handoff"]
     assert "compact_session" in compact
     assert "Keep error codes." in compact
