@@ -70,6 +70,7 @@ def test_a_session_is_deleted_only_if_that_is_confirmed(orchard: Orchard) -> Non
     assert orchard.json("status")["session_id"] == orchard.session
     assert orchard.json("delete", orchard.session, "--yes")["deleted"] is True
     assert "no session" in failure_of(orchard.run("status"))
+    assert "contextstash import" in orchard.run("search", "quince").stderr
 
 
 def test_a_session_is_not_deleted_by_an_unset_variable_or_a_few_characters(orchard: Orchard) -> None:

@@ -91,10 +91,6 @@ def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchar
     assert "contextstash status SESSION" in failure_of(orchard.run("show", "sum_unknown"))
 
 
-def test_a_search_in_an_empty_database_names_the_import(contextstash: CommandLine) -> None:
-    assert "contextstash import" in contextstash.run("search", "quince").stderr
-
-
 def test_each_hit_ends_with_the_command_that_shows_it_whole(orchard: Orchard) -> None:
     for words, shown_whole in (("tree 733", "tree 733:"), ("oldest tree", "The quince in row 7 is the oldest tree.")):
         lines = orchard.run("search", words, "--limit", "1").stdout.splitlines()

@@ -213,13 +213,9 @@ def test_only_the_user_may_read_the_list_and_an_entry_can_be_revoked(untrusted: 
     assert (again.returncode, "is not trusted" in again.stderr) == (1, True)
 
 
-def test_no_file_is_trusted_without_a_confirmation(untrusted: UntrustedProject) -> None:
+def test_no_file_is_trusted_without_a_confirmation_and_no_invalid_one(untrusted: UntrustedProject) -> None:
     done = untrusted.run("config", "trust", typed="y\n")
     assert (done.returncode, "pass --yes" in done.stderr) == (1, True)
-    assert not (untrusted.user_folder / "trusted.json").exists()
-
-
-def test_an_invalid_file_is_not_trusted(untrusted: UntrustedProject) -> None:
     untrusted.write("prune_att = 1")
     assert "Did you mean" in untrusted.run("config", "trust", "--yes").stderr
     assert not (untrusted.user_folder / "trusted.json").exists()

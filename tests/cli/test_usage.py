@@ -26,11 +26,6 @@ def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, 
     assert line.endswith("--help")
 
 
-def test_a_file_that_is_not_a_database_is_an_error_in_one_line(contextstash: CommandLine) -> None:
-    contextstash.database.write_bytes(b"this is not a database" * 100)
-    assert "Traceback" not in failure_of(contextstash.run("sessions"))
-
-
 def test_the_whole_command_line_imports_nothing_heavy_before_a_command_runs() -> None:
     heavy = ["rich", "pydantic", "mcp", "tiktoken", "genai_prices", "aiosqlite", "sqlcipher3", "platformdirs"]
     program = "import sys; from contextstash.cli.app import cli; list(cli.commands.values());"
@@ -39,7 +34,9 @@ def test_the_whole_command_line_imports_nothing_heavy_before_a_command_runs() ->
     assert done.stdout.strip() == "[]"
 
 
-def test_a_database_that_is_named_and_not_there_is_an_error_and_is_not_created(contextstash: CommandLine) -> None:
+def test_a_file_that_is_no_database_or_is_not_there_is_an_error_and_is_not_created(contextstash: CommandLine) -> None:
+    contextstash.database.write_bytes(b"this is not a database" * 100)
+    assert "Traceback" not in failure_of(contextstash.run("sessions"))
     missing = contextstash.folder / "misspelt.db"
     assert f"There is no database {missing}" in failure_of(contextstash.run("sessions", "--db", missing))
     assert not missing.exists()
