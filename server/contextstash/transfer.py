@@ -380,12 +380,11 @@ async def delete_session(access: Access, session_id: str, *, others: Sequence[st
     """Delete a session permanently, with the sessions of its sub-agents and the outputs archived for them, and `others`
     if they exist: the search index is rewritten once for all. Raises SessionNotFoundError."""
     session = await access.read_session(session_id)
-    # The sessions of the agents that one started, which the list shows below it; but not its forks.
     sub_agents = [
         each.session_id
         for name in (session_id, *others)
         for each in await all_sessions(access, parent=name)
-        if each.agent != OUTPUTS_AGENT and each.session_id.startswith(f"{name}.")
+        if each.agent != OUTPUTS_AGENT and _parent(each) == name
     ]
     going = [session_id, *others, *sub_agents]
     along = [*going[1:], *map(outputs_session_id, going)]
@@ -411,7 +410,10 @@ async def retain(access: Access, now: datetime, *, days: int | None = None, dry_
     listed = [each for each in found if each.agent != OUTPUTS_AGENT or each.session_id not in going_along]
     oldest = now - timedelta(days=days)
     going = [session for session in listed if _recorded_at(session) < oldest]
-    gone = [session for session in going if not session.settings.get("pin")]
+    aged = {session.session_id for session in going if not session.settings.get("pin")}
+    # The sessions of its sub-agents are deleted with one: it stays if one of them does.
+    parents = {_parent(session) for session in listed if session.session_id not in aged}
+    gone = [session for session in going if session.session_id in aged - parents]
     lines = [
         RetainedOut.of(
             session,
@@ -441,6 +443,13 @@ async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
         if going:
             note = (await delete_session(access, going[0], others=going[1:])).note or note
     return note
+
+
+def _parent(session: Session) -> str | None:
+    """The session of the agent that started the one that recorded this, which the list shows below it; None for a
+    fork."""
+    parent = session.parent_session_id
+    return parent if parent and session.session_id.startswith(f"{parent}.") else None
 
 
 def _recorded_at(session: Session) -> datetime:

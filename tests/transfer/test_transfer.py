@@ -338,4 +338,8 @@ async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path) -> None:
         for _ in range(5):
             await stash.limit_output(secrets.token_hex(20_000), limits={"chars": 1_000})
         aged = await stash.retain(NOW + 40 * DAY, days=30, dry_run=True)
-    assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
+        assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-1", "s-2"]
+        # A session stays with one of its sub-agents.
+        await stash.record_messages(NATIVES, session_id="s-1.x", parent_session_id="s-1", settings={"pin": ["a.py"]})
+        aged = await stash.retain(NOW + 40 * DAY, days=30, dry_run=False)
+        assert sorted(line.session_id for line in aged.sessions) == ["outputs", "s-2"]
