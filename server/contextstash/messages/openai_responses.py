@@ -268,19 +268,19 @@ def _read_output(native: Item, kind: str) -> list[Piece]:
 
 CODE_MODE = "exec"
 
+_TEXT = r"(?:String\.raw)?(?:\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'|`(?:[^`\\$]|\\.|\$(?!\{))*+`)"
+_NAME = r"(?:\w{1,200}|\"\w{1,200}\"|'\w{1,200}')"
+_VALUE = rf"(?:{_TEXT}|-?[\w.]{{1,200}}+|\[[^\[\]]{{0,2000}}\])"
 _CALL = re.compile(r"\btools\.(\w{1,200})\s*\(\s*")
-_STRING = re.compile(
-    r"(String\.raw)?(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\$]|\\.|\$(?!\{))*`)", re.DOTALL
-)
-_WRITTEN = re.compile(rf"{_STRING.pattern}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_WRITTEN = re.compile(rf"{_TEXT}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 """Texts and comments, in which nothing is called."""
 
-_BOUND = re.compile(rf"\bconst\s+(\w{{1,200}})\s*=\s*({_STRING.pattern})\s*(?:;|\n|\Z)", re.DOTALL)
-_KEY = re.compile(r"[\s,]*(?:(\w{1,200})|\"(\w{1,200})\"|'(\w{1,200})')\s*(:?)\s*")
-_WORD = re.compile(r"-?[\w.]{1,200}|\[[^\[\]]{0,2000}\]")
-_VALUE_ENDS = re.compile(r"\s*(?=[,}])")
-_OBJECT_ENDS = re.compile(r"[\s,]*\}")
-_ARGUMENT_ENDS = re.compile(r"\s*,?\s*\)")
+_BOUND = re.compile(rf"\bconst\s+(\w{{1,200}})\s*=\s*({_TEXT})\s*(?:;|\n|\Z)", re.DOTALL)
+_MEMBER = re.compile(rf"({_NAME})(?:\s*:\s*({_VALUE}))?", re.DOTALL)
+_MEMBERS = rf"(?:[\s,]*+{_NAME}(?:\s*+:\s*+{_VALUE})?+\s*+(?=[,}}]))*+"
+_ARGUMENT = re.compile(rf"(?:\{{({_MEMBERS})[\s,]*+\}}|({_VALUE}))\s*+,?\s*+\)", re.DOTALL)
+"""An object whose members are texts, numbers, names and lists, or one of these; nothing that is computed."""
+
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(\r?\n|.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0", "\n": "", "\r\n": ""}
 
@@ -288,49 +288,27 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0
 def scripted_call(script: str) -> tuple[str, str | dict[str, str]] | None:
     """The tool that a script calls, and its argument: a text, or the texts among its arguments by their names. None if
     the script calls no tool or several, or says the argument in another way than by texts."""
-    written = [(found.start(), found.end()) for found in _WRITTEN.finditer(script)]
+    written = [found.span() for found in _WRITTEN.finditer(script)]
     calls = [call for call in _CALL.finditer(script) if not any(start < call.start() < end for start, end in written)]
-    if len(calls) != 1:
+    given = _ARGUMENT.match(script, calls[0].end()) if len(calls) == 1 else None
+    if given is None:
         return None
-    [call] = calls
-    bound = {found[1]: _literal(found[3], found[4]) for found in _BOUND.finditer(script)}
-    argument: str | dict[str, str] | None
-    is_object = script[call.end() : call.end() + 1] == "{"
-    argument, end = _object(script, call.end() + 1, bound) if is_object else _value(script, call.end(), bound)
-    return (call[1], argument) if argument and _ARGUMENT_ENDS.match(script, end) else None
+    bound = {found[1]: _known(found[2], {}) for found in _BOUND.finditer(script)}
+    argument: str | dict[str, str] | None = _known(given[2] or "", bound)
+    if given[1] is not None:
+        members = ((found[1].strip("\"'"), found[2] or found[1]) for found in _MEMBER.finditer(given[1]))
+        argument = {name: value for name, said in members if (value := _known(said, bound)) is not None}
+    return (calls[0][1], argument) if argument else None
 
 
-def _object(script: str, at: int, bound: Mapping[str, str]) -> tuple[dict[str, str] | None, int]:
-    found: dict[str, str] = {}
-    while key := _KEY.match(script, at):
-        name = key[1] or key[2] or key[3]
-        value, at = _value(script, key.end(), bound) if key[4] else (bound.get(name), key.end())
-        ends = _VALUE_ENDS.match(script, at)
-        if ends is None:  # an expression: what the tool got is not known
-            return None, at
-        at = ends.end()
-        if value is not None:
-            found[name] = value
-    end = _OBJECT_ENDS.match(script, at)
-    return (found, end.end()) if end else (None, at)
-
-
-def _value(script: str, at: int, bound: Mapping[str, str]) -> tuple[str | None, int]:
-    """The text or number that stands here, written out or bound to a name; None for other values, such as a text with
-    an insertion (`${…}`)."""
-    if string := _STRING.match(script, at):
-        return _literal(string[1], string[2]), string.end()
-    word = _WORD.match(script, at)
-    if word is None:
-        return None, at
-    return word[0] if word[0].isdecimal() else bound.get(word[0]), word.end()
-
-
-def _literal(raw: str | None, literal: str) -> str:
-    """What a literal of JavaScript stands for."""
+def _known(said: str, bound: Mapping[str, str | None]) -> str | None:
+    """The text or number that is written so, or bound to a name; None for other values."""
 
     def unescaped(escape: re.Match[str]) -> str:
         code = escape[1] or escape[2] or escape[3]
         return chr(min(int(code, 16), 0x10FFFF)) if code else _ESCAPED.get(escape[4], escape[4])
 
-    return literal[1:-1] if raw else _ESCAPE.sub(unescaped, literal[1:-1])
+    if not said.endswith(("'", '"', "`")):
+        return said if said.isdecimal() else bound.get(said)
+    literal = said.removeprefix("String.raw")[1:-1]
+    return literal if said.startswith("S") else _ESCAPE.sub(unescaped, literal)
