@@ -202,7 +202,7 @@ def test_a_request_that_cannot_be_read_is_passed_on_as_it_is(
     assert proxy.http.post(f"{proxy.url}/v1/messages", content=damaged, headers=headers).status_code == 400
     asked = proxy.provider.asked[-1]
     assert (asked.data, asked.headers.get("content-encoding")) == (damaged, encoding)
-    assert proxy.engine.faults == 1
+    assert proxy.engine._options.unread == {None: 1}
 
 
 def test_a_locked_database_lets_requests_through_unedited(proxy: RunningProxy, tmp_path: Path) -> None:
@@ -368,6 +368,6 @@ def test_a_full_disk_lets_requests_through_with_what_was_pruned_before(proxy: Ru
 
 def in_database(proxy: RunningProxy, statement: str) -> None:
     """Run a statement on the connection through which the proxy writes."""
-    store: Any = proxy.engine._access.store
+    store: Any = proxy.engine._stash.store
     work = store.database.writer.run(lambda db: db.execute(statement).fetchall())
     asyncio.run_coroutine_threadsafe(work, proxy.loop).result(30)

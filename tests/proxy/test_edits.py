@@ -82,7 +82,7 @@ def test_a_request_that_is_too_long_is_shrunk_and_the_client_never_sees_the_refu
     response = proxy.send(request_of(messages))
     assert response.status_code == 200
     assert placeholders(proxy.provider.bodies[-1]) == OLD[:5]
-    assert proxy.engine.faults == 0
+    assert proxy.state(ID).faults == 0
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/plain"])

@@ -19,7 +19,7 @@ from typing import Any
 
 import httpx2
 
-from contextstash.proxy.app import UVICORN, ProxyApp, ServedProxy, proxy_app
+from contextstash.proxy.app import UVICORN, ProxyApp, proxy_app
 from contextstash.proxy.edits import ProxyOptions
 from contextstash.proxy.engine import Engine
 from contextstash.stash import Stash
@@ -234,7 +234,7 @@ class RunningProxy:
 
     def state(self, session_id: str) -> ProxiedSession:
         """What is stored of a session's requests."""
-        reading = self.engine._access.store.get_note(session_id, ProxiedSession)
+        reading = self.engine._stash.store.get_note(session_id, ProxiedSession)
         found = asyncio.run_coroutine_threadsafe(reading, self.loop).result(30)
         assert found is not None
         return found
@@ -299,19 +299,13 @@ def running_proxy(
     async def open_stash() -> Stash:
         return Stash(await open_sqlite(database, busy_seconds=1.0), settings=settings)
 
-    served = ServedProxy(
-        provider.url,
-        ProxyOptions(**{"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, **options}),
-        open_stash,
-        secret=secret,
-        clock=clock,
-    )
+    how = {"step_seconds": 30.0, "keep_tokens": KEEP_TOKENS, "secret": secret, "clock": clock, **options}
     found: list[Any] = []
     ready = threading.Event()
 
     @asynccontextmanager
     async def app() -> AsyncIterator[ProxyApp]:
-        async with proxy_app(served) as made:
+        async with proxy_app(ProxyOptions(provider.url, **how), open_stash) as made:
             found.extend((asyncio.get_running_loop(), made))
             ready.set()
             yield made

@@ -190,7 +190,7 @@ def run(
         raise BadInputError("contextstash run needs a Unix system. Start contextstash proxy, and set the base URL.")
     from contextstash.clients.proxied import launched_client
     from contextstash.configuration.database import data_folder
-    from contextstash.proxy.app import ServedProxy, check_upstream, proxy_beside
+    from contextstash.proxy.app import check_upstream, proxy_beside
     from contextstash.proxy.edits import ProxyOptions
     from contextstash.results import unread_line
     from contextstash_storage.databases import name_of
@@ -202,22 +202,22 @@ def run(
     assert proxied is not None
     address = check_upstream(upstream or proxied.upstream())
     configured = _is_configured(launched, "not installed in this client, so nothing is pruned")
-    options = ProxyOptions(prune=not no_prune, configured=configured, project=str(Path.cwd()))
-    served = ServedProxy(address, options, opener, secret=secrets.token_urlsafe(SECRET_BYTES))
+    secret, project = secrets.token_urlsafe(SECRET_BYTES), str(Path.cwd())
+    options = ProxyOptions(address, prune=not no_prune, configured=configured, project=project, secret=secret)
     # The client's server and hooks use the same database. By a variable: all users see a program's arguments.
     db = opener.database
     used = {} if db is None else {"CONTEXTSTASH_DB": name_of(db.absolute() if isinstance(db, Path) else db)}
     started, log_path = time.time(), data_folder(db) / "proxy.log"
     with log_file(log_path) as log:
-        with proxy_beside(served, log) as url:
+        with proxy_beside(options, opener, log) as url:
             command, added = proxied.launch(url, (program, *arguments), window)
             code = run_client(command, {**os.environ, **added, **used})
         _report(opener, started)
-    if unread := sum(served.unread.values()):
+    if unread := sum(options.unread.values()):
         click.echo(unread_line(unread), err=True)
-    if served.unrecorded:
+    if options.unrecorded:
         click.echo(
-            f"contextstash: {len(served.unrecorded)} times what went through the proxy could not be recorded at once;"
+            f"contextstash: {len(options.unrecorded)} times what went through the proxy could not be recorded at once;"
             f" the last of it may be missing. contextstash import reads the client's own transcript. Why: {log_path}",
             err=True,
         )

@@ -103,11 +103,10 @@ def proxy(opener: StashOpener, listen: tuple[str, int], no_prune: bool, upstream
 
     Set the client's base URL to the printed address, or let `contextstash run` do it.
     """
-    from contextstash.proxy.app import ServedProxy, serve_proxy
+    from contextstash.proxy.app import serve_proxy
     from contextstash.proxy.edits import ProxyOptions
 
-    host, port = listen
-    serve_proxy(ServedProxy(upstream, ProxyOptions(prune=not no_prune), opener, host=host, port=port))
+    serve_proxy(ProxyOptions(upstream, prune=not no_prune), opener, *listen)
 
 
 DEFAULT_LIMITS = {"chars": 20_000, "tokens": None}

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -107,24 +106,15 @@ def _known() -> Mapping[str, Proxied]:
     return {each.name: each.proxied for each in own_clients() if each.proxied}
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSession:
-    """The client's own id of a conversation, and that of the conversation that started it."""
-
-    session_id: str
-    parent: str | None = None
-
-
-def client_session(headers: Iterable[tuple[bytes, bytes]]) -> ClientSession | None:
-    """The conversation that the client names in its headers; None if the request has no id."""
+def client_session(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str | None, str | None]:
+    """The client's own id of a conversation, and that of the conversation that started it, as its headers name them."""
     found = dict(headers)
-    ids = (found.get(name) for each in _known().values() for name in each.session_headers)
-    session_id = _safe(next(filter(None, ids), b"").decode("latin-1"))
-    if session_id is None:
-        return None
-    parents = (found.get(each.parent_header, b"") for each in _known().values())
-    parent = _safe(next(filter(None, parents), b"").decode("latin-1"))
-    return ClientSession(session_id, parent if parent != session_id else None)
+    own = [name for each in _known().values() for name in each.session_headers]
+    above = [each.parent_header for each in _known().values()]
+    session_id, parent = (
+        _safe(next((found[name] for name in names if found.get(name)), b"").decode("latin-1")) for names in (own, above)
+    )
+    return session_id, parent if session_id and parent != session_id else None
 
 
 def _safe(name: str) -> str | None:

@@ -7,10 +7,8 @@ import asyncio
 import gc
 import logging
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from hmac import compare_digest
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -26,7 +24,6 @@ from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from contextstash.base.process import configure_logs
-from contextstash.clients.follow import ingest
 from contextstash.proxy.edits import Prepared, ProxyOptions, writes_long
 from contextstash.proxy.engine import Engine, RawHeaders
 from contextstash.proxy.replies import Reply
@@ -91,44 +88,25 @@ to the client when an idle connection ends (longer than clients keep theirs). Af
 left: it may take minutes, and who ends the proxy waits for it."""
 
 
-@dataclass(frozen=True)
-class ServedProxy:
-    """What is served: `upstream` is the model API's address. With a `secret`, only requests whose path begins with it
-    are served: those of the one client that was told it. `unrecorded` gets the session of each request that could not
-    be recorded, `unread` how many could not be read, by the client's session, if none of it was recorded."""
-
-    upstream: str
-    options: ProxyOptions
-    open_stash: Callable[[], Awaitable[Stash]]
-    host: str = "127.0.0.1"
-    port: int = 0
-    secret: str | None = None
-    clock: Callable[[], float] = field(default=time.time)
-    unrecorded: list[str] = field(default_factory=list)
-    unread: dict[str | None, int] = field(default_factory=dict)
+OpenStash = Callable[[], Awaitable["Stash"]]
 
 
-def serve_proxy(served: ServedProxy) -> None:
+def serve_proxy(options: ProxyOptions, open_stash: OpenStash, host: str, port: int) -> None:
     """Serve until a signal. Raises BadInputError if the address of the model API or the port cannot be used."""
-    upstream = check_upstream(served.upstream)
+    upstream = check_upstream(options.upstream)
     configure_logs()
-    serve(
-        partial(proxy_app, served),
-        served.host,
-        served.port,
-        lambda address: f"contextstash proxy: {address} -> {upstream}",
-        settings=UVICORN,
-    )
+    app = partial(proxy_app, options, open_stash)
+    serve(app, host, port, lambda address: f"contextstash proxy: {address} -> {upstream}", settings=UVICORN)
 
 
 @contextmanager
-def proxy_beside(served: ServedProxy, log: TextIO) -> Iterator[str]:
+def proxy_beside(options: ProxyOptions, open_stash: OpenStash, log: TextIO) -> Iterator[str]:
     """Serve in a thread of this process while a client runs; yields the address for it. Other users of this machine can
     reach the port, but not guess the path. The proxy's lines go to the `log`: the terminal belongs to the client."""
     configure_logs(log)
     logging.captureWarnings(True)
-    with serving(partial(proxy_app, served), UVICORN, LAST_SECONDS + END_SECONDS) as port:
-        yield f"http://127.0.0.1:{port}/{served.secret}"
+    with serving(partial(proxy_app, options, open_stash), UVICORN, LAST_SECONDS + END_SECONDS) as port:
+        yield f"http://127.0.0.1:{port}/{options.secret}"
 
 
 def check_upstream(url: str) -> str:
@@ -144,31 +122,28 @@ def check_upstream(url: str) -> str:
 
 
 @asynccontextmanager
-async def proxy_app(served: ServedProxy) -> AsyncIterator[ProxyApp]:
+async def proxy_app(options: ProxyOptions, open_stash: OpenStash) -> AsyncIterator[ProxyApp]:
     """The application, with the stash and the connection to the model API open. Without a stash all requests go on
     unread."""
     # uvicorn and httpx2 would log addresses and tracebacks, which can quote a request.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
-    upstream = Upstream(check_upstream(served.upstream))
+    upstream = Upstream(check_upstream(options.upstream))
     # The price table is read before the first request needs it: that takes half a second.
     threading.Thread(target=price_of, args=("claude-opus-4-5", Usage(prompt_tokens=1)), daemon=True).start()
     engine: Engine | None = None
     try:
-        stash = await served.open_stash()
+        stash = await open_stash()
     except ContextstashError as error:
         logger.warning("Nothing is recorded or pruned: %s", error)
     else:
-        options = replace(served.options, one_user=served.secret is not None)
-        read = partial(ingest, stash)
-        engine = Engine(stash, options, served.clock, ingest=read, unrecorded=served.unrecorded, unread=served.unread)
-
+        engine = Engine(stash, options)
     gc.collect()
     try:
-        yield ProxyApp(upstream, engine, served.secret)
+        yield ProxyApp(upstream, engine, options.secret)
     finally:
         if engine is not None:
             # Only under `run` it is known that no further request comes.
-            last = engine.idle() if served.secret is None else engine.end()
+            last = engine.idle() if options.secret is None else engine.end()
             with suppress(TimeoutError):
                 await asyncio.wait_for(last, LAST_SECONDS)
             await stash.close()

@@ -19,7 +19,7 @@ from itertools import compress, count
 from operator import is_not
 from typing import Any
 
-from contextstash.clients.proxied import ClientSession, continues_summary, is_compaction
+from contextstash.clients.proxied import continues_summary, is_compaction
 from contextstash.messages.request import RequestText, TextMessage
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.session.access import Access, BoundedCache
@@ -46,17 +46,14 @@ Line = tuple[TextMessage, ...]
 
 @dataclass(eq=False)
 class AskedRequest:
-    """A request with what tells whose it is: the client's own id of the conversation, the `sender`, and when it came,
-    in seconds since 1970."""
+    """A request with what tells whose it is: the client's own id of the conversation and of its `parent`, the `sender`,
+    and when it came, in seconds since 1970."""
 
     request: RequestText
-    client: ClientSession | None
+    client_id: str | None
     sender: str
     at: float
-
-    @property
-    def client_id(self) -> str | None:
-        return self.client.session_id if self.client else None
+    parent: str | None = None
 
     @cached_property
     def summarizes(self) -> bool:
@@ -181,7 +178,7 @@ class Conversation:
             continues = bool(mark) and 0 < common <= len(asked.marks) and asked.marks[common - 1] == mark
         if continues:
             return CONTINUES, common, is_main
-        if asked.client is None:
+        if asked.client_id is None:
             return None
         if asked.summarizes:
             return (SUMMARIZES, common, is_main) if common and self.line else None
@@ -266,11 +263,10 @@ class Conversations:
     async def _new(self, asked: AskedRequest) -> Conversation:
         """A new conversation: the client's main one, or one beside it, as of a sub-agent. If its session was deleted,
         perhaps while no proxy ran, it is marked so."""
-        client, parent = asked.client, None
-        if client is None:
+        name, parent = asked.client_id, asked.parent
+        if name is None:
             name = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         else:
-            name, parent = client.session_id, client.parent
             if await self._is_taken(name):
                 name, parent = f"{name}.{asked.marks[0][:8]}", name
             if await self._is_taken(name):

@@ -13,8 +13,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
+from contextstash.clients.client import ANTHROPIC
 from contextstash.clients.proxied import announces
 from contextstash.messages.base import Path
 from contextstash.messages.request import RequestText, SummaryOf, TextMessage, edited
@@ -59,16 +62,24 @@ these outputs for, and what leaves now costs nothing. Too small a share, and out
 
 @dataclass(frozen=True)
 class ProxyOptions:
-    """How the proxy edits. `step_seconds` is how long a request waits for the database. `configured` says that the
-    client is known to have our server, `project` is the folder in which it was started; `one_user` that no other
-    program can reach this proxy, whatever credentials its requests hold."""
+    """What a proxy serves, and how it edits: `upstream` is the model API's address, `step_seconds` how long a request
+    waits for the database. `configured` says that the client is known to have our server, `project` is the folder in
+    which it was started. With a `secret`, only requests whose path begins with it are served: those of the one client
+    that was told it, whatever credentials they hold.
 
+    `unrecorded` gets the session of each request or reply that could not be recorded; `unread` holds how many requests
+    of each client's session could not be read, until a request of it is recorded."""
+
+    upstream: str = ANTHROPIC
     keep_tokens: int = DEFAULT_KEEP_TOKENS
     prune: bool = True
     step_seconds: float = STEP_SECONDS
     configured: bool = False
     project: str | None = None
-    one_user: bool = False
+    secret: str | None = None
+    clock: Callable[[], float] = time.time
+    unrecorded: list[str] = field(default_factory=list)
+    unread: dict[str | None, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

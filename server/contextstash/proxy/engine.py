@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from contextstash.clients.follow import ingest
 from contextstash.clients.proxied import agent_of, client_session, is_compaction
 from contextstash.messages.anthropic import content_of
 from contextstash.messages.request import SERVER_STATE_KEYS, RequestText, message_of, read_request
@@ -40,7 +41,7 @@ from contextstash.proxy.edits import (
 )
 from contextstash.reduce.prune import take
 from contextstash.request.proxied import edits_to_show, positions_of, record_request
-from contextstash.session.access import Access
+from contextstash.stash import Stash
 from contextstash.view.ladder import Step
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import ContextstashError, SessionNotFoundError
@@ -69,29 +70,12 @@ def is_overflow(error: bytes | None) -> bool:
 class Engine:
     """The conversations behind one proxy."""
 
-    def __init__(
-        self,
-        access: Access,
-        options: ProxyOptions,
-        clock: Callable[[], float],
-        *,
-        ingest: Callable[[Path], Awaitable[object]] | None = None,
-        unrecorded: list[str] | None = None,
-        unread: dict[str | None, int] | None = None,
-    ) -> None:
-        """`clock` returns seconds since 1970. `ingest` records a transcript, for sessions that are followed by one;
-        `unrecorded` gets the session of each request or reply that could not be recorded; `unread` holds how many
-        requests of each client's session could not be read, until a request of it is recorded."""
-        self._access = access
+    def __init__(self, stash: Stash, options: ProxyOptions) -> None:
+        self._stash = stash
         self._options = options
-        self._clock = clock
-        self._ingest = ingest
-        self._conversations = Conversations(access)
+        self._conversations = Conversations(stash)
         # asyncio itself keeps only weak references, so that a task could end before its work does.
         self._running: set[asyncio.Task[Any]] = set()
-        self._unrecorded = [] if unrecorded is None else unrecorded
-        self._unread = {} if unread is None else unread
-        self.faults = 0
 
     # Before it is sent.
 
@@ -114,17 +98,17 @@ class Engine:
     def _asked(self, format_name: str, headers: RawHeaders, body: bytes) -> AskedRequest:
         """The request, read with the help of an earlier one. Raises ValueError if it cannot be read, or continues what
         the provider keeps, and counts it for the client's session: nothing of it is recorded."""
-        client = client_session(headers)
+        client_id, parent = client_session(headers)
         try:
             request = read_request(format_name, body, self._conversations.likely(body))
             if format_name == "openai-responses" and any(request.value(key) for key in SERVER_STATE_KEYS):
                 raise ValueError("the provider keeps the conversation")
         except Exception:
-            name = client.session_id if client else None
-            self._unread[name] = self._unread.get(name, 0) + 1
+            unread = self._options.unread
+            unread[client_id] = unread.get(client_id, 0) + 1
             raise
-        sender = ONE_USER if self._options.one_user else sender_of(headers)
-        return AskedRequest(request, client, sender, self._clock())
+        sender = sender_of(headers) if self._options.secret is None else ONE_USER
+        return AskedRequest(request, client_id, sender, self._options.clock(), parent)
 
     async def _prepared(self, original: Prepared) -> Prepared:
         conversation, asked = original.conversation, original.asked
@@ -153,8 +137,8 @@ class Engine:
         if is_bound(conversation, asked.request, 0):
             return False
         await self._record(conversation, asked, conversation.usage_before(asked))
-        done = await take(self._access, conversation.session_id, step, within_reach=True)
-        conversation.edits = await edits_to_show(self._access, conversation.session_id)
+        done = await take(self._stash, conversation.session_id, step, within_reach=True)
+        conversation.edits = await edits_to_show(self._stash, conversation.session_id)
         return bool(done.archived)
 
     async def _catch_up(self, conversation: Conversation, request: RequestText) -> None:
@@ -166,10 +150,10 @@ class Engine:
             name, session, first = conversation.session_id, await self._present(conversation), not conversation.loaded
             if session is not None:
                 if first or session.counters.edits != conversation.edits.edits:
-                    conversation.edits = await edits_to_show(self._access, name)
+                    conversation.edits = await edits_to_show(self._stash, name)
                 if conversation.edits.summaries:
                     natives = [message.plain for message in request.messages]
-                    conversation.places = await positions_of(self._access, name, natives)
+                    conversation.places = await positions_of(self._stash, name, natives)
                 if first and conversation.state.requests:  # by an earlier proxy; one followed alone was sent as it is
                     conversation.shown = conversation.edits
             conversation.loaded = True
@@ -184,7 +168,7 @@ class Engine:
     async def _present(self, conversation: Conversation) -> Session | None:
         """The conversation's session, None if there is none. If it was deleted while the client runs, its edits end
         with it, and it is not recorded again: what stands behind its placeholders is gone, and the user wanted that."""
-        session = None if conversation.deleted else await self._access.find(conversation.session_id)
+        session = None if conversation.deleted else await self._stash.find(conversation.session_id)
         if conversation.stored_since is None:
             if session is not None:
                 conversation.stored_since, conversation.followed = session.created_at, session.source
@@ -241,9 +225,9 @@ class Engine:
         reports, its own first; `last_words` its messages, if it ends a turn."""
         conversation, asked = prepared.conversation, prepared.asked
         try:
-            conversation.state = booked(prepared, usages, self._clock())
+            conversation.state = booked(prepared, usages, self._options.clock())
             # Users who begin with the same words share a session until one of them has gone on.
-            is_past = asked.client is None and len(asked.request.messages) < len(conversation.line)
+            is_past = asked.client_id is None and len(asked.request.messages) < len(conversation.line)
             former = conversation.usage_before(asked)
             if not is_past:
                 conversation.answered, conversation.last_words = asked.request, last_words
@@ -263,11 +247,11 @@ class Engine:
             self._not_recorded(conversation, error)
         if conversation.deleted:
             return
-        unread = self._unread.pop(conversation.state.client_session, 0) + self._unread.pop(None, 0)
+        unread = sum(self._options.unread.pop(name, 0) for name in (conversation.state.client_session, None))
         project = conversation.state.project or self._options.project
         conversation.change(unread=conversation.state.unread + unread, project=project)
         with suppress(SessionNotFoundError):  # deleted meanwhile
-            await self._access.store.put_note(conversation.session_id, conversation.state)
+            await self._stash.store.put_note(conversation.session_id, conversation.state)
 
     async def _record(self, conversation: Conversation, asked: AskedRequest, usage: Usage | None) -> None:
         """Record a request's messages as the whole conversation, or by the client's transcript if that is followed."""
@@ -280,11 +264,11 @@ class Engine:
         await self._present(conversation)
         if conversation.deleted or conversation.recorded == messages:
             return
-        if conversation.followed and self._ingest is not None:
-            await self._ingest(Path(conversation.followed))
+        if conversation.followed:
+            await ingest(self._stash, Path(conversation.followed))
             return
         session = await record_request(
-            self._access,
+            self._stash,
             conversation.session_id,
             [message.plain for message in messages],
             since=conversation.stored_since,
@@ -298,7 +282,7 @@ class Engine:
 
     def _fault(self, conversation: Conversation | None, error: BaseException) -> None:
         """Count an error that let a request go out unedited. Logs only its kind: the text may quote the request."""
-        self.faults, named = self.faults + 1, conversation.session_id if conversation else "a request"
+        named = conversation.session_id if conversation else "a request"
         logger.warning("%s went on unedited: %s", named, type(error).__name__)
         if conversation is not None:
             conversation.change(faults=conversation.state.faults + 1)
@@ -306,7 +290,7 @@ class Engine:
     def _not_recorded(self, conversation: Conversation, error: Exception) -> None:
         """Count what could not be recorded. Each request holds the whole conversation: the next one records what is
         missing."""
-        self._unrecorded.append(conversation.session_id)
+        self._options.unrecorded.append(conversation.session_id)
         logger.warning("%s: a request or reply is not recorded: %s", conversation.session_id, type(error).__name__)
 
     async def _within(self, factor: float, work: Coroutine[Any, Any, Result]) -> Result:
