@@ -42,9 +42,6 @@ from contextstash_storage.errors import BadInputError
 
 logger = logging.getLogger(__name__)
 
-OWN_PREFIX = "CONTEXTSTASH_"
-"""The prefix of our own environment variables. No server gets one of them, even if its entry refers to it."""
-
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 """`${VAR}` and `${VAR:-default}` as in Claude Code, `${env:VAR}` as in Cursor and VS Code."""
 
@@ -101,8 +98,6 @@ def _filled(value: Any, environment: Mapping[str, str]) -> Any:
 
     def variable(match: re.Match[str]) -> str:
         name, default = match.groups()
-        if name.upper().startswith(OWN_PREFIX):
-            raise BadInputError(f"it refers to {name}, a variable of contextstash itself, which no server gets.")
         found = environment.get(name)
         if not found and default is None:
             logger.warning("the environment variable %s is not set, so ${%s} was not replaced", name, name)

@@ -197,8 +197,8 @@ async def test_the_session_of_the_current_folder_is_followed_as_it_grows(host: s
 
 @pytest.mark.parametrize("host", FOLLOWED)
 def test_the_session_of_another_folder_is_not_followed_and_of_two_at_once_neither(host: str, home: Path) -> None:
-    other = NAME.replace("1", "9")
-    write_session(host, home, NAME, home / "elsewhere", "One")
+    other, elsewhere = NAME.replace("1", "9"), NAME.replace("1", "8")
+    write_session(host, home, elsewhere, home / "elsewhere", "One")
     find = find_transcripts(host)
     assert find() == []
     write_session(host, home, NAME, Path.cwd(), "One", "Two", hour=10)
@@ -214,13 +214,6 @@ def test_a_project_folder_that_leads_out_of_the_hosts_is_not_followed(folder: Pa
     folder.rmdir()
     folder.symlink_to(elsewhere.parent)
     assert find_transcripts("claude-code", PROJECT)() == []
-
-
-@pytest.mark.parametrize("host", FOLLOWED)
-async def test_the_session_of_another_folder_is_not_followed(host: str, home: Path) -> None:
-    write_session(host, home, NAME, home / "elsewhere", "One")
-    async with stash_at(home.parent / "stash.db") as stash:
-        assert await Follower(stash, find_transcripts(host)).catch_up() is None
 
 
 async def test_a_session_that_was_deleted_is_not_followed_until_it_is_imported(

@@ -11,7 +11,7 @@ from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from contextstash.gateway import read_servers
 from contextstash_storage.errors import BadInputError
-from tests.support.gateways import gateway, server, text_of, written
+from tests.support.gateways import gateway, server, text_of
 
 
 def read(folder: Path, document: Any, **environment: str) -> dict[str, Any]:
@@ -98,20 +98,3 @@ async def test_a_server_gets_the_safe_variables_and_those_of_its_entry(tmp_path:
     assert found["HOME"] == str(tmp_path)
     set_by_python = {"LC_CTYPE"}
     assert set(found) - set_by_python <= {*DEFAULT_INHERITED_ENV_VARS, "TOKEN", "MODE"}
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"command": "x", "env": {"KEY": "${CONTEXTSTASH_ANTHROPIC_API_KEY}"}},
-        {"command": "x", "args": ["--key=${env:CONTEXTSTASH_ANTHROPIC_API_KEY:-none}"]},
-        {"url": "https://example.com/${contextstash_db}"},
-        {"url": "https://example.com", "headers": {"X": "${CONTEXTSTASH_DB}"}},
-    ],
-)
-def test_an_entry_that_refers_to_one_of_our_own_variables_is_refused(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, entry: dict[str, Any]
-) -> None:
-    with pytest.raises(BadInputError, match="no server that can be used"):
-        read_servers(written(tmp_path, {"raw": entry}), SECRETS)
-    assert "a variable of contextstash itself, which no server gets" in caplog.text

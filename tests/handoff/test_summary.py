@@ -139,9 +139,11 @@ def test_what_a_host_adds_to_the_users_messages_is_not_a_request() -> None:
     script.user("<system-reminder>Today is Friday.</system-reminder>Count the loans.")
     script.user("<command-name>/review</command-name><command-args>the holds module</command-args>")
     script.user("[Request interrupted by user]")
-    assert summary_of(script)[Section.TASK] == [
+    own = ["[Request interrupted by user] is in the log: why?", "<skill> in a.xml is not closed: mend it."]
+    assert summary_of(script.user(*own))[Section.TASK] == [
         "(1) Count the loans.",
         "(2) [command /review the holds module, for one turn]",
+        *(f"(4) {each}" for each in own),
     ]
 
 

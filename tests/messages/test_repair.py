@@ -207,7 +207,7 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
     "what a recorder added and empty parts are not sent": (
         GEMINI,
         [BRIEF_PARTS, ASKED, THOUGHT, {"role": "model"}, {**SIGNED_END, "usageMetadata": {}}, BRIEF_PARTS],
-        [ASKED, SIGNED_END, {**BRIEF_PARTS, "role": "user"}],
+        [ASKED, SIGNED_END, asked({"text": "<system-reminder>\nBe brief.\n</system-reminder>"})],
     ),
 }
 

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from contextstash.clients.fields import Json, ids_of, moment, objects, part, reminder, reported_usage, text_of, title_of
+from contextstash.clients.fields import Json, ids_of, moment, objects, part, reported_usage, text_of, title_of
 from contextstash.clients.transcripts import Branch, Line, Reader, State
 from contextstash.record.transcript_records import TranscriptMessage, window_key
+from contextstash.safety.sanitize import reminder
 
 NOTIFICATION = "<task-notification>"
 """How the client's own entries among the queued prompts begin."""

@@ -12,8 +12,9 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -173,36 +174,34 @@ def current_sessions(folder: Path, project: Path, call: Mapping[str, Any]) -> li
     those of the project."""
     named = part(call, "x-codex-turn-metadata")
     ids = [each for name in ("thread_id", "session_id") if (each := text_of(named.get(name)))]
-    found = [rollouts for each in dict.fromkeys(ids) for rollouts in islice(_rollouts(folder, "id", each), 1)][:1]
+    sessions, agents = _rollouts(folder)
+    found = [file for each in ids for file, head in sessions if head["id"] == each][:1]
     if ids and not found:
         raise BadInputError(NOT_TOLD)
-    found = found or [*islice(_rollouts(folder, "cwd", project), 2)]
-    lately = recent([rollouts[0] for rollouts in found])
-    return [rollouts for rollouts in found if rollouts[0] in lately]
+    lately = found or recent([file for file, head in sessions if is_at(head.get("cwd"), project)][:2])
+    own = [(file, head["id"]) for file, head in sessions if file in lately]
+    return [[file, *(agent for agent, head in agents if name in json.dumps(head))] for file, name in own]
 
 
-def _rollouts(folder: Path, name: str, wanted: str | Path) -> Iterator[list[Path]]:
-    """Sessions with this id, or in this folder, the newest first: each rollout, then those of its sub-agents.
-
-    A rollout's first line names its folder, and for a sub-agent its parent.
-    """
-    agents: list[tuple[Path, str]] = []
+def _rollouts(folder: Path) -> tuple[list[tuple[Path, Json]], list[tuple[Path, Json]]]:
+    """The latest rollouts of sessions and of sub-agents, the newest first, each with what its first line says: its id
+    and its folder, and for a sub-agent its parent."""
+    sessions: list[tuple[Path, Json]] = []
+    agents: list[tuple[Path, Json]] = []
     for file in newest_first(folder.rglob("rollout-*.jsonl"), folder)[:MAX_ROLLOUTS_SEARCHED]:
-        head = _head(file)
-        own = text_of(head.get("id"))
-        if "subagent" in part(head, "source") or text_of(head.get("parent_thread_id")):
-            parents = (head.get(each) for each in ("source", "parent_thread_id", "forked_from_id"))
-            agents.append((file, json.dumps([*parents])))
-        elif is_at(head.get(name), wanted) if isinstance(wanted, Path) else own == wanted:
-            yield [file, *(agent for agent, parents in agents if own and own in parents)]
+        with suppress(OSError, ValueError, RecursionError):
+            if text_of((head := _head(file)).get("id")):
+                is_agent = "subagent" in part(head, "source") or text_of(head.get("parent_thread_id"))
+                (agents if is_agent else sessions).append((file, head))
+    return sessions, agents
 
 
+@lru_cache(maxsize=2 * MAX_ROLLOUTS_SEARCHED)
 def _head(file: Path) -> Json:
-    try:
-        with open_regular(file) as lines:
-            return part(json.loads(lines.readline(MAX_HEAD_BYTES)), "payload")
-    except (OSError, ValueError, RecursionError):
-        return {}
+    """What the first line of a rollout says of its session; it never changes. Raises OSError or ValueError."""
+    with open_regular(file) as lines:
+        payload = part(json.loads(lines.readline(MAX_HEAD_BYTES)), "payload")
+    return {name: payload.get(name) for name in ("id", "cwd", "source", "parent_thread_id", "forked_from_id")}
 
 
 def text_paths(_: str, response: Any) -> list[TextPath]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -85,11 +84,3 @@ def reported_usage(given: object) -> Usage | None:
     from contextstash.messages.base import read_usage
 
     return read_usage(given) if isinstance(given, dict) else None
-
-
-_TAG = re.compile(r"<(?=/?system-reminder)", re.IGNORECASE)
-
-
-def reminder(text: str) -> str:
-    """The text between the tags of a reminder, with such tags in the text escaped, so that the text cannot close it."""
-    return f"<system-reminder>\n{_TAG.sub('‹', text)}\n</system-reminder>"

@@ -37,8 +37,8 @@ MAX_BYTES = 4 * 1024 * 1024
 """A file of lines is read in pieces of this size. (The store divides what is recorded at once, so that other processes
 can write in between.)"""
 
-_HEAD = 1024
-"""Bytes at the start of a file by which it is recognized as the one that was read before."""
+_TAIL = 1024
+"""Bytes before the cursor by which a file is recognized as the one that was read before."""
 
 NOT_RECORDED = "%s: its session was deleted here and is not recorded again; `contextstash import %s` brings it back."
 """The warning, logged once, about a transcript whose session was deleted; both placeholders are for the file."""
@@ -164,15 +164,16 @@ def _read(path: Path, reader: Reader, cursor: Cursor) -> tuple[Batch | None, Cur
     if reader.load:
         stamp = reader.stamp(path)
         lines = reader.lines(path) if cursor.state.get("stamp") != stamp else []
-        offset, end, known = 0, True, {"stamp": stamp}
+        offset, end = 0, True
+        known: dict[str, Any] = {"stamp": stamp}
     else:
         size = path.stat().st_size
         with open_regular(path) as file:
-            if not _continues(file, size, cursor):
+            # One that was rewritten is shorter, or has become longer since.
+            if size < cursor.offset or cursor.state.get("tail") != _tail(file, cursor.offset):
                 cursor = Cursor(source=cursor.source)
             lines, length, end = _new_lines(file, cursor, size)
-            read = min(_HEAD, offset := cursor.offset + length)
-            known = {"head": _sample(file, 0, read), "tail": _sample(file, offset - read, read)}
+            known = {"tail": _tail(file, offset := cursor.offset + length)}
     state: State = copy.deepcopy(cursor.state.get("reader", {}))
     batch = reader.read(lines, state, cursor.source) if lines else None
     session_id = cursor.state.get("session_id") or (batch.session.session_id if batch else None)
@@ -194,19 +195,10 @@ def _new_lines(file: BinaryIO, cursor: Cursor, size: int) -> tuple[list[Line], i
         length_read *= 2
 
 
-def _continues(file: BinaryIO, size: int, cursor: Cursor) -> bool:
-    """Whether the file is still the one that the cursor belongs to: not shorter, and with the same bytes at its
-    beginning and before the cursor. One that was rewritten may have become longer since."""
-    ends = (cursor.state.get("head"), 0), (cursor.state.get("tail"), cursor.offset)
-    return size >= cursor.offset and all(
-        known is None or _sample(file, max(0, end - known[0]), known[0]) == known for known, end in ends
-    )
-
-
-def _sample(file: BinaryIO, start: int, length: int) -> list[Any]:
-    """So many bytes of a file, as their number and digest."""
-    file.seek(start)
-    return [length, hashlib.sha256(file.read(length)).hexdigest()]
+def _tail(file: BinaryIO, end: int) -> str:
+    """A digest of the bytes before this position."""
+    file.seek(max(0, end - _TAIL))
+    return hashlib.sha256(file.read(min(end, _TAIL))).hexdigest()
 
 
 Find = Callable[..., list[Path]]

@@ -31,22 +31,20 @@ from contextstash.clients.fields import (
     title_of,
     usage_of,
 )
-from contextstash.clients.transcripts import BEGINNING, Line, Reader, State, split_lines
+from contextstash.clients.transcripts import Line, Reader, State, split_lines
 from contextstash.record.transcript_records import TranscriptMessage
 
 UNFINISHED = ("validating", "scheduled", "awaiting_approval", "executing")
 """The states of calls that have no result yet (packages/core/src/scheduler/types.ts)."""
 
-LEFT = "$left"
-"""Marks a record of a branch that a rewind has left. No field of Gemini CLI's messages begins so."""
-
 
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage]:
     """All messages of a recording: a reply, then each of its calls with its result. A last reply with unfinished calls
-    is read when they are finished. A branch that was left by a rewind is read too, also if it is seen only afterwards.
+    is read when they are finished.
 
-    Not kept: which calls were made together, thought signatures, how the terminal displayed a result, messages of
-    Gemini CLI itself (`info`, `error`), and the reply that it adds after a summary.
+    Not kept: a branch that a rewind left before it was read, which calls were made together, thought signatures, how
+    the terminal displayed a result, messages of Gemini CLI itself (`info`, `error`), and the reply that it adds after a
+    summary.
     """
     head: Json = {}
     records: dict[str, Json] = {}
@@ -58,7 +56,6 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
         state["parent"] = Path(source).parent.name
     last = next(reversed(records), None)
     first_keys: dict[str, str | None] = {}
-    kept_to, after_left = BEGINNING, False
     for key, record in records.items():
         if key == last and any(call.get("status") in UNFINISHED for call in objects(record.get("toolCalls"))):
             return
@@ -67,12 +64,7 @@ def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[Transcri
             if key in summaries:
                 kept = first_keys.get(summaries[key] or "")
                 message = replace(message, covers_before=True, covers_before_key=kept)
-            if LEFT not in record:
-                yield replace(message, rewind_to_key=kept_to) if after_left else message
-                kept_to, after_left = str(message.key), False
-            else:
-                yield message
-                after_left = True
+            yield message
 
 
 READER = Reader(
@@ -89,9 +81,9 @@ def _take(record: Json, head: Json, records: dict[str, Json], summaries: dict[st
     first record that they kept."""
     given = record["$set"] if isinstance(record.get("$set"), dict) else record
     if text_of(record.get("$rewindTo")):
-        ids = _kept(records)  # to before this message; to the beginning if it does not exist
+        ids = list(records)  # to before this message; to the beginning if it does not exist
         for gone in ids[ids.index(record["$rewindTo"]) if record["$rewindTo"] in ids else 0 :]:
-            records[gone] = {**records[gone], LEFT: True}
+            del records[gone]
     elif given is record and text_of(record.get("id")):
         records[record["id"]] = record
     elif given is not record or "sessionId" in record:
@@ -101,16 +93,11 @@ def _take(record: Json, head: Json, records: dict[str, Json], summaries: dict[st
             _rebuild(rebuilt, records, summaries)
 
 
-def _kept(records: dict[str, Json]) -> list[str]:
-    """The ids of the records that no rewind has left."""
-    return [key for key, record in records.items() if LEFT not in record]
-
-
 def _rebuild(rebuilt: list[Json], records: dict[str, Json], summaries: dict[str, str | None]) -> None:
     """The history as Gemini CLI rebuilt it. Known messages keep their first version, because Gemini CLI may have masked
     them since. If the beginning was removed, one of the first new messages is its summary."""
     ids = [record["id"] for record in rebuilt]
-    before = _kept(records)
+    before = list(records)
     known = next((place for place, found in enumerate(ids) if found in before), len(ids))
     forgotten = before[: before.index(ids[known])] if known < len(ids) else before
     asked = [record for record in rebuilt[:known] if record.get("type") == "user"]

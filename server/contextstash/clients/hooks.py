@@ -315,12 +315,12 @@ async def read_transcripts(
 ) -> dict[Path, IngestReport]:
     """Record what is new in the transcript that the client named, and in those of its sub-agents. Returns what was done
     by file, its own first. Raises BadInputError if that file is not one of the client's own."""
-    from contextstash.clients.follow import NOT_RECORDED, ingest, recognize
+    from contextstash.clients.follow import NOT_RECORDED, ingest
 
     path = own_file(named, client) if isinstance(named, str) and named else None
-    if path is None:
+    if path is None or client.reader is None:
         return {}
-    reader = recognize(path)
+    reader = client.reader()
     files = [path, *(client.files.sub_agents(path) if client.files else [])]
     reports = {file: await ingest(stash, file, reader=reader, reduce=reduce) for file in files}
     if reports[path].deleted:

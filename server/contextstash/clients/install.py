@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import re
 import shlex
 import sys
@@ -314,7 +313,7 @@ def content(kind: Kind, text: str, place: object) -> dict[str, Any]:
     if kind == "file":
         return {FILE[0]: text} if text else {}
     try:
-        data = tomllib.loads(text) if kind == "toml" else _json(_without_comments(text)) if text.strip() else {}
+        data = tomllib.loads(text) if kind == "toml" else json.loads(_without_comments(text)) if text.strip() else {}
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"{place} is not valid {kind.upper()}: {error}. It was not changed.") from error
     if not isinstance(data, dict):
@@ -330,23 +329,6 @@ def _without_comments(text: str) -> str:
     for _ in range(2):  # a comment may stand between the last comma and the end
         text = _COMMENT.sub(r"\1", text)
     return text
-
-
-def _json(text: str) -> Any:
-    """The value of a JSON text. Raises ValueError also for what would not be written again as it was."""
-
-    def number(digits: str) -> float:
-        if math.isinf(found := float(digits)):
-            raise ValueError(f"{digits} is too large a number")
-        return found
-
-    def mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError(f"one of {', '.join(found)} is there twice")
-        return found
-
-    return json.loads(text, parse_float=number, object_pairs_hook=mapping)
 
 
 def edited(kind: Kind, text: str, edit: Callable[[Document], object], place: object) -> str:

@@ -25,13 +25,13 @@ from contextstash.clients.fields import (
     objects,
     parse_document,
     part,
-    reminder,
     text_of,
     title_of,
     usage_of,
 )
 from contextstash.clients.transcripts import Line, Reader, Stamp, State
 from contextstash.record.transcript_records import TranscriptMessage
+from contextstash.safety.sanitize import reminder
 
 if TYPE_CHECKING:
     from contextstash_storage.records import Native, Usage

@@ -96,7 +96,7 @@ def run_client(command: Sequence[str], environment: Mapping[str, str]) -> int:
 MAX_ID = 120
 """Characters. Ids of sessions have at most 200, and the proxy adds a suffix for side conversations."""
 
-_SAFE = re.compile(r"[^\w.:-]")
+_SAFE = re.compile(rf"[\w.:-]{{1,{MAX_ID}}}")
 _CONNECTING = re.compile(r"MCP servers are still connecting.{0,2000}?\bcontextstash\b", re.DOTALL)
 
 
@@ -118,13 +118,11 @@ def client_session(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str | None, 
 
 
 def _safe(name: str) -> str | None:
-    """The name as the id of a session. One that had to be changed ends with its hash, so that two names never stand for
-    one session, and none for the session of outputs that belong to no conversation."""
-    safe = _SAFE.sub("_", name)[:MAX_ID]
-    if not name or (safe == name and not is_archive_id(name)):
+    """The name as the id of a session; a hash of one that cannot be one, or is the session of outputs that belong to no
+    conversation."""
+    if not name or (_SAFE.fullmatch(name) and not is_archive_id(name)):
         return name or None
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{safe[: MAX_ID - 9]}-{digest}"
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
 def agent_of(headers: Iterable[tuple[bytes, bytes]]) -> str:

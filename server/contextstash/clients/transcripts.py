@@ -163,15 +163,11 @@ def _records(raw: bytes) -> Iterator[Line]:
         except (ValueError, RecursionError):
             _log.warning("skipped a damaged record of %d characters", len(text) - place)
             again = _BEGINNING.search(text, place + 1)
-            if again is None:
-                return
-            place = again.start()
+            place = again.start() if again else len(text)
             continue
         if isinstance(record, dict):
             yield Line(record, digest_of(text[place:end].encode("utf-8", "surrogatepass")))
-        place = end
-        while place < len(text) and text[place].isspace():
-            place += 1
+        place = len(text) - len(text[end:].lstrip())
 
 
 def unseen(messages: Sequence[TranscriptMessage], state: State) -> list[TranscriptMessage]:

@@ -178,18 +178,21 @@ _NOISE_TAGS = (
     "|hook_prompt|hook_context|skill|user_shell_command|teammate-message"
 )
 _NOISE = re.compile(rf"\A\s*<({_NOISE_TAGS})\b[^>\n]{{0,200}}>", re.IGNORECASE)
+_STOPPED = r"\[Request interrupted by user[^\]\n]*\]\s*\Z"
 _HOST_TEXT = re.compile(
-    r"\A\s*(?:\[Request interrupted[^\]]*\]|Caveat: The messages below were generated|#"
-    r" AGENTS\.md instructions"
-    r"|Stop hook feedback|<subagent_notification|\[contextstash|Base directory for this skill:)",
+    rf"\A\s*(?:{_STOPPED}|Caveat: The messages below were generated|# AGENTS\.md instructions\b[^\n]*\n"
+    r"|Stop hook feedback:?\s*\n|<subagent_notification|\[contextstash(?!\])|Base directory for this skill:)",
     re.IGNORECASE,
 )
-"""How messages in the user's role begin that a host wrote: its own notes, skills, outputs of tools."""
+"""How messages in the user's role begin that a host wrote: its own notes, skills, outputs of tools. The user may begin
+with the same words, but goes on in the line."""
+
+_INTERRUPTION = re.compile(rf"\A\s*(?:{_STOPPED}|<turn_aborted>\nThe user interrupted)")
 
 
 def is_interruption(text: str) -> bool:
     """Whether this is what Claude Code or Codex writes if the user stops the work."""
-    return text.lstrip().startswith(("[Request interrupted by user", "<turn_aborted>\nThe user interrupted"))
+    return _INTERRUPTION.match(text) is not None
 
 
 _RECORD = re.compile(r'\A\s*\{\s*"type"\s*:\s*"[\w.-]+"\s*,.*\}\s*\Z', re.DOTALL)
@@ -227,9 +230,8 @@ def without_host_text(text: str) -> str:
     arguments = _COMMAND_ARGUMENTS.search(text[:20_000]) if _COMMAND.match(text) else None
     while noise := _NOISE.match(text):
         # Up to the last end tag: an output inside may itself contain an end tag.
-        end = text.rfind(f"</{noise.group(1)}>")
-        if end < 0:
-            text = ""
+        if (end := text.rfind(f"</{noise.group(1)}>")) < 0:
+            break  # the user's own: a host closes its tags
         text = text[end + len(noise.group(1)) + 3 :]
     if _HOST_TEXT.match(text) or _RECORD.match(text):
         text = ""

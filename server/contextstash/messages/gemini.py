@@ -35,6 +35,7 @@ from contextstash.messages.base import (
     result_pieces,
 )
 from contextstash.messages.rules import MISSING_RESULT
+from contextstash.safety.sanitize import reminder
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
@@ -152,11 +153,13 @@ class GeminiFormat(Format):
         return [{"function_declarations": tools}]
 
     def sent_parts(self, native: Native) -> list[Part]:
-        """A content of the model with nothing but summaries of thoughts means nothing."""
+        """A content of the model with nothing but summaries of thoughts means nothing. There is no role for what a
+        system message says behind others: it is marked in the user's."""
         role = native.get("role")
         by_model, parts = role == "model", native.get("parts") or ()
         if role == "system":
-            return [Part(part, False, native, instructs=True) for part in parts if part.get("text")]
+            said = [part["text"] for part in parts if part.get("text")]
+            return [Part({"text": reminder(each)}, False, native, instructs=True) for each in said]
         sent = [shown for part in parts if (shown := _sent(part, native, by_model)) is not None]
         speaks = any(part.native.get("thought") is not True or _is_signed(part.native) for part in sent)
         return sent if speaks or not by_model else []

@@ -217,3 +217,11 @@ def is_speaker_line(line: str) -> bool:
 
 def _quoted(match: re.Match[str]) -> str:
     return f"{match['lead']}“{match['label'].strip()}”"
+
+
+_REMINDER = re.compile(r"<(?=/?system-reminder)", re.IGNORECASE)
+
+
+def reminder(text: str) -> str:
+    """The text between the tags of a reminder, with such tags in the text escaped, so that the text cannot close it."""
+    return f"<system-reminder>\n{_REMINDER.sub('‹', text)}\n</system-reminder>"

@@ -117,7 +117,7 @@ def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: P
         "02/rollout-elsewhere": line("session_meta", id="other-2", cwd="/srv/other", source="cli"),
         "02/rollout-older": meta("other-3"),
     }
-    times = {"01/rollout-own": 30, "02/rollout-agent": 40, "02/rollout-elsewhere": 50, "02/rollout-older": 10}
+    times = {"01/rollout-own": 45, "02/rollout-agent": 40, "02/rollout-elsewhere": 50, "02/rollout-older": 10}
     for name, head in heads.items():
         path = write_lines(tmp_path / "2026" / "05" / f"{name}.jsonl", [head])
         os.utime(path, (times[name], times[name]))
