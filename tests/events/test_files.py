@@ -70,6 +70,8 @@ def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, 
 @pytest.mark.parametrize(
     ("tool", "arguments", "output", "is_error", "told"),
     [
+        ("Bash", {"command": "sed -i s/a/b/ /a.py && make"}, "Exit code 2\nfailed", True, ["`/a.py`: edited"]),
+        ("Bash", {"command": "sed -i s/a/b/ /a.py"}, "Exit code 2\nsed: can't read /a.py: No such file", True, []),
         ("Edit", {"file_path": "a.py"}, "String to replace not found", True, []),
         ("Read", {"file_path": "gone.py"}, "Error: File does not exist.", True, []),
         ("Bash", {"command": "cat gone.txt there.txt"},

@@ -23,9 +23,10 @@ from contextstash.safety.sanitize import MARKER, one_line, unforged
 
 
 def file_uses(call: Call) -> list[FileUse]:
-    """The files that a call used, by absolute paths if it says where it ran; empty for a call that failed or was
-    refused."""
-    if call.refused or (call.is_error and call.failed):
+    """The files that a call used, by absolute paths if it says where it ran; of a command that failed, those that it
+    changed before it did; empty for another call that failed or was refused."""
+    failed = call.is_error and call.failed
+    if call.refused or (failed and call.command is None):
         return []
     patch = patch_of(call)
     if patch is not None:
@@ -34,7 +35,7 @@ def file_uses(call: Call) -> list[FileUse]:
         _, *parts = _PATCH_FILE.split(patch.split("*** End Patch", 1)[0].removesuffix("\n"))
         uses = [] if call.failed or refused else list(starmap(_patched, zip(parts[::2], parts[1::2], strict=True)))
     elif call.command is not None:
-        uses = list(files_of_command(call.command))
+        uses = [use for use in files_of_command(call.command) if use.changes or not failed]
     else:
         uses = _from_arguments(call)
     if len(uses) == 1 and uses[0].verb == "read" and (shown := _shown(call)):
