@@ -148,7 +148,6 @@ class Window:
             TranscriptSession(session_id, call.format, model=call.model),
             [TranscriptMessage(message, key=str(place)) for place, message in enumerate(call.messages)],
             Cursor(source=session_id),
-            reduce=False,
         )
         text = await self._inside(call, session_id) if self.view else None
         size = 0

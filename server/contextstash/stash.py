@@ -14,17 +14,15 @@ from typing import Any, Self, Unpack
 
 from contextstash import transfer
 from contextstash.queries import costs, history, sessions
-from contextstash.record import output_archive
+from contextstash.record import output_archive, transcripts
 from contextstash.record.batches import Batch, check_next_request, record_messages
 from contextstash.record.messages import System, Tools, book_late, declare
-from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash.record.transcripts import record_transcript
 from contextstash.reduce import compact, prune, session_settings
 from contextstash.reduce.automatic import AutoReducer
 from contextstash.request import get_context, handoff
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
-from contextstash_storage.records import Appended, Cursor, Event, Native
+from contextstash_storage.records import Event, Native
 from contextstash_storage.store import SessionStore
 
 
@@ -79,22 +77,10 @@ class Stash(Access):
         """Store messages durably; a session that does not exist is created. `given` are fields of a Batch: `first_seq`,
         `batch_id` or `whole`, by which messages sent again are recognized, never by equal text; `usage`, `system` and
         `tools`, which belong to the messages; and what is known of the session."""
-        return await self._recorded(await record_messages(self, session_id, Batch(messages, **given)))
-
-    async def record_transcript(
-        self,
-        session: TranscriptSession,
-        messages: Sequence[TranscriptMessage],
-        cursor: Cursor,
-        *,
-        reduce: bool = True,
-        wanted: bool = True,
-    ) -> RecordResult:
-        """Store the messages read from a client's transcript, and the position up to which it was read. Without
-        `reduce` nothing is pruned or compacted automatically. Raises SessionDeletedError for a session that was
-        deleted, unless it is `wanted` by the user."""
-        appended = await record_transcript(self, session, messages, cursor, wanted=wanted)
-        return await self._recorded(appended, reduce=reduce)
+        appended = await record_messages(self, session_id, Batch(messages, **given))
+        estimate, done = await self.reducer.after_recording(appended)
+        known = appended.session.counters.messages
+        return RecordResult.of(appended, estimate, recorded=len(appended.messages), next_seq=known, done=done)
 
     async def get_context(
         self,
@@ -173,6 +159,7 @@ class Stash(Access):
     complete_session_id = sessions.complete_session_id
     projects_of = sessions.projects_of
     read_messages = history.read_messages
+    record_transcript = transcripts.record_transcript
     read_conversation = history.read_conversation
     read_shown_messages = history.read_shown_messages
     export_session = transfer.export_session
@@ -181,8 +168,3 @@ class Stash(Access):
     async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
         """The events of a session behind number `after`, in order."""
         return await self.store.read_log(session_id, Event, after=after, limit=limit)
-
-    async def _recorded(self, appended: Appended, *, reduce: bool = True) -> RecordResult:
-        estimate, done = await self.reducer.after_recording(appended, reduce=reduce)
-        known = appended.session.counters.messages
-        return RecordResult.of(appended, estimate, recorded=len(appended.messages), next_seq=known, done=done)

@@ -43,8 +43,8 @@ async def follow(stash: Stash, exchanges: int) -> list[str]:
         if number == 0:
             task = TranscriptMessage({"role": "user", "content": "Build all parts; never touch the tests."}, key="t")
             messages.insert(0, task)
-        answer = await stash.record_transcript(FOLLOWED, messages, Cursor(source=SOURCE, offset=number))
-        done += answer.done
+        recorded = await stash.record_transcript(FOLLOWED, messages, Cursor(source=SOURCE, offset=number))
+        done += (await stash.reducer.after_recording(recorded))[1]
     return done
 
 

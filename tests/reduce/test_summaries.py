@@ -239,7 +239,7 @@ async def test_an_import_folds_nothing_and_the_first_hand_off_folds_once_for_all
     natives = [{"role": "user", "content": TASK}, *(each for number in range(60) for each in step(number))]
     messages = [TranscriptMessage(body=native, key=f"k{place}") for place, native in enumerate(natives)]
     found = TranscriptSession(SESSION, "openai-chat")
-    await stash.record_transcript(found, messages, Cursor(source="t"), reduce=False)
+    await stash.record_transcript(found, messages, Cursor(source="t"))
     assert await kept_behind(stash) == -1
     assert await stash.hand_off_text(SESSION, None)
     assert len(natives) - 20 - 30 - 2 <= await kept_behind(stash) < len(natives) - 20

@@ -24,7 +24,6 @@ from contextstash.clients.fields import Json, objects, parse_document
 from contextstash.clients.transcripts import Batch, Line, Reader, Stamp, State, split_lines
 from contextstash.messages.detection import FORMATS, detect_format, get_format
 from contextstash.record.transcript_records import TranscriptMessage
-from contextstash.record.transcripts import record_transcript
 from contextstash_storage.errors import BadInputError, BadMessageError, SessionDeletedError
 from contextstash_storage.records import Cursor
 
@@ -125,15 +124,14 @@ async def ingest(
     path: Path,
     *,
     reader: Reader | None = None,
-    reduce: bool | None = True,
+    reduce: bool = True,
     wanted: bool = False,
 ) -> IngestReport:
     """Record what is new in this transcript since it was read last. Safe to repeat, and to interrupt at any point.
 
-    Without `reduce` no prune or compaction of the session starts automatically; with None the session's level is not
-    logged either, for which the table of models is loaded (0.2 s). If the user asked for it, it is `wanted`: also a
-    session that was deleted is recorded. Raises BadInputError if no reader recognizes the transcript, OSError if it
-    cannot be read, and what the stash raises.
+    Without `reduce` no prune or compaction of the session starts automatically. If the user asked for it, it is
+    `wanted`: also a session that was deleted is recorded. Raises BadInputError if no reader recognizes the transcript,
+    OSError if it cannot be read, and what the stash raises.
     """
     path = await asyncio.to_thread(path.resolve)
     if reader is None:
@@ -145,14 +143,12 @@ async def ingest(
         recorded = duplicates = 0
         if batch is not None:
             try:
-                if reduce is None:
-                    appended = await record_transcript(stash, *batch, cursor, wanted=wanted)
-                    recorded, duplicates = len(appended.messages), appended.duplicates
-                else:
-                    result = await stash.record_transcript(*batch, cursor, reduce=reduce, wanted=wanted)
-                    recorded, duplicates = result.recorded, result.duplicates
+                appended = await stash.record_transcript(*batch, cursor, wanted=wanted)
             except SessionDeletedError:
                 return replace(report, session_id=None, deleted=True)
+            recorded, duplicates = len(appended.messages), appended.duplicates
+            if reduce:
+                await stash.reducer.after_recording(appended)
         session_id = cursor.state.get("session_id") or report.session_id
         report = IngestReport(session_id, report.recorded + recorded, report.duplicates + duplicates)
     return report

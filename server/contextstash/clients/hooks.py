@@ -311,7 +311,7 @@ async def _opened(client: Client) -> Stash:
 
 
 async def read_transcripts(
-    client: Client, stash: Stash, named: object, *, reduce: bool | None = True
+    client: Client, stash: Stash, named: object, *, reduce: bool = True
 ) -> dict[Path, IngestReport]:
     """Record what is new in the transcript that the client named, and in those of its sub-agents. Returns what was done
     by file, its own first. Raises BadInputError if that file is not one of the client's own."""
@@ -393,7 +393,7 @@ async def _answer(client: Client, asked: Mapping[str, Any]) -> None:
         results = tuple(ClientResult(**result) for result in each.get("results") or ())
         messages.append(ClientMessage(**{**each, "calls": calls, "results": results}))
     async with await _opened(client) as stash:
-        reports = await read_transcripts(client, stash, asked.get("transcript"), reduce=None)
+        reports = await read_transcripts(client, stash, asked.get("transcript"), reduce=False)
         session_id = session_of(reports, asked.get("agent")) or asked.get("session")
         if not isinstance(session_id, str) or not session_id:
             raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")

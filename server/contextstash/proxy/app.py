@@ -4,11 +4,11 @@ goes on to the model API, and its response back as it comes."""
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from hmac import compare_digest
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -137,7 +137,6 @@ async def proxy_app(options: ProxyOptions, open_stash: OpenStash) -> AsyncIterat
         logger.warning("Nothing is recorded or pruned: %s", error)
     else:
         engine = Engine(stash, options)
-    gc.collect()
     try:
         yield ProxyApp(upstream, engine, options.secret)
     finally:
@@ -150,19 +149,19 @@ async def proxy_app(options: ProxyOptions, open_stash: OpenStash) -> AsyncIterat
         await upstream.close()
 
 
+@dataclass(frozen=True)
 class ProxyApp:
     """Serves those who were told its address: only requests whose path begins with the `secret`, if there is one.
     Without an `engine` all requests go on unread."""
 
-    def __init__(self, upstream: Upstream, engine: Engine | None, secret: str | None = None) -> None:
-        self.engine = engine
-        self.upstream = upstream
-        self._secret = secret
+    upstream: Upstream
+    engine: Engine | None
+    secret: str | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: bytes = scope.get("raw_path", b"")
         first, _, rest = path[1:].partition(b"/")
-        if self._secret is not None and not compare_digest(first, self._secret.encode()):
+        if self.secret is not None and not compare_digest(first, self.secret.encode()):
             reason = "this proxy serves only the client that contextstash run has started."
             await send_error(send, 403, "permission_error", reason)
         elif (header(scope["headers"], b"upgrade") or "").lower() == "websocket":
@@ -171,7 +170,7 @@ class ProxyApp:
         else:
             with suppress(ClientDisconnect):
                 body = await Request(scope, receive).body()
-                exchange = Exchange(self, scope, path if self._secret is None else b"/" + rest, body, send)
+                exchange = Exchange(self, scope, path if self.secret is None else b"/" + rest, body, send)
                 await unless_gone(receive, exchange.run())
 
 

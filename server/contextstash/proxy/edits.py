@@ -104,19 +104,8 @@ class Prepared:
         return self.body is not self.request.body
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What edits change in a request: the texts of results, by message and path, and messages that become summaries."""
-
-    texts: dict[int, dict[Path, str]]
-    summaries: list[SummaryOf]
-
-    def differs_from(self, other: Shown) -> int | None:
-        """The first message that the two show differently; None if they are the same."""
-        places = self.texts.keys() | other.texts.keys()
-        changed = [place for place in places if self.texts.get(place) != other.texts.get(place)]
-        changed += [summary.first for summary in self.summaries if summary not in other.summaries]
-        return min(changed, default=None)
+Shown = tuple[dict[int, dict[Path, str]], list[SummaryOf]]
+"""What edits change in a request: the texts of results, by message and path, and messages that become summaries."""
 
 
 def shown(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> Shown:
@@ -128,7 +117,7 @@ def shown(conversation: Conversation, request: RequestText, edits: ProxiedEdits)
             if result.text is not None and result.key in edits.pins and result.key not in seen:
                 seen.add(result.key)
                 texts.setdefault(place, {})[result.path] = edits.pins[result.key]
-    return Shown(texts, _summaries(conversation, request, edits))
+    return texts, _summaries(conversation, request, edits)
 
 
 def _summaries(conversation: Conversation, request: RequestText, edits: ProxiedEdits) -> list[SummaryOf]:
@@ -149,26 +138,23 @@ def _summaries(conversation: Conversation, request: RequestText, edits: ProxiedE
     return found
 
 
-def is_bound(conversation: Conversation, request: RequestText, first: int) -> bool:
-    """Whether reasoning from this message on is bound to what stands before it, so that this must stay as it was sent:
-    edits wait until the client compacts. A request that lets the API drop what does not match is bound too: its
+def is_bound(conversation: Conversation, request: RequestText) -> bool:
+    """Whether the request holds reasoning that is bound to what stands before it, so that this must stay as it was
+    sent: edits wait until the client compacts. A request that lets the API drop what does not match is bound too: its
     reasoning would be lost."""
-    if reasoning_binding(conversation.state.model) != request.format:
-        return False
-    return any(message.reasons for message in request.messages[first:])
+    binds = reasoning_binding(conversation.state.model) == request.format
+    return binds and any(message.reasons for message in request.messages)
 
 
 def laid_over(original: Prepared) -> Prepared:
-    """The request with its session's edits; those of the former request if new ones would stand in front of bound
-    reasoning. Raises JsonPositionError if a place is not as expected."""
+    """The request with its session's edits; those of the former request if it holds bound reasoning. Raises
+    JsonPositionError if a place is not as expected."""
     conversation, request = original.conversation, original.request
     now, before = (shown(conversation, request, edits) for edits in (conversation.edits, conversation.shown))
-    first = now.differs_from(before)
-    if first is not None and is_bound(conversation, request, first):
-        conversation.edits, now, first = conversation.shown, before, None
-    body = edited(request, now.texts, now.summaries)
+    if now != before and is_bound(conversation, request):
+        conversation.edits, now = conversation.shown, before
     conversation.shown = conversation.edits
-    return replace(original, body=body, changed=first is not None)
+    return replace(original, body=edited(request, *now), changed=now != before)
 
 
 def writes_long(request: RequestText) -> bool:

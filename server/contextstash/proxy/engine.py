@@ -134,7 +134,7 @@ class Engine:
     async def _archive(self, original: Prepared, step: Step) -> bool:
         """Archive durably what the step chooses. Returns whether that was anything."""
         conversation, asked = original.conversation, original.asked
-        if is_bound(conversation, asked.request, 0):
+        if is_bound(conversation, asked.request):
             return False
         await self._record(conversation, asked, conversation.usage_before(asked))
         done = await take(self._stash, conversation.session_id, step, within_reach=True)

@@ -61,11 +61,11 @@ class AutoReducer:
         self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
         self._fruitless: BoundedCache[str, _Fruitless] = BoundedCache(MAX_REMEMBERED_SESSIONS)
 
-    async def after_recording(self, appended: Appended, *, reduce: bool = True) -> tuple[Estimate, list[str]]:
-        """Reduce the session if that is due, and if `reduce`. Returns its state afterwards, and what was done since the
+    async def after_recording(self, appended: Appended) -> tuple[Estimate, list[str]]:
+        """Reduce the session if that is due. Returns its state afterwards, and what was done since the
         last recording. A failure here never fails the recording."""
         session, session_id = appended.session, appended.session.session_id
-        if reduce and session.counters.messages % FOLD_EVERY < len(appended.messages):
+        if session.counters.messages % FOLD_EVERY < len(appended.messages):
             with _harmless(session_id):
                 await fold_behind(self._access, session)
         estimate = await estimate_session(self._access, session)
@@ -73,7 +73,7 @@ class AutoReducer:
         # One whose client goes through the proxy is not reduced automatically: there an edit changes the next request,
         # and the proxy alone knows whether that pays.
         may_reduce = session.source is None or await self._access.sends_own_history(session)
-        if not (reduce and may_reduce and self._access.settings(session).automatic):
+        if not (may_reduce and self._access.settings(session).automatic):
             return estimate, done
         if self._closed or session_id in self._running:
             return estimate, done
