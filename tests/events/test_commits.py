@@ -61,15 +61,24 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     assert commits() == [f"{told}; `git push` was run at message 12"]
     bash(script, "git commit -q --amend --no-edit", "")
     assert commits() == ["Last commit by a call of this session: message 14; no call has pushed since"]
+    bash(script, "git merge origin/main --no-edit", "Merge made by the 'ort' strategy.")
+    bash(script, "git pull", "Already up to date.")
+    told = "Last commit by a call of this session: what `git merge` left, message 16; no call has pushed since"
+    assert commits() == [told]
     bash(script, "git commit -m 'Say so'", "Wall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\n")
     assert commits() == []
 
 
-def test_a_pull_request_is_told_with_its_address() -> None:
+def test_what_was_changed_elsewhere_is_told_with_its_address() -> None:
     script = bash(Script().user("Commit, open a PR."), "git commit -qm 'Read the fines once'", "")
     url = "https://github.com/city/fines/pull/7"
     bash(script, "git push && gh pr create --title 'Read the fines once' --body x", f"  1a2b..5d6e  fines\n{url}")
-    assert told_in(script, Section.DONE) == ["(2) committed: Read the fines once", f"(4) opened {url}"]
+    script.call("mcp__linear__create_issue", {"title": "Fines"}, "created LIB-7")
+    script.call("mcp__linear__list_issues", {"title": "Fines"}, "LIB-7")
+    assert told_in(script, Section.DONE) == [
+        "(2) committed: Read the fines once", f"(4) opened {url}",
+        "(6) called mcp__linear__create_issue Fines: created LIB-7",
+    ]  # fmt: skip
 
 
 def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> None:
@@ -106,6 +115,7 @@ def test_the_work_tree_of_another_repository_is_not_told() -> None:
     script = Script().call("Edit", {"file_path": "/srv/a/src/x.py", "old_string": "a", "new_string": "b"}, "updated")
     script.call("Edit", {"file_path": "/srv/a/src/y.py", "old_string": "a", "new_string": "b"}, "updated")
     bash(script, "git log --stat", "src/x.py | 2 +-\nsrc/y.py | 2 +-")
+    assert fold(bash(script, "git status src/x.py", "modified: src/x.py").turns).tree is None  # of a part of it
     dirty = "Changes not staged for commit:\n\tmodified:   x.py\n"
     assert fold(bash(script, "cd /srv/b && git status", dirty).turns).tree is None
     assert fold(bash(script, "cd /srv/a && git status", dirty).turns).tree is not None

@@ -115,6 +115,7 @@ EDIT = "sed -i s/x/y/ /srv/a.py"
         (["cd /srv/app && cp a.py b.py"], ["`/srv/app/b.py`: created"]),
         (["cd /srv && git checkout main -- a.py && git restore b.py && git restore --source main c.py"],
          ["`/srv/c.py`: edited", "`/srv/b.py`: restored", "`/srv/a.py`: edited"]),
+        ([EDIT, "cd /srv && git add a.py b.py docs"], ["`/srv/b.py`: staged", "`/srv/a.py`: edited"]),
         ([EDIT, "cd /srv && git checkout -- a.py && git checkout release/1.2; git restore --staged c.py"],
          ["`/srv/a.py`: restored"]),
     ],

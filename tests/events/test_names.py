@@ -31,8 +31,8 @@ def changes(script: Script, path: str = "/srv/app/fines.py") -> Script:
 
 def test_names_that_the_agent_only_saw_come_last() -> None:
     script = reads(Script()).call("Write", {"file_path": "/srv/app/holds.py", "content": "place_hold()"}, "done")
-    listed = name_lines(script.turns, [], 200)[-1].split(", ")
-    assert listed[0] == "Names: place_hold"
+    listed = name_lines(script.turns, [], 200)[-1].split()
+    assert listed[:2] == ["Names:", "place_hold"]
     assert "charge_fine" in listed
     assert "charge_fine" not in " ".join(name_lines(script.turns, [], 20))
 
@@ -41,8 +41,8 @@ def test_names_that_the_agent_only_saw_come_last() -> None:
 def test_what_the_client_wrote_lends_no_names_and_the_keys_of_arguments_are_none(change: dict[str, Any]) -> None:
     turns = [replace(turn, **change) for turn in Script().user("tool_policy prefix_rule").turns]
     listed = " ".join(name_lines([*turns, *changes(Script()).turns], [], 200))
-    assert not {"prefix_rule", "old_string", "file_path"} & set(listed.replace(",", "").split())
-    assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.replace(",", "").split())
+    assert not {"prefix_rule", "old_string", "file_path"} & set(listed.split())
+    assert {"charge_fine", "loan_days", "dailyRate"} <= set(listed.split())
 
 
 def test_literals_that_the_agent_uses_again_are_listed() -> None:
@@ -50,7 +50,7 @@ def test_literals_that_the_agent_uses_again_are_listed() -> None:
     for text in ("a", "b"):
         written = {"file_path": "/srv/app/fines.py", "content": f'fail("no such loan: %s", 8090, {text})'}
         script.call("Write", written, "done")
-    assert name_lines(script.turns, [], 200)[-1] == 'Literals: 8090, "no such loan: %s"'
+    assert name_lines(script.turns, [], 200)[-1] == 'Literals: 8090 "no such loan: %s"'
 
 
 @pytest.mark.parametrize(

@@ -84,22 +84,28 @@ def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
     assert (
         "Tests passed at message 1: `go test ./...` (changed since: /srv/sync.go)" in sections_of(script)[Section.STATE]
     )
-    assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed is None
+    assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed == {}
+    run(script, "make lint", "0 issues.")
     (told,) = sections_of(run(script, "make test-all", GO_PASSED))[Section.FAILED]
-    assert told.endswith(" (another test run passed since, at message 7)")
+    assert told.endswith(" (another test run passed since, at message 9)")
+    assert sections_of(script)[Section.STATE][:2] == [
+        "Tests passed at message 9: `make test-all`", "Ran at message 7: `make lint`: 0 issues.",
+    ]  # fmt: skip
 
 
 def test_tests_that_others_ran_are_not_told_as_passed() -> None:
     review = "git commit -qm 'Fix it'; codex exec review --base main | tail -12"
-    assert fold(run(Script(), review, GO_PASSED).turns).passed is None
-    assert fold(run(Script(), "cat test.log", GO_PASSED).turns).passed is None
-    assert fold(run(Script(), "./run_all.sh", GO_PASSED).turns).passed is not None
-    assert fold(run(Script(), "pytest -k lend", "=== 9 deselected in 0.1s ===").turns).passed is None
+    assert fold(run(Script(), review, GO_PASSED).turns).passed == {}
+    assert fold(run(Script(), "cat test.log", GO_PASSED).turns).passed == {}
+    assert fold(run(Script(), "./run_all.sh", GO_PASSED).turns).passed
+    assert fold(run(Script(), "pytest -k lend", "=== 9 deselected in 0.1s ===").turns).passed == {}
 
 
 def test_what_the_agent_found_within_its_turn_is_told_and_no_announcement() -> None:
     script = run(Script().user("Test it."), "go test ./...", GO_FAILED, failed=True)
-    script.assistant("Let me look at the failing test. The failure of TestPrune is unrelated to my change.")
+    script.assistant(
+        "Let me look at the test. The failure of TestPrune is unrelated to my change. Ok. So it was there before."
+    )
     script.thinking("Hm.")  # a message of its own, which ends no turn
     run(script, "cat sync_test.go", "package sync").assistant("Now let me run the tests of the package again.")
     run(script, "ls sync", "sync.go").user("And the docs, please.")
@@ -121,7 +127,7 @@ def test_an_instruction_that_the_program_puts_between_the_messages_is_kept_once(
 
 def test_a_conclusion_marks_where_code_stood_and_keeps_short_items() -> None:
     text = "## Result\nThe entry is:\n```json\n{}\n```\nIt is:\n1. one-way\n* **idempotent**\n**Next:**\nShall I push?"
-    assert conclusion(text) == "The entry is: [code]\nIt is:\n1. one-way\n- **idempotent**\nShall I push?"
+    assert conclusion(text) == "Result: The entry is: [code]\nIt is:\n1. one-way\n- **idempotent**\nNext: Shall I push?"
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
         ("Read", "loans.py", NUMBERED, "lines 40–42; defines Loans, lend"),
         ("Bash", "python x.py", TRACEBACK, "KeyError: 'due'"),
         ("Bash", "grep -rn lend src", GREP, "3 matches in 2 files: a.py:3, b.py"),
+        ("Bash", "go build", "a.go:4:7: undefined: x\n", "a.go:4:7: undefined: x"),
         ("Bash", "grep -rn lend src | head -3", GREP, "the first 3 matches in 2 files: a.py:3, b.py"),
         ("Grep", "lend", f"{GREP}\n\n[Showing results with pagination = limit: 3]",
          "the first 3 matches in 2 files: a.py:3, b.py"),

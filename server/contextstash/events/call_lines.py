@@ -43,6 +43,8 @@ def call_line(call: Call) -> str:
     wanted = call.arguments.get("pattern", "")
     is_more = isinstance(wanted, str) and wanted not in ("", argument)
     searched = f" for `{one_line(wanted, MAX_CALL)}`" if is_more else ""
+    first = call.arguments.get("offset")
+    searched += f" from line {first}" if isinstance(first, int) and first > 1 else ""
     return f"{one_line(call.tool, 40)} {one_line(argument, MAX_CALL)}".strip() + searched
 
 
@@ -146,8 +148,11 @@ _MESSAGE = re.compile(
     r"|commit\b[^\n;&|]{0,200}? -\w*m ?(?:\"(?!\$\()([^\"\n]+)|'([^'\n]+))"
 )
 _QUIET = re.compile(r"\bcommit\b[^\n;&|]{0,80} (?:-\w*q|--quiet)")
-_OPENED = re.compile(r"\b(?:gh pr|glab mr) create\b")
-_ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests)/\d+")
+_OPENED = re.compile(r"\b(?:gh|glab) (?:pr|mr|issue) create\b")
+_ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests|issues)/\d+")
+_OUTSIDE = re.compile(r"^mcp[_:.].*[_:.](?:create|update|add|post|send|publish|merge|close)_", re.IGNORECASE)
+"""The names of tools of other MCP servers that change something there, such as an issue."""
+
 _BRANCH = re.compile(
     r"(?:^(?:On branch |Switched to (?:a new )?branch '|## )|\(HEAD -> )([\w/@+-]+(?:\.(?!\.)[\w/@+-]+)*)"
     r"(?:, ([^)\n]+)\))?",
@@ -155,13 +160,14 @@ _BRANCH = re.compile(
 )
 """How Git says on which branch it is; a commit names its own."""
 
-_STATUS = re.compile(rf"{_GIT}status\b")
+_STATUS = re.compile(rf"{_GIT}status\b(?: -[^\s;&|]+)*(?! *[^\s;&|\d>)\"'])")
 _ALL_SHORT = re.compile(r"git status (?:-s|--short|--porcelain)")
 _OF_TREE = re.compile(
     r"^(?:(Your branch.*|## .*|nothing to commit.*)|([ MADRCU?]{2}) (\S.*)|\t(?:([a-z ]+): +)?(\S+(?: -> \S+)?))$",
     re.MULTILINE,
 )
-"""What `git status` prints: of the branch; and of each file how it stands in index and work tree, or so in words."""
+"""`git status` of the whole work tree, and what it prints: of the branch; and of each file how it stands in index and
+work tree, or so in words."""
 
 _SAID = re.compile(r" (?:-\w*m|--message) ?=?(?:\"(?:[^\"\\]|\\.)*\"|'[^']*')", re.DOTALL)
 """A message in a command, which may name commands of Git."""
@@ -216,7 +222,9 @@ def may_have_committed(call: Call) -> bool:
 
 
 def commits_of(call: Call) -> Iterator[str]:
-    """What a call committed, and the pull request that it opened, in this order."""
+    """What a call committed, and what it changed elsewhere, such as the pull request that it opened, in this order."""
+    if _OUTSIDE.match(call.tool) and call.output and not call.failed and not call.refused:
+        yield f"called {one_line(outcome_line(call, ()), MAX_SHORT)}"
     command = call.command or ""
     if call.output is None or call.refused or call.output.running or len(command) > MAX_COMMAND:
         return

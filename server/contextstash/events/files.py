@@ -59,12 +59,12 @@ MAX_PATH = 1_000
 """Characters that are known of a path with line breaks or invisible characters."""
 
 
-def uses_of(calls: Iterable[Call]) -> Iterator[list[FileUse]]:
+def uses_of(calls: Iterable[Call], before: Iterable[str] = (), folder: str = "") -> Iterator[list[FileUse]]:
     """The file uses of each call. A script that a call runs changes what it opens to write. A name without a folder, as
-    in a patch of Codex, is that of the file in the folder of the last command, if that file was used."""
+    in a patch of Codex, is that of the file in the folder of the last command, if that file was used. The files used
+    `before` these calls, and the last `folder`, are those of earlier ones."""
     scripts: dict[str, str] = {}  # by their names: one may be written in one folder and run from another
-    used: dict[str, None] = {}
-    folder = ""
+    used = dict.fromkeys(before)
     for call in calls:
         uses = [use for use in file_uses(call) if not _in_vain(call, use)]
         folder = call.folder or folder

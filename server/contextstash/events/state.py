@@ -53,6 +53,7 @@ from contextstash.events.words import (
     without_host_text,
     words_handed_over,
 )
+from contextstash.outputs.digest import digest_output
 from contextstash.safety.sanitize import clip, defused, one_line
 
 MAX_CALLS, MAX_RUNNING, MAX_OPEN = 6, 16, 4
@@ -117,7 +118,7 @@ class FileState:
         """Take over a use of the file."""
         was_there = self.seq >= 0 and not self.deleted
         self.seq = seq
-        if use.verb == "read":
+        if use.verb == "read" or (use.verb == "staged" and self.changed):
             return
         self.changed_at = seq
         if use.verb in ("deleted", "restored") or (use.changes and (self.put_back or self.deleted)):
@@ -138,13 +139,15 @@ class FileState:
 @dataclass(slots=True)
 class Run:
     """A run of tests, a check or a build, or a commit, with the files that were changed after it. `told` is the error
-    of one that failed, how many tests passed, or which commit; `whole` is whether it was a run of everything."""
+    of one that failed, how many tests passed or what else it printed, or which commit; `whole` is whether it was a run
+    of everything, `tests` whether it ran tests."""
 
     seq: int
     line: str
     told: str
     since: list[str] = field(default_factory=list)
     whole: bool = False
+    tests: bool = False
 
 
 @dataclass
@@ -156,10 +159,11 @@ class State:
     `said_before` what it said before `said`, `newest` its newest message. `words` are the user's, `command` the one
     whose text the client puts into its next message, and `skill` the one that the agent carries out, `approved` the
     plan that the user approved in the turn under way. `failed` are the runs that failed last, by their programs,
-    `passed` the newest test run that passed, unless the same command failed since. `commit` is the newest one that a
-    call of the session made, `pushed` the message of its newest push, `branch` the one that Git named last, `tree` what
-    it said of the work tree. `calls` are the newest calls, `running` the commands that went on, by their processes.
-    `quoted` counts the quoted wordings and the numbers that the agent wrote.
+    `passed` the newest ones that did not, unless the same command failed since, the last is the newest. `commit` is the
+    newest one that a call of the session made, `pushed` the message of its newest push, `branch` the one that Git named
+    last, `tree` what it said of the work tree. `calls` are the newest calls, `ran_in` the folder of the newest command,
+    `running` the commands that went on, by their processes. `quoted` counts the quoted wordings and the numbers that
+    the agent wrote.
     """
 
     seq: int = -1
@@ -176,12 +180,13 @@ class State:
     plan: Plan = field(default_factory=Plan)
     approved: Told | None = None
     failed: dict[str, Run] = field(default_factory=dict)
-    passed: Run | None = None
+    passed: dict[str, Run] = field(default_factory=dict)
     commit: Run | None = None
     pushed: int = -1
     branch: Told | None = None
     tree: Run | None = None
     calls: list[Told] = field(default_factory=list)
+    ran_in: str = ""
     running: dict[str, Call] = field(default_factory=dict)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
@@ -248,7 +253,8 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     calls = calls_of(turns, state.running)
     state.running = dict([*state.running.items()][-MAX_RUNNING:])
     done: dict[int, list[tuple[Call, list[FileUse]]]] = {}
-    for call, uses in zip(calls, uses_of(calls), strict=True):
+    for call, uses in zip(calls, uses_of(calls, state.files, state.ran_in), strict=True):
+        state.ran_in = call.folder or state.ran_in
         done.setdefault(call.seq, []).append((call, uses))
     for turn in turns:
         for call, _ in done.get(turn.seq, ()):
@@ -290,6 +296,7 @@ class _Fold:
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
         del state.done[:-MAX_LINES]
+        state.notes.sort(key=lambda each: each.seq)
         del state.notes[:-MAX_NOTES]
         state.names.shorten(state.seq)
 
@@ -438,6 +445,9 @@ class _Fold:
             if told.startswith(COMMITTED):  # its number and branch, unless Git was quiet
                 state.commit = Run(call.seq, "", told.removeprefix(COMMITTED).partition(":")[0].strip())
         moves, branch, tree = moves_of(call), branch_of(call), work_tree_of(call)
+        other = [each for each in moves if each not in ("push", "checkout", "switch")]
+        if other and state.commit and state.commit.seq < call.seq and "Already up to date" not in str(call.output):
+            state.commit = Run(call.seq, "", f"what `git {other[-1]}` left")
         switches = bool(branch or {"checkout", "switch"} & {*moves})
         # Not of another repository. Only for these few: the session's folder takes long to find.
         if (switches or tree) and (not call.folder or f"{call.folder}/".startswith(state.folder)):
@@ -461,10 +471,14 @@ class _Fold:
             state.failed[runner] = Run(call.seq, call_line(call), one_line(failures_of(call), MAX_FAILED), whole=whole)
         elif known and (whole or not known.whole):
             del state.failed[runner]
-        if tests and tests.passed != 0 and not call.failed:
-            state.passed = Run(call.seq, call_line(call), f"{tests.passed} passed" if tests.passed else "")
-        elif tests and state.passed and state.passed.line == call_line(call):
-            state.passed = None
+        line, before = call_line(call), state.passed.get(runner)
+        if runner and not call.failed and not (tests and tests.passed == 0):
+            count = f"{tests.passed} passed" if tests and tests.passed else ""
+            told = count if tests else digest_output(call.tool, call.argument, call.output.text, is_error=False)
+            state.passed.pop(runner, None)
+            state.passed[runner] = Run(call.seq, line, told, tests=tests is not None)
+        elif before and before.line == line:
+            del state.passed[runner]
 
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
@@ -478,7 +492,7 @@ class _Fold:
         gone = state.names.known if renewed else names_of("\n".join(each.old for each in use.replaced))
         state.names.place(path, names_of(use.seen), gone)
         if use.changes:
-            for run in [*state.failed.values(), *filter(None, [state.passed, state.commit, state.tree])]:
+            for run in [*state.failed.values(), *state.passed.values(), *filter(None, [state.commit, state.tree])]:
                 others = [each for each in run.since if not is_same_file(each, path)][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, path]
 
@@ -550,20 +564,30 @@ _OFFERS = re.compile(
 _ENDS = ".!?:。！？"
 """What a sentence ends with; a heading and an item of a list mostly end with nothing."""
 
+GAP = "[…]"
+"""In the place of sentences that are left out."""
+
 _HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]{1,80}\*\*:?[ \t]*)$", re.MULTILINE)
 
 
 def conclusion(text: str) -> str:
-    """What the agent said at the end of a turn, in its own sentences, without quotations and headings."""
-    return _as_text(own_sentences(_HEADING.sub("", text), rows=True))
+    """What the agent said at the end of a turn, in its own sentences, without quotations; what stands below a heading
+    depends on it, such as a list of what was not done."""
+    return _as_text(own_sentences(_HEADING.sub(_heading, text), rows=True))
+
+
+def _heading(match: re.Match[str]) -> str:
+    title = match.group().strip("#*: \t")
+    return title if title[-1:] in _ENDS else f"{title}:"
 
 
 def _note(text: str) -> str:
     """What the agent said between its calls, without what only says what comes next."""
-    told, kept = list[str](), False
+    told, kept = list[str](), True
     for each in own_sentences(text, rows=True):
+        before = kept or not told
         kept = (kept and each == CODE) or (len(each) >= MIN_NOTE and each[-1] != ":" and not _ANNOUNCES.match(each))
-        told += [each] if kept else []
+        told += [*([] if before else [GAP]), each] if kept else []
     return _as_text(told)
 
 
@@ -573,5 +597,5 @@ def _as_text(told: Iterable[str]) -> str:
     text = ""
     for each in told:
         text = f"{text.rstrip()}\n" if each[0] == "|" or LIST_MARK.match(each) else text
-        text += f"{each} " if each[-1] in _ENDS else f"{each}\n"
+        text += f"{each} " if each[-1] in _ENDS or each == GAP else f"{each}\n"
     return clip(defused(text.strip()), MAX_CONCLUSION)

@@ -60,9 +60,12 @@ DONE_TOKENS = 240
 """Tokens of what the agent said at the end of a turn but the newest: a paragraph. With 60, two sentences, a
 reader missed in half of ten hand-offs what was found or decided; facts and actions differ by less than half a point."""
 
+MAX_PASSED = 3
+"""Newest runs of programs that test, check or build that are told if they did not fail: of tests, lint and build."""
+
 _COMMIT = re.compile(r"\(\d+\) (?:committed|opened|merged) ")
 
-VERBS = ("created", "edited", "renamed", "deleted", "restored", "run")
+VERBS = ("created", "edited", "renamed", "deleted", "restored", "staged", "run")
 """In the order in which they are written."""
 
 
@@ -101,10 +104,10 @@ def summary_of(
         Section(f"Earlier summary{as_of}", 0.3, 7, write.carried),
         Section("Said at the end of turns, and commits", 0.2 if max_names is None else 0.3, 5, write.done),
         Section("Files touched", FILES_SHARE if max_names is None else FILES_SHARE / 2, 4, write.files),
-        Section("Failed when last run", 0.15, 2, write.failures),
+        Section("Failed when last run", 0.15, 1, write.failures),
         Section("Open items", 0.2, 0, write.open),
         Section("Said between calls since the last turn ended", 0.15 if max_names is None else 0.1, 3, write.notes),
-        Section("Last state", 0.45 if state.answered else 0.25, 1, write.last_state),  # what ended the turn, as a whole
+        Section("Last state", 0.45 if state.answered else 0.25, 2, write.last_state),  # what ended the turn, as a whole
     ]
 
     def cost(text: str) -> int:
@@ -129,7 +132,8 @@ def task_of(state: State, max_tokens: int, count: Count) -> list[str]:
 @dataclass
 class _Writer:
     """Writes the sections: each method returns the items of one, in at most so many tokens. `told` is what the sections
-    before the names tell, `listed` are the names in their list; `in_files` is whether they also stand beside files."""
+    before the names tell, `listed` are the names in their list, `failed` the runs that are told as failed;
+    `in_files` is whether names also stand beside files."""
 
     state: State
     since: int
@@ -139,6 +143,7 @@ class _Writer:
     in_files: bool = False
     told: str = ""
     listed: set[str] = field(default_factory=set)
+    failed: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         # Where the section on files names it, paths are written from it.
@@ -218,13 +223,15 @@ class _Writer:
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
         runs = sorted(self.state.failed.values(), key=lambda run: run.seq)
-        passed = self.state.passed
+        passed = max((run.seq for run in self.state.passed.values() if run.tests), default=-1)
         lines = [
             f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}"
-            + (f" (another test run passed since, at message {passed.seq})" if passed and passed.seq > run.seq else "")
+            + (f" (another test run passed since, at message {passed})" if passed > run.seq else "")
             for run in runs
         ]
-        return newest(lines, room, self.count)
+        told = newest_cut(lines, [room] * len(lines), room, self.count)
+        self.failed = {run.seq for run in runs[len(runs) - len(told) :]}
+        return told
 
     def open(self, room: int) -> list[str]:
         """The tasks of the newest plan that are not done, and what the agent works on."""
@@ -295,13 +302,13 @@ class _Writer:
     def last_state(self, room: int) -> list[str]:
         """What the assistant said last, branch and test run, and the newest calls with what came of them."""
         state = self.state
-        commit, branch, passed = state.commit, state.branch, state.passed
-        ran = f"{passed.line.removeprefix('ran ')}{f': {passed.told}' if passed.told else ''}" if passed else ""
+        commit, branch = state.commit, state.branch
+        passed = [*state.passed.values()][: -MAX_PASSED - 1 : -1]
         if branch and commit and commit.told and commit.seq >= branch.seq:  # it names its branch
             branch = None
         known: list[str] = []
         for run, told in (
-            (passed, passed and f"Tests passed at message {passed.seq}: {ran}"),
+            *((run, _passed(run)) for run in passed),
             (commit, commit and _commit(commit, state.pushed)),
             (state.tree, state.tree and f"Git status at message {state.tree.seq}: {state.tree.told}"),
         ):
@@ -314,8 +321,8 @@ class _Writer:
         known = first_of(known, max(room - MIN_CALL, room // 2) if state.calls else room, self.count)
         room -= sum(map(self._item, known))
         told = "\n".join(known)
-        told_above = {run.seq for run in (state.tree, passed) if run and f"at message {run.seq}:" in told}
-        told_above |= {run.seq for run in state.failed.values()}
+        told_above = {run.seq for run in (state.tree, *passed) if run and f"at message {run.seq}:" in told}
+        told_above |= self.failed
         shown = [each for each in state.calls if each.seq not in told_above or "&&" in each.text]
         calls = [cut_middle(self._call(each), bound, self._item) for each in shown]
         said_share = 1.0 if state.answered else SAID_SHARE
@@ -354,7 +361,7 @@ class _Writer:
         quoted = [(uses > 1, text) for text, uses in self.state.quoted.items() if text.strip('"') not in shown]
         wanted = [text for again in (True, False) for own, text in reversed(quoted) if own is again]
         literals = self._within(wanted, int(room * LITERALS_SHARE))
-        room -= self._item(f"Literals: {', '.join(literals)}") if literals else 0
+        room -= self._item(f"Literals: {' '.join(literals)}") if literals else 0
         hidden |= {path_key(path) for path in self.state.files if self._short(path) in self.told}
         ranked = self.state.names.ranked(self.state.seq, hidden)
         chosen = self._within([self._short(name.form) for name in ranked], room - 12)
@@ -362,15 +369,15 @@ class _Writer:
             "Paths": [name for name in chosen if "/" in name],
             "Names": [name for name in chosen if "/" not in name],
         }
-        lines = [defused(f"{title}: {', '.join(names)}") for title, names in found.items() if names]
-        return [*lines, *([f"Literals: {', '.join(literals)}"] if literals else [])]
+        lines = [defused(f"{title}: {' '.join(names)}") for title, names in found.items() if names]
+        return [*lines, *([f"Literals: {' '.join(literals)}"] if literals else [])]
 
     def _within(self, found: Iterable[str], room: int) -> list[str]:
         kept: list[str] = []
         for name in found:
             if room < 3:
                 break
-            cost = self.count(f" {name},")
+            cost = self.count(f" {name}")
             if cost <= room:
                 kept.append(name)
                 room -= cost
@@ -392,6 +399,11 @@ def _listed(label: str, paths: Sequence[str]) -> dict[str, int]:
     """Lines with the paths, each with how many it has."""
     parts = [paths[place : place + PER_LINE] for place in range(0, len(paths), PER_LINE)]
     return {one_line(f"{label}: {', '.join(part)}", 2_000): len(part) for part in parts}
+
+
+def _passed(run: Run) -> str:
+    how = "Tests passed" if run.tests else "Ran"
+    return f"{how} at message {run.seq}: {run.line.removeprefix('ran ')}{f': {run.told}' if run.told else ''}"
 
 
 def _commit(run: Run, pushed: int) -> str:
@@ -428,12 +440,12 @@ UNUSED_SHARE = 0.15
 """The share of what the first request leaves of its room that the later ones may take. With 0.25 half as many of the
 user's messages were left out of long sessions as with none, and half a point fewer facts were told."""
 
-HANDOFF_NAMES_SHARE = 0.28
+HANDOFF_NAMES_SHARE = 0.24
 """The share of a hand-off that the list of names in use may take. The model that reads it need not search for one, but
 a person skips it, and what was found and decided needs room: with 0.24 half a point fewer of the facts needed next are
 told, and two points fewer of what the agent does next."""
 
-MAX_NAMES_SHARE = 0.6
+MAX_NAMES_SHARE = 0.48
 """The share of the summary that it may take: if the user's words leave little room, what is under way needs it more."""
 
 FILES_HEADING = "## Files in use, as they stood at the messages named"
@@ -489,7 +501,8 @@ def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     room = int(max_tokens * USER_SHARE)
     unused = max(0, room - count(words.entries[0].text)) if words.entries else 0
     lines = [f"- (pinned rule) {rule}" for rule in of.rules]
-    later = room + int(unused * UNUSED_SHARE)
+    now = words.open if words.open in kept else None
+    later = room + min(unused, max(int(unused * UNUSED_SHARE), count(now.text) - room // 2 if now else 0))
     text = words_text(words, (0, max(0, of.state.seq)), lines, first_tokens=room, tokens=later, count=count)
     return "\n".join([text, *_answered(kept, answered)])
 

@@ -25,7 +25,7 @@ gets the general digest."""
 MAX_DEFINITIONS, MAX_NAMED = 6, 4
 """How many definitions of a file its digest names, and how many files of a search. They fill the line."""
 
-_GREP_LINE = re.compile(r"^([^\s:]{1,250}):(\d{1,7})[:-]", re.MULTILINE)
+_GREP_LINE = re.compile(r"^([^\s:]{1,250}):(\d{1,7})[:-](?!\d{1,7}: )", re.MULTILINE)
 _SEARCHING = re.compile(r"(?:^|[\s/|;&(])(?:grep|rg|ag|ack|search)\b", re.IGNORECASE)
 _LIMITED, _PAGE = re.compile(r"\|\s*head\b"), "[Showing results with pagination"
 """Of a search that prints no more than some of its matches; the second is Claude Code's last line."""
