@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from contextstash.events.state import State, conclusion, fold
+from contextstash.events.sentences import conclusion, note_of
+from contextstash.events.state import State, fold
 from tests.support.turns import Script, Section, extract_summary, laws, quarter, read_summary
 
 GO_FAILED = (
@@ -127,6 +128,8 @@ def test_an_instruction_that_the_program_puts_between_the_messages_is_kept_once(
 
 def test_a_conclusion_marks_where_code_stood_and_keeps_short_items() -> None:
     text = "## Result\nThe entry is:\n```json\n{}\n```\nIt is:\n1. one-way\n* **idempotent**\n**Next:**\nShall I push?"
+    listed = "## Not done\n- The index of the fines is not built anew."
+    assert note_of(f"Fine.\n{listed}") == "Not done:\n- The index of the fines is not built anew."
     assert conclusion(text) == "Result: The entry is: [code]\nIt is:\n1. one-way\n- **idempotent**\nNext: Shall I push?"
 
 

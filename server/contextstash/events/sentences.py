@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-from contextstash.safety.sanitize import is_speaker_line
+from contextstash.safety.sanitize import clip, defused, is_speaker_line
 
 MAX_SCANNED = 40_000
 """How many characters of one text are split, about 10,000 tokens. Longer texts are pasted, not written; their
@@ -106,6 +106,60 @@ def _own_lines(lines: list[str], indented: bool, code: str) -> Iterator[str]:
         coding = indented and bool(_INDENTED.match(line)) and not _LIST_ITEM.match(line) and (blank_before or coding)
         before = line
         yield "" if quoting or coding else line
+
+
+MAX_CONCLUSION, MIN_NOTE = 3_000, 40
+"""Characters of what the agent said in one message: a review with six findings has as many. A shorter sentence within a
+turn, such as "Good, all pass", says nothing that is needed later."""
+
+ANNOUNCES = re.compile(
+    r"\W*(?:(?:now|next|then|first|good|great|ok(?:ay)?|perfect)\b[,.:;!— ]*)*"
+    r"(?:let(?: me|['’]s)|i(?:['’]ll| will| need to| should|(?:['’]m| am) \w+ing)|now)\b",
+    re.IGNORECASE,
+)
+"""How a sentence begins that says what comes next: the calls behind it say that."""
+
+_ENDS = ".!?:。！？"
+"""What a sentence ends with; a heading and an item of a list mostly end with nothing."""
+
+GAP = "[…]"
+"""In the place of sentences that are left out."""
+
+_TITLE = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]{1,80}\*\*:?[ \t]*)$", re.MULTILINE)
+
+
+def conclusion(text: str) -> str:
+    """What the agent said at the end of a turn, in its own sentences, without quotations; what stands below a heading
+    depends on it, such as a list of what was not done."""
+    return _as_text(own_sentences(_TITLE.sub(_titled, text), rows=True))
+
+
+def _titled(match: re.Match[str]) -> str:
+    title = match.group().strip("#*: \t")
+    return title if title[-1:] in _ENDS else f"{title}:"
+
+
+def note_of(text: str) -> str:
+    """What the agent said between its calls, without what only says what comes next."""
+    told, kept, head = list[str](), True, ""
+    for each in own_sentences(_TITLE.sub(_titled, text), rows=True):
+        before = kept or not told
+        kept = (kept and each == CODE) or (len(each) >= MIN_NOTE and each[-1] != ":" and not ANNOUNCES.match(each))
+        if kept:  # a list depends on what stands above it
+            is_listed = each[0] == "|" or LIST_MARK.match(each)
+            told += [*([] if before else [GAP]), *([head] if head and is_listed else []), each]
+        head = each if each[-1] == ":" and not ANNOUNCES.match(each) else ""
+    return _as_text(told)
+
+
+def _as_text(told: Iterable[str]) -> str:
+    """Sentences as one text; what has no sign at its end, such as an item of a list, and the row of a table have lines
+    of their own."""
+    text = ""
+    for each in told:
+        text = f"{text.rstrip()}\n" if each[0] == "|" or LIST_MARK.match(each) else text
+        text += f"{each} " if each[-1] in _ENDS or each == GAP else f"{each}\n"
+    return clip(defused(text.strip()), MAX_CONCLUSION)
 
 
 Count = Callable[[str], int]

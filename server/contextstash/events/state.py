@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 
@@ -30,7 +30,7 @@ from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_o
 from contextstash.events.files import KnownPaths, is_same_file, uses_of
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
 from contextstash.events.plans import PLAN_TOOLS, Plan
-from contextstash.events.sentences import CODE, LIST_MARK, own_sentences
+from contextstash.events.sentences import ANNOUNCES, conclusion, note_of, own_sentences
 from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import (
     CARRIED_OVER,
@@ -54,7 +54,7 @@ from contextstash.events.words import (
     words_handed_over,
 )
 from contextstash.outputs.digest import digest_output
-from contextstash.safety.sanitize import clip, defused, one_line
+from contextstash.safety.sanitize import defused, one_line
 
 MAX_CALLS, MAX_RUNNING, MAX_OPEN = 6, 16, 4
 """Newest calls that are told with what came of them, commands that go on and whose output is waited for, and requests
@@ -67,14 +67,13 @@ the user's words beside the first and beside as many with a rule. A summary and 
 MAX_FILES, MAX_QUOTED = 400, 600
 """Files and quoted texts that are known, those that were used last. A summary names about a hundred files."""
 
-MAX_TEXT, MAX_REQUEST, MAX_CONCLUSION = 6_000, 20_000, 3_000
-"""Characters that are known of a text, more than a summary shows of it; of the beginning and of the end of a request,
-in which a rule may stand below a long report; and of what the agent said in one message: a review with six findings has
-as many."""
+MAX_TEXT, MAX_REQUEST = 6_000, 20_000
+"""Characters that are known of a text, more than a summary shows of it; and of the beginning and of the end of a
+request, in which a rule may stand below a long report."""
 
-MIN_NOTE, MIN_HANDLED, MAX_FAILED = 40, 400, 900
-"""Characters: a shorter sentence within a turn, such as "Good, all pass", says nothing that is needed later; the handle
-of a shorter output is not told; and what is told of a run that failed, some eight places with their reasons."""
+MIN_HANDLED, MAX_FAILED = 400, 900
+"""Characters: the handle of a shorter output is not told; and what is told of a run that failed, some eight places with
+their reasons."""
 
 MAX_ANNOUNCED = 3
 """Sentences of a message that only says what the agent does next. An answer that is as short seldom says that, too."""
@@ -201,7 +200,7 @@ class State:
         # In a few sentences that say what it does now, the last one may say how.
         telling = sentences if len(sentences) <= MAX_ANNOUNCED else sentences[-1:]
         asks = bool(sentences) and (sentences[-1][-1] in "?？" or _OFFERS.search(sentences[-1]) is not None)
-        ends = len(sentences) > 1 and (asks or not any(map(_ANNOUNCES.match, telling)))
+        ends = len(sentences) > 1 and (asks or not any(map(ANNOUNCES.match, telling)))
         ends = ends or said.lstrip()[:1] == "{"  # a result as JSON
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
@@ -408,7 +407,7 @@ class _Fold:
         if not text:
             return
         last = state.said_before = state.said
-        if last is not None and not state.said_is_done and (note := _note(last.text)):
+        if last is not None and not state.said_is_done and (note := note_of(last.text)):
             state.notes.append(Told(last.seq, note))
         state.said = Told(turn.seq, text)
         state.skill = None if turn.ends_work else state.skill
@@ -549,53 +548,7 @@ def _quoted(call: Call) -> dict[str, None]:
     return dict.fromkeys([*wordings, *_NUMBER.findall(code)])
 
 
-_ANNOUNCES = re.compile(
-    r"\W*(?:(?:now|next|then|first|good|great|ok(?:ay)?|perfect)\b[,.:;!— ]*)*"
-    r"(?:let(?: me|['’]s)|i(?:['’]ll| will| need to| should|(?:['’]m| am) \w+ing)|now)\b",
-    re.IGNORECASE,
-)
-"""How a sentence begins that says what comes next: the calls behind it say that."""
-
 _OFFERS = re.compile(
     r"\blet me know\b|\b(?:if|unless|once|whether|want|when) you\b|\byou(?:['’]d| would| want)\b", re.IGNORECASE
 )
 """What the last sentence of a turn has if the agent would go on only when it is asked to."""
-
-_ENDS = ".!?:。！？"
-"""What a sentence ends with; a heading and an item of a list mostly end with nothing."""
-
-GAP = "[…]"
-"""In the place of sentences that are left out."""
-
-_HEADING = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]{1,80}\*\*:?[ \t]*)$", re.MULTILINE)
-
-
-def conclusion(text: str) -> str:
-    """What the agent said at the end of a turn, in its own sentences, without quotations; what stands below a heading
-    depends on it, such as a list of what was not done."""
-    return _as_text(own_sentences(_HEADING.sub(_heading, text), rows=True))
-
-
-def _heading(match: re.Match[str]) -> str:
-    title = match.group().strip("#*: \t")
-    return title if title[-1:] in _ENDS else f"{title}:"
-
-
-def _note(text: str) -> str:
-    """What the agent said between its calls, without what only says what comes next."""
-    told, kept = list[str](), True
-    for each in own_sentences(text, rows=True):
-        before = kept or not told
-        kept = (kept and each == CODE) or (len(each) >= MIN_NOTE and each[-1] != ":" and not _ANNOUNCES.match(each))
-        told += [*([] if before else [GAP]), each] if kept else []
-    return _as_text(told)
-
-
-def _as_text(told: Iterable[str]) -> str:
-    """Sentences as one text; what has no sign at its end, such as an item of a list, and the row of a table have lines
-    of their own."""
-    text = ""
-    for each in told:
-        text = f"{text.rstrip()}\n" if each[0] == "|" or LIST_MARK.match(each) else text
-        text += f"{each} " if each[-1] in _ENDS or each == GAP else f"{each}\n"
-    return clip(defused(text.strip()), MAX_CONCLUSION)
