@@ -48,6 +48,15 @@ async def test_one_by_one_as_a_session_grows_an_output_more_archives_one_more(tm
         assert (await kinds(stash)).count("tool_summary") == 4
 
 
+async def test_a_request_that_leaves_messages_out_leaves_no_result_without_its_call(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "l.db", preset="rolling", automatic=True) as stash:
+        for each in [user(40), *rounds([800] * 20)]:
+            await stash.record_messages([each], session_id=SESSION, model=MODEL)
+        for budget in range(200, 2_000, 40):
+            shown = await stash.read_context(SESSION, budget=budget)
+            assert "no longer shown" not in str(shown.messages)
+
+
 async def test_an_archived_result_is_hidden_from_the_agent_and_not_from_the_user(tmp_path: Path) -> None:
     natives = [user(40), *rounds([3_000] * 11)]
     async with stash_at(tmp_path / "k.db", preset="rolling", automatic=True) as stash:

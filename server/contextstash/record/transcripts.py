@@ -16,7 +16,7 @@ from contextstash.record.messages import append, limit_problem, report_late
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key
 from contextstash.session.access import Access, tokens_by_part
 from contextstash.session.edit import Planned, archived, edit, entries_after, log_event, retrying
-from contextstash.view.ladder import cuts_of
+from contextstash.view.ladder import starts_of
 from contextstash.view.session_snapshot import summary_id
 from contextstash.view.view import HOST, restored, rewinding
 from contextstash_storage.errors import EditConflictError, SessionDeletedError
@@ -258,8 +258,7 @@ async def partial_compaction(
     undone = [edit for edit in snapshot.overlay.summaries if edit.first_seq < before <= edit.last_seq]
     entries = await entries_after(access, snapshot, restored(undone)) if undone else list(snapshot.entries)
     # The last position before which no tool call is separated from its result.
-    starts = [entries[cut].first_seq if cut < len(entries) else own for cut in cuts_of(entries)]
-    last = max((start for start in starts if start <= before), default=0) - 1
+    last = max((start for start in starts_of(entries) if start <= before), default=0) - 1
     if last < 0:
         return None
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead

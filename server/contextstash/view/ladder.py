@@ -136,7 +136,7 @@ def _nothing(protected: int, small: int) -> str:
         )
     if small:
         return f"Nothing done: the {small} tool outputs left are too small to be worth a placeholder."
-    return "Nothing done: the view holds no tool output that is not archived already."
+    return "Nothing done: the view holds no tool output that is neither archived nor pinned."
 
 
 def oldest_outputs(entries: Sequence[Entry], outputs: Mapping[Place, Output], keep: int) -> tuple[Candidate, ...]:
@@ -189,6 +189,12 @@ def cuts_of(entries: Sequence[Entry]) -> list[int]:
             cuts.append(position)
         seen += entry.message is not None
     return [*cuts, len(entries)] if seen in allowed else cuts
+
+
+def starts_of(entries: Sequence[Entry]) -> list[int]:
+    """The positions of the messages and summaries at which a list of entries can be split. A digest message has the
+    position of the message before it, and leaves with that."""
+    return [entries[cut].first_seq for cut in cuts_of(entries) if cut < len(entries) and not entries[cut].digest]
 
 
 def last_anchor(entries: Sequence[Entry]) -> int | None:
@@ -249,7 +255,7 @@ def fit(
         return Fitted()
     settings, whole, unpinned = snapshot.settings, snapshot.entries, snapshot.unpinned
     archive, keep_messages = settings.fit_by == "archive", settings.fit_keep_messages
-    starts = {whole[cut].first_seq for cut in cuts_of(whole) if cut < len(whole)}
+    starts = set(starts_of(whole))
     ladder = _Ladder(list(entries), shorten)
     goal = budget - budget // MARGIN if archive else budget
     if archive:
@@ -329,7 +335,7 @@ class _Ladder:
         head = leading_kept(self.view)
         freed, best = 0, head
         for position in range(head, max(head, len(self.view) - keep + (keep > 0))):
-            if self.view[position].first_seq in starts:
+            if self.view[position].first_seq in starts and not self.view[position].digest:
                 best = position
                 if freed >= excess:
                     break
