@@ -50,15 +50,17 @@ async def test_a_session_that_compacts_itself_keeps_what_is_pinned(tmp_path: Pat
     assert {each.split()[0] for each in reductions} == {"Archived", "Summarized"}
 
 
-async def test_a_pinned_path_stands_for_the_newest_output_that_shows_the_file(stash: Stash) -> None:
+@pytest.mark.parametrize("path", ["rules.md", "out_of_date/rules.md"])
+async def test_a_pinned_path_stands_for_the_newest_output_that_shows_the_file(stash: Stash, path: str) -> None:
     newer = RULES.replace("rounded", "cut")
-    steps = [step(0, "/srv/rules.md", RULES), step(1, "/srv/rules.md", newer), *map(part, range(2, 6))]
+    steps = [step(0, f"/srv/{path}", RULES), step(1, f"/srv/{path}", newer), *map(part, range(2, 6))]
     await recorded(stash, *steps)
     await stash.prune_tool_outputs(SESSION, keep_last=0)
     assert newer not in await shown(stash)
-    await stash.configure_session(SESSION, pin=["rules.md"])
+    await stash.configure_session(SESSION, pin=[path])
     assert newer in await shown(stash)  # it comes back
-    await stash.prune_tool_outputs(SESSION, keep_last=0)
+    again = await stash.prune_tool_outputs(SESSION, keep_last=0)
+    assert "neither archived nor pinned" in again.reason
     view = await shown(stash)
     assert newer in view
     assert RULES not in view

@@ -13,7 +13,7 @@ from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit
 from contextstash.view.ladder import last_anchor
-from contextstash.view.outputs_in_use import HANDLE_PREFIX, outputs_of_pins
+from contextstash.view.outputs_in_use import is_handle, outputs_of_pins
 from contextstash.view.session_snapshot import digest_edit
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
 from contextstash.writers import CONSENT
@@ -61,7 +61,7 @@ async def configure_session(
     settings, pin, unpin = settings or {}, pin or (), unpin or ()
     if not pin and not unpin:
         return await _configure(access, session, settings)
-    if handles := [each for each in pin if each.startswith(HANDLE_PREFIX)]:
+    if handles := [each for each in pin if is_handle(each)]:
         known = {output.handle for output in await access.store.read_outputs(session.session_id)}
         if missing := [handle for handle in handles if handle not in known]:
             raise HandleNotFoundError(

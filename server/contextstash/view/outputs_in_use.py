@@ -59,7 +59,9 @@ def outputs_in_use(outputs: Sequence[Output]) -> set[str]:
     return own | set(newest.values())
 
 
-HANDLE_PREFIX = "out_"
+def is_handle(pin: str) -> bool:
+    """Whether a pin is the handle of an output, and not a path that begins like one."""
+    return pin.startswith("out_") and "/" not in pin and "." not in pin
 
 
 def outputs_of_pins(pins: Sequence[str], recorded: Sequence[Output]) -> list[Output]:
@@ -70,7 +72,7 @@ def outputs_of_pins(pins: Sequence[str], recorded: Sequence[Output]) -> list[Out
 
 
 def _is_pinned(output: Output, pin: str) -> bool:
-    if pin.startswith(HANDLE_PREFIX):
+    if is_handle(pin):
         return output.handle == pin
     if output.argument.startswith("wc "):  # it reads the file, and shows nothing of it
         return False
