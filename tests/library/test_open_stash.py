@@ -198,6 +198,8 @@ async def test_settings_of_a_session_are_in_force_before_its_first_message(tmp_p
         assert (found["prune_at"], found["compact_at"]) == (0.5, 0.9)
         with pytest.raises(BadInputError, match="prune_at"):
             await stash.session("other", prune_att=0.5).request([{"role": "user", "content": "hi"}])
+        with pytest.raises(BadInputError, match="There is no preset"):
+            await stash.use_cases.configure_session("job", settings={"preset": ["rolling"]})
         assert len((await stash.use_cases.list_sessions()).sessions) == 1
 
 

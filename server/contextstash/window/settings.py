@@ -214,7 +214,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     if unknown:
         raise BadInputError(unknown_setting(unknown[0]))
     preset = merged.get("preset", "default")
-    if preset not in PRESETS:
+    if str(preset) not in PRESETS:
         from contextstash.safety.sanitize import did_you_mean
 
         raise BadInputError(f"There is no preset '{preset}'. {did_you_mean(str(preset), PRESETS)}")
