@@ -8,48 +8,41 @@ from typing import NamedTuple
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Counters, Level
 
-MAX_RESERVE = 32_000
-"""Largest default reserve for the reply, in tokens: the reserve of the preset `token-budget`."""
-
-MAX_PROTECTED, MAX_MINIMUM = 40_000, 20_000
-"""Largest defaults of what a prune protects and of what it must free, in tokens: those of the preset `token-budget`."""
-
-SUMMARY_SHARE = 8
-"""The default length of a summary is the free window divided by this. Measured with bench/fidelity: shorter ones keep
-less, longer ones take the room from the recent messages."""
-
 MAX_FIXED_SHARE = 0.75
 """The share of the usable window that the fixed parts take at most when sizes are derived from the rest. With a
 system prompt that fills the window, summaries and outputs must still say something."""
 
-MIN_SUMMARY, MAX_SUMMARY = 1_000, 8_000
-"""Smallest and largest default length of a summary, in tokens: below, it cannot hold task, state and names in use; a
-longer one takes room from the work. Large models wrote 2,700 in recorded sessions (median)."""
 
-STANDING_SHARE = 6
-"""The texts of files in use that follow a summary take at most the free window divided by this. Measured on recorded
-sessions of Claude Code: with 6 the old lines of the next edit are in view more often than with 7, 8 or 10."""
+Size = tuple[int, int, int]
+"""The default of a size in tokens: a window divided by the first number, between the second and the third."""
 
-MAX_STANDING = 8_000
-"""Largest default of that, in tokens: as much as the longest summary: some ten functions of a few files."""
+RESERVE = (8, 0, 32_000)
+"""The reserve for the reply, of the whole window; at most that of the preset `token-budget`."""
 
-REQUEST_SHARE = 4
-"""The first request of a session stays as it was written if it takes at most the usable window divided by this, within
-the limits below. If it is too small, a long task is shortened; if it is too large, a pasted document stays for ever."""
+PROTECTED, MINIMUM = (4, 0, 40_000), (10, 0, 20_000)
+"""What a prune protects and what it must free, of the usable window; at most those of the preset `token-budget`."""
 
-MIN_REQUEST, MAX_REQUEST = 1_600, 4_000
-"""Smallest and largest default of that, in tokens. First requests of recorded agents with long instructions take 1,150
-to 1,720 tokens."""
+KEPT = (8, 0, 20_000)
+"""What a compaction without a low-water mark keeps, of the usable window; at most as the preset `rolling`."""
 
-WORDS_SHARE = 16
-"""What a compaction adds to the user's words takes at most the usable window divided by this, beside the first request.
-Recorded users write 100 to 900 tokens in a window of 16,000."""
+SUMMARY = (8, 1_000, 8_000)
+"""A summary, of the free window. Measured with bench/fidelity: shorter ones keep less, longer ones take the room from
+the recent messages. Less cannot hold task, state and names in use; large models wrote 2,700 in recorded sessions
+(median)."""
 
-MIN_WORDS, MAX_WORDS = 300, 4_000
-"""Smallest and largest default of that, in tokens: some ten short requests; more than a user types in most windows."""
+STANDING = (6, 0, 8_000)
+"""The texts of files in use that follow a summary, of the free window; at most some ten functions of a few files.
+Measured on recorded sessions of Claude Code: with 6 the old lines of the next edit are in view more often than with 7,
+8 or 10."""
 
-MAX_KEPT = 20_000
-"""Largest default of what a compaction keeps, in tokens: that of the preset `rolling`."""
+REQUEST = (4, 1_600, 4_000)
+"""The first request of a session, which stays as it was written if it takes no more of the usable window: with less, a
+long task is shortened, with more a pasted document stays for ever. First requests of recorded agents with long
+instructions take 1,150 to 1,720 tokens."""
+
+WORDS = (16, 300, 4_000)
+"""What a compaction adds to the user's words beside the first request, of the usable window: some ten short requests at
+least. Recorded users write 100 to 900 tokens in a window of 16,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +83,12 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fix
     if fallback is not None:
         window, usable = fallback, fallback
     else:
-        reserve = min(MAX_RESERVE, window // 8) if settings.output_reserve is None else settings.output_reserve
+        reserve = _or(settings.output_reserve, _size(RESERVE, window))
         usable = max(1, window - min(reserve, window // 2))
     free = usable - min(fixed, _share(usable, MAX_FIXED_SHARE))
     low_water = None if settings.low_water is None else _share(usable, settings.low_water)
-    summary_tokens = settings.summary_tokens or min(MAX_SUMMARY, max(MIN_SUMMARY, free // SUMMARY_SHARE))
-    kept = min(MAX_KEPT, usable // 8) if low_water is None else max(0, low_water - summary_tokens)
+    summary_tokens = settings.summary_tokens or _size(SUMMARY, free)
+    kept = _size(KEPT, usable) if low_water is None else max(0, low_water - summary_tokens)
     prune_at = max(1, _share(usable, settings.prune_at))
     compact_at = max(1, _share(usable, settings.compact_at) - (settings.compact_when == "reached"))
     return WindowBudget(
@@ -106,16 +99,21 @@ def budget_of(settings: ContextSettings, window: int, *, known: bool = True, fix
         compact_at=compact_at,
         critical_at=max(compact_at, _share(usable, settings.critical_at)),
         messages_at=settings.messages_at or (None if known or fallback else settings.fallback_messages),
-        prune_protect_tokens=_or(settings.prune_protect_tokens, min(MAX_PROTECTED, usable // 4)),
-        prune_minimum_tokens=_or(settings.prune_minimum_tokens, min(MAX_MINIMUM, usable // 10)),
+        prune_protect_tokens=_or(settings.prune_protect_tokens, _size(PROTECTED, usable)),
+        prune_minimum_tokens=_or(settings.prune_minimum_tokens, _size(MINIMUM, usable)),
         compact_keep_tokens=min(_or(settings.compact_keep_tokens, kept), usable // 2),
         low_water=low_water,
         summary_tokens=summary_tokens,
         recovery_tokens=settings.recovery_tokens or usable // 2,
-        request_tokens=min(MAX_REQUEST, max(MIN_REQUEST, usable // REQUEST_SHARE), usable // 2),
-        standing_tokens=0 if low_water is None else min(MAX_STANDING, free // STANDING_SHARE),
-        words_tokens=min(MAX_WORDS, max(MIN_WORDS, usable // WORDS_SHARE)),
+        request_tokens=min(_size(REQUEST, usable), usable // 2),
+        standing_tokens=0 if low_water is None else _size(STANDING, free),
+        words_tokens=_size(WORDS, usable),
     )
+
+
+def _size(size: Size, window: int) -> int:
+    parts, least, most = size
+    return min(most, max(least, window // parts))
 
 
 def _share(usable: int, share: float) -> int:
