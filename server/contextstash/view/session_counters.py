@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.records import (
-    Counters,
-    Kind,
-    NewMessage,
-    Part,
-    Role,
-    Session,
-    Usage,
-)
+from contextstash_storage.records import Counters, Kind, NewMessage, Part, Role, Session, Usage
 
 if TYPE_CHECKING:
     from contextstash.window.token_counters import Counter
@@ -49,30 +41,20 @@ def part_named(role: Role, kind: Kind, block_type: str) -> Part:
     return _PARTS.get(block_type) or _PARTS[role]
 
 
-class Totals(NamedTuple):
-    """What a view adds up to: its tokens by part, its messages, the tool results that it shows whole or cut, and the
-    last message that a summary covers, -1 for none."""
-
-    parts: Mapping[Part, int]
-    messages: int
-    results: int
-    covered: int
-
-
-def edited(counters: Counters, planned: Counters, after: Totals, *, own: bool) -> Counters:
-    """The counters after edits of a view with the totals `planned` that have made them `after`. What was recorded in
-    between is added. By how much our `own` edits changed the view is also kept apart: a client that sends its own
-    history has not seen that, until it compacts itself."""
+def edited(counters: Counters, planned: Counters, after: Counters, *, own: bool) -> Counters:
+    """The counters after edits of a view that was as `planned`, and that they have made as `after`, which has only what
+    the view adds up to. What was recorded in between is added. By how much our `own` edits changed the view is also
+    kept apart: a client that sends its own history has not seen that, until it compacts itself."""
     change = _sums(after.parts, planned.parts, -1)
     by_us = _sums(counters.own, change) if own else counters.own
-    if not own and after.covered > planned.summary_seq:
+    if not own and after.summary_seq > planned.summary_seq:
         by_us = {}
     return counters.model_copy(
         update={
             "parts": _sums(counters.parts, change),
-            "view_messages": counters.view_messages + after.messages - planned.view_messages,
-            "view_results": counters.view_results + after.results - planned.view_results,
-            "summary_seq": after.covered,
+            "view_messages": counters.view_messages + after.view_messages - planned.view_messages,
+            "view_results": counters.view_results + after.view_results - planned.view_results,
+            "summary_seq": after.summary_seq,
             "own": by_us,
         }
     )

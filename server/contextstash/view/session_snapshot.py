@@ -146,21 +146,20 @@ class SessionSnapshot:
             {place: output for place, output in self.outputs.items() if place not in pinned} if pinned else self.outputs
         )
 
-    def totals_of(self, entries: Sequence[Entry]) -> counting.Totals:
+    def totals_of(self, entries: Sequence[Entry]) -> Counters:
         """What a view with these entries adds up to, with what is beyond the reach, unless one of its summaries covers
         that."""
-        beyond = self.beyond
-        for entry in entries if beyond else ():
-            if beyond and entry.summary and entry.first_seq <= beyond.first_seq and beyond.last_seq <= entry.last_seq:
-                beyond = None
+        beyond, summaries = self.beyond, [entry.edit.span for entry in entries if entry.summary]
+        if beyond and any(first <= beyond.first_seq and beyond.last_seq <= last for first, last in summaries):
+            beyond = None
         parts = parts_of(entries)
         for part, tokens in beyond.parts.items() if beyond else ():
             parts[part] = parts.get(part, 0) + tokens
-        return counting.Totals(
-            parts,
-            len(entries) + (beyond.messages if beyond else 0),
-            results_of(entries) + (beyond.results if beyond else 0),
-            max((entry.last_seq for entry in entries if entry.summary), default=-1),
+        return Counters(
+            parts=parts,
+            view_messages=len(entries) + (beyond.messages if beyond else 0),
+            view_results=results_of(entries) + (beyond.results if beyond else 0),
+            summary_seq=max((last for _, last in summaries), default=-1),
         )
 
     def counters_after(self, entries: Sequence[Entry], *, own: bool = True) -> Callable[[Counters], Counters]:
@@ -202,7 +201,7 @@ def event_of(
         tokens_before=snapshot.view_tokens,
         tokens_after=sum(after.parts.values()),
         messages_before=len(snapshot.entries) + (snapshot.beyond.messages if snapshot.beyond else 0),
-        messages_after=after.messages,
+        messages_after=after.view_messages,
         reason=reason,
         seq=counters.messages,
         parts={**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts,

@@ -3,7 +3,7 @@ conversation goes back to an earlier message and continues from there, and the o
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -246,13 +246,9 @@ def build_view(
     added = [Entry(summary=edit) for edit in overlay.summaries]
     added += [Entry(digest=edit) for edit in overlay.digests if edit.after_seq not in hidden]
     entries = message_entries(messages, overlay, known)
-    merged: list[Entry] = []
-    start = 0
-    for entry in sorted(added, key=_place):
-        end = bisect_right(entries, _place(entry), lo=start, key=_place)
-        merged += [*entries[start:end], entry]
-        start = end
-    return [*merged, *entries[start:]] if added else entries
+    for entry in added:
+        insort_right(entries, entry, key=_place)
+    return entries
 
 
 def message_entries(
