@@ -4,9 +4,9 @@ outputs, and search over everything that was ever recorded."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 
 from contextstash.messages.detection import get_format
 from contextstash.outputs.digest import without_reminders
@@ -29,10 +29,10 @@ from contextstash.safety.sanitize import defused, one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, shown_value
 from contextstash.session.open_session import READ_AT_ONCE, Known, outputs_by_message
-from contextstash.view.view import Entry, Overlay, build_view, path_to
+from contextstash.view.view import build_view, path_to
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFoundError, NotFoundError
-from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, SummaryEdit
 from contextstash_storage.search import STOP_WORDS, Weigh
 
 MAX_MESSAGES = 500
@@ -71,50 +71,36 @@ NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words
 SCOPES = ("session", "outputs", "messages", "everywhere")
 
 
-@dataclass(frozen=True)
-class _Page:
-    """Messages of a session, with the edits in force, their entries in the view and their outputs."""
-
-    session: Session
-    settings: ContextSettings
-    messages: Sequence[Message]
-    overlay: Overlay
-    entries: dict[int, Entry]
-    outputs: Mapping[int, tuple[Output, ...]]
-    next_seq: int | None
-
-
-async def _page(access: Access, session_id: str, first: int, limit: int) -> _Page:
+async def _page(access: Access, session_id: str, first: int, limit: int) -> tuple[Known, int | None]:
+    """What is known of a session, of its messages those of a page, and where the next page begins."""
     known = await access.known(session_id)
-    session, overlay, total = known.session, known.overlay, known.session.counters.messages
+    total = known.session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
     outputs = await access.store.read_outputs(session_id, first=first, last=last)
-    return _Page(
-        session,
-        access.settings(session),
-        messages,
-        overlay,
-        {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message},
-        outputs_by_message(messages, outputs),
-        last + 1 if last + 1 < total else None,
+    page = replace(
+        known,
+        messages={message.seq: message for message in messages},
+        entries={entry.first_seq: entry for entry in build_view(messages, known.overlay) if entry.message},
+        outputs=outputs_by_message(messages, outputs),
     )
+    return page, last + 1 if last + 1 < total else None
 
 
 async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
     """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
     whether the model still sees it."""
-    page = await _page(access, session_id, first, limit)
-    lines = []
-    for message in page.messages:
+    page, next_seq = await _page(access, session_id, first, limit)
+    lines, settings = [], access.settings(page.session)
+    for message in page.messages.values():
         entry = page.entries.get(message.seq)
         kind = entry.kind if entry else message.kind
         handles = [output.handle for output in page.outputs[message.seq]] or None
         visible = entry is not None and kind != "tool_result_archived"
-        body = shown_value(page.settings, message.body or {})
+        body = shown_value(settings, message.body or {})
         lines.append(MessageLine.of(message, kind=kind, agent_visible=visible, handles=handles, message=body))
     total = page.session.counters.messages
-    return MessagePage(session_id=session_id, messages=lines, total=total, next_seq=page.next_seq)
+    return MessagePage(session_id=session_id, messages=lines, total=total, next_seq=next_seq)
 
 
 async def read_shown_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 100) -> ShownPage:
@@ -122,28 +108,29 @@ async def read_shown_messages(access: Access, session_id: str, *, first: int = 0
     `first + limit - 1`. Raises SessionNotFoundError, or BadInputError if a number is bad."""
     if first < 0 or not 1 <= limit <= MAX_MESSAGES:
         raise BadInputError(f"first is 0 or more, limit 1 to {MAX_MESSAGES}.")
-    page = await _page(access, session_id, first, limit)
+    page, next_seq = await _page(access, session_id, first, limit)
+    settings = access.settings(page.session)
     return ShownPage(
         session_id=session_id,
-        messages=[_shown(page, message) for message in page.messages],
+        messages=[_shown(page, settings, message) for message in page.messages.values()],
         summaries=[
-            ShownSummary.of(edit, text=shown_text(page.settings, edit.text))
+            ShownSummary.of(edit, text=shown_text(settings, edit.text))
             for edit in page.overlay.summaries
             if edit.first_seq < first + limit and edit.last_seq >= first
         ],
         total=page.session.counters.messages,
         first=first,
-        next_seq=page.next_seq,
+        next_seq=next_seq,
         client_sends_history=await access.sends_own_history(page.session) or None,
     )
 
 
-def _shown(page: _Page, message: Message) -> ShownMessage:
+def _shown(page: Known, settings: ContextSettings, message: Message) -> ShownMessage:
     entry = page.entries.get(message.seq)
     reading = get_format(page.session.format).read(message.body or {})
     # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
     counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
-    texts = shown_texts(page.settings, message.role, counted, reading.texts)
+    texts = shown_texts(settings, message.role, counted, reading.texts)
     blocks = []
     for place, (block, text, whole) in enumerate(zip(counted, texts, reading.texts, strict=True)):
         edit = entry.replaced.get(place) if entry else None
@@ -153,7 +140,7 @@ def _shown(page: _Page, message: Message) -> ShownMessage:
             heading=" ".join(filter(None, (block.tool, block.argument))),
             text=text,
             handle=next((output.handle for output in page.outputs[message.seq] if output.block == place), None),
-            shown=shown_excerpt(page.settings, edit.text, whole) if edit else None,
+            shown=shown_excerpt(settings, edit.text, whole) if edit else None,
             state=edit.kind if edit else "strip" if stripped else None,
         )
         blocks.append(shown)
