@@ -68,27 +68,29 @@ class AutoReducer:
         if session.counters.messages % FOLD_EVERY < len(appended.messages):
             with _harmless(session_id):
                 await fold_behind(self._access, session)
-        estimate = await estimate_session(self._access, session)
+        access, running = self._access, self._running
+        estimate = await estimate_session(access, session)
         done = self._unreported.pop(session_id, [])
         # One whose client goes through the proxy is not reduced automatically: there an edit changes the next request,
         # and the proxy alone knows whether that pays.
-        may_reduce = session.source is None or await self._access.sends_own_history(session)
-        if not (may_reduce and self._access.settings(session).automatic):
-            return estimate, done
-        if self._closed or session_id in self._running:
-            return estimate, done
+        may_reduce = session.source is None or await access.sends_own_history(session)
         # No await between the check and the claim: otherwise two callers could both find the session free.
-        claim = self._running[session_id] = asyncio.get_running_loop().create_future()
+        is_free = not self._closed and session_id not in running
+        wanted = self._worth_trying(session) if may_reduce and is_free else None
+        if wanted is None or not access.settings(session).automatic:
+            return estimate, done
+        if self._may_wait_for_model(session):
+            running[session_id] = task = asyncio.create_task(self._in_background(session_id, wanted))
+            # not at the end of the coroutine: a task that is cancelled before its first step never gets there
+            task.add_done_callback(lambda _: running.pop(session_id))
+            return estimate, [*done, STARTED] if wanted.compact else done
+        running[session_id] = claim = asyncio.get_running_loop().create_future()
         try:
-            reduced = await self._reduce_if_due(session)
-            if reduced is not None:
-                done += reduced
-                estimate = await estimate_session(self._access, await self._access.read_session(session_id))
+            done += await self._reduce(session_id, wanted)
         finally:
             claim.set_result(None)
-            if self._running.get(session_id) is claim:
-                del self._running[session_id]
-        return estimate, done
+            del running[session_id]
+        return await estimate_session(access, await access.read_session(session_id)), done
 
     async def close(self) -> None:
         """Cancel the reductions in the background, which changes no view, and wait for those that a recording waits
@@ -104,31 +106,22 @@ class AutoReducer:
         while self._running:
             await asyncio.wait(self._running.values())
 
-    async def _reduce_if_due(self, session: Session) -> list[str] | None:
-        """Reduce a claimed session and return what was done; None if nothing is due. If the summarizer is slow, a task
-        does it, and keeps the claim until it ends."""
-        settings, budget = self._access.limits(session)
-        tokens = own_tokens(session, settings)
-        wanted = due(session.counters, tokens, budget, settings)
-        if not (wanted.prune or wanted.compact) or not self._worth_trying(session, tokens, budget.usable, wanted):
-            return None
-        reaches_model = self._access.reaches_model(session.agent, settings)
+    def _may_wait_for_model(self, session: Session) -> bool:
+        settings = self._access.settings(session)
         by_model = settings.tool_digest == "llm" or _strategy(session, settings) in ("auto", "anthropic")
-        if not (reaches_model and by_model):
-            return await self._reduce(session.session_id, wanted)
-        task = asyncio.create_task(self._in_background(session.session_id, wanted))
-        self._running[session.session_id] = task
-        # not at the end of the coroutine: a task that is cancelled before its first step never gets there
-        task.add_done_callback(lambda _: self._running.pop(session.session_id))
-        return [STARTED] if wanted.compact else []
+        return by_model and self._access.reaches_model(session.agent, settings)
 
-    def _worth_trying(self, session: Session, tokens: int, usable: int, wanted: Due) -> bool:
-        """Whether another attempt is likely to free more than the last one did."""
+    def _worth_trying(self, session: Session) -> Due | None:
+        """What is due, if an attempt is likely to free more than the last one did."""
+        tokens, wanted = self._due(session)
         last = self._fruitless.get(session.session_id)
+        if not (wanted.prune or wanted.compact):
+            return None
         if last is None or (wanted.compact and not last.compact):
-            return True
+            return wanted
         messages, growth = session.counters.messages - last.messages, tokens - last.tokens
-        return messages >= RETRY_MESSAGES or not 0 <= growth < RETRY_GROWTH * usable
+        most = RETRY_GROWTH * self._access.limits(session)[1].usable
+        return wanted if messages >= RETRY_MESSAGES or not 0 <= growth < most else None
 
     async def _in_background(self, session_id: str, wanted: Due) -> None:
         self._unreported.set(session_id, await self._reduce(session_id, wanted))
@@ -139,7 +132,8 @@ class AutoReducer:
             await self._descend(session_id, wanted, done)
         self._fruitless.pop(session_id, None)
         with suppress(ContextstashError):
-            session, tokens, left = await self._state(session_id)
+            session = await self._access.read_session(session_id)
+            tokens, left = self._due(session)
             if left.compact or not done:
                 self._fruitless.set(session_id, _Fruitless(session.counters.messages, tokens, left.compact))
         return done
@@ -155,9 +149,9 @@ class AutoReducer:
             else:
                 done += (await prune_tool_outputs(access, session_id)).said
             hard = settings.prune_keep_last_hard
-            if hard is not None and (await self._state(session_id))[2].compact:
+            if hard is not None and (await self._still_due(session_id)).compact:
                 done += (await prune_tool_outputs(access, session_id, keep_last=hard, minimum_tokens=0)).said
-        if not (await self._state(session_id))[2].compact:
+        if not (await self._still_due(session_id)).compact:
             return
         compacted = await compact_session(access, session_id, strategy=_strategy(session, settings), always=False)
         if compacted.compacted:
@@ -166,12 +160,14 @@ class AutoReducer:
         elif settings.low_water is not None and compacted.reason != RUNNING:
             done += (await take(access, session_id, mark_step, needed=True)).said
 
-    async def _state(self, session_id: str) -> tuple[Session, int, Due]:
-        """The session as stored now, the tokens that thresholds look at, and what is due."""
-        session = await self._access.read_session(session_id)
+    async def _still_due(self, session_id: str) -> Due:
+        return self._due(await self._access.read_session(session_id))[1]
+
+    def _due(self, session: Session) -> tuple[int, Due]:
+        """The tokens that thresholds look at, and what is due."""
         settings, budget = self._access.limits(session)
         tokens = own_tokens(session, settings)
-        return session, tokens, due(session.counters, tokens, budget, settings)
+        return tokens, due(session.counters, tokens, budget, settings)
 
 
 @contextmanager
