@@ -36,18 +36,8 @@ from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit, entries_after, plan_stripping
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WITHIN_REACH
-from contextstash.view.compaction_plan import (
-    MAX_SUMMARY_SHARE,
-    CompactPlan,
-    KeepLimits,
-    files_room,
-    outputs_to_archive,
-    plan_of,
-    standing_summaries,
-    summary_limit,
-    summary_room,
-)
-from contextstash.view.ladder import Candidate, last_anchor, leading_fixed, oldest_outputs
+from contextstash.view.compaction_plan import MAX_SUMMARY_SHARE, CompactPlan, plan_of, standing_summaries
+from contextstash.view.ladder import last_anchor, leading_fixed, oldest_outputs
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, pinned_text, summary_edit
 from contextstash.view.view import Entry, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WriterSettings, WrittenSummary
@@ -110,10 +100,10 @@ async def compact_session(
         snapshot = await access.snapshot(name, WITH_BODIES)
         model = asked.model(access, snapshot)
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
-        plan, keep = await asyncio.to_thread(plan_of, snapshot, always or binds(snapshot.session.model))
-        if not plan.covered:
-            return _nothing(snapshot, plan.reason)
-        return await _summarizing(SessionTurns(access, snapshot), asked, model, plan, keep)
+        found = await asyncio.to_thread(plan_of, snapshot, always or binds(snapshot.session.model))
+        if not found.covered:
+            return _nothing(snapshot, found.reason)
+        return await _summarizing(SessionTurns(access, snapshot), asked, model, found)
 
     async with nullcontext(True) if dry_run or summary is not None else only_one(access, name) as may_run:
         return await edit(access, plan) if may_run else _nothing(await access.snapshot(name), RUNNING)
@@ -141,20 +131,19 @@ async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
 
 
 async def _summarizing(
-    turns: SessionTurns, asked: Asked, model: WriterSettings | None, plan: CompactPlan, keep: KeepLimits
+    turns: SessionTurns, asked: Asked, model: WriterSettings | None, plan: CompactPlan
 ) -> Planned[CompactResult] | CompactResult:
     """Replace what the plan covers with a summary, unless that would hardly be smaller."""
-    access, snapshot, span = turns.access, turns.snapshot, (plan.first_seq, plan.last_seq)
-    stripping = await asyncio.to_thread(plan_stripping, snapshot, plan.last_seq + 1, needed=True)
-    archived = await asyncio.to_thread(outputs_to_archive, plan.kept, keep, snapshot.unpinned)
-    shown = await _shown_turns(turns, plan, archived)
-    state = await state_at(turns, plan.last_seq)
+    access, snapshot, span = turns.access, turns.snapshot, plan.span
+    stripping = await asyncio.to_thread(plan_stripping, snapshot, span[1] + 1, needed=True)
+    shown = await _shown_turns(turns, plan)
+    state = await state_at(turns, span[1])
     if not asked.dry_run:
         await keep_state(access, snapshot, state)
-    in_use = await _files_in_use(turns, shown, files_room(snapshot, plan, keep))
+    in_use = await _files_in_use(turns, shown, plan.files_room)
     summary = await _written(turns, asked, model, plan, state, shown, in_use)
-    words = await asyncio.to_thread(added_words, snapshot, state, plan)
-    text = await _completed(snapshot, plan, state, summary)
+    words = await asyncio.to_thread(added_words, state, plan)
+    text = await _completed(plan, state, summary)
     pinned = await _pinned_within(access, snapshot, *span)
     made = await asyncio.to_thread(
         summary_edit, snapshot, text, *span, strategy=summary.strategy, pinned=pinned, files=in_use
@@ -162,7 +151,7 @@ async def _summarizing(
     # The user's words are shown after the last system message at the head, or before all messages.
     head = [entry.last_seq for entry in snapshot.entries[: leading_fixed(snapshot.entries)] if entry.message]
     said = [digest_edit(snapshot, max(head, default=-1), words, (made.summary_id,))] if words else []
-    tokens, limit, takes = made.tokens + sum(each.tokens for each in said), summary_limit(snapshot), ""
+    tokens, limit, takes = made.tokens + sum(each.tokens for each in said), plan.summary_limit, ""
     if tokens >= plan.tokens * MAX_SUMMARY_SHARE:
         takes = f"{tokens:,} tokens and replace only {plan.tokens:,}"
     elif made.tokens >= limit:
@@ -179,17 +168,15 @@ async def _summarizing(
         about = {"compacted": not asked.dry_run, "dry_run": asked.dry_run or None, "messages_summarized": plan.messages}
         return CompactResult.of(made, **change, **about, reason=reason, model=summary.model, note=notes or None)
 
-    edits = [*await _edits(access, snapshot, plan, made, archived), *said]
+    edits = [*await _edits(access, plan, made), *said]
     return Planned(snapshot, edits, result, stripping, "compaction", reason, summary.strategy, dry_run=asked.dry_run)
 
 
-async def _edits(
-    access: Access, snapshot: SessionSnapshot, plan: CompactPlan, summary: SummaryEdit, outputs: Sequence[Candidate]
-) -> list[Edit]:
-    """The summary and the edits that go with it: `outputs` become placeholders, and outputs of recent messages beyond
+async def _edits(access: Access, plan: CompactPlan, summary: SummaryEdit) -> list[Edit]:
+    """The summary and the edits that go with it: outputs become placeholders, and outputs of recent messages beyond
     `prune_at_results` are archived with one digest message."""
-    settings = snapshot.settings
-    edits: list[Edit] = [summary, *(each.edit for each in await archive_outputs(access, snapshot, outputs))]
+    snapshot, settings = plan.snapshot, plan.snapshot.settings
+    edits: list[Edit] = [summary, *(each.edit for each in await archive_outputs(access, snapshot, plan.archived))]
     if settings.prune_at_results is not None and settings.tool_digest in ("llm", "heuristic"):
         oldest = oldest_outputs(plan.kept, snapshot.unpinned, settings.prune_at_results)
         archived = await archive_outputs(access, snapshot, oldest, even_if_larger=True)
@@ -210,11 +197,13 @@ def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
 # The summary: what its writer is given, and what is written beside it.
 
 
-async def _shown_turns(turns: SessionTurns, plan: CompactPlan, archived: Sequence[Candidate]) -> tuple[Turn, ...]:
+async def _shown_turns(turns: SessionTurns, plan: CompactPlan) -> tuple[Turn, ...]:
     """The turns of the messages that stay in the view, without the texts that are or become placeholders."""
     covered = {id(entry) for entry in plan.covered}
     kept = [entry for entry in turns.snapshot.entries if entry.message and id(entry) not in covered]
-    gone = {(candidate.output.seq, candidate.output.block) for candidate in archived}
+    gone = {
+        (candidate.output.seq, candidate.output.block) for candidate in await asyncio.to_thread(lambda: plan.archived)
+    }
     gone |= {(entry.first_seq, block) for entry in kept for block in entry.replaced}
 
     def without(turn: Turn) -> Turn:
@@ -240,7 +229,7 @@ async def _written(
     seqs = [entry.first_seq for entry in plan.covered if entry.message] if model is not None else []
     covered = [entry.summary for entry in plan.covered if entry.summary]
     beside = Beside(keeps_words(snapshot.settings), [*(text for turn in shown for text in turn.texts), in_use])
-    room, count = summary_room(snapshot, plan), snapshot.counter.count
+    room, count, span = plan.summary_room, snapshot.counter.count, plan.span
     request = SummaryRequest(
         turns=await turns.at(seqs[-MAX_READ:]),
         previous="\n\n".join(edit.summary for edit in covered or standing_summaries(snapshot.entries)) or None,
@@ -252,7 +241,7 @@ async def _written(
         extract=lambda: "\n\n".join(
             summary_of(
                 state,
-                since=plan.first_seq,
+                since=span[0],
                 beside=beside,
                 earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
                 max_tokens=room,
@@ -261,7 +250,7 @@ async def _written(
         ),
     )
     summary = await written(snapshot, asked, model, request)
-    await log_calls(access, snapshot, summary.calls, (plan.first_seq, plan.last_seq))
+    await log_calls(access, snapshot, summary.calls, span)
     return summary
 
 
@@ -298,16 +287,17 @@ async def _files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) -
     )
 
 
-async def _completed(snapshot: SessionSnapshot, plan: CompactPlan, state: State, summary: WrittenSummary) -> str:
+async def _completed(plan: CompactPlan, state: State, summary: WrittenSummary) -> str:
     """A summary that a model or the host wrote, with what the session's state says and it may lack: changed files, open
     tasks, failed runs; or what the user said, if no messages hold that beside it. Unchanged if it was made of the
     state, or if there is no room."""
-    room, count = min(RECORDED_TOKENS, plan.tokens // MAX_RECORDED_SHARE), snapshot.counter.count
-    room = min(room, summary_limit(snapshot) - FRAME_TOKENS - count(summary.text))
+    snapshot, count = plan.snapshot, plan.snapshot.counter.count
+    room = min(RECORDED_TOKENS, plan.tokens // MAX_RECORDED_SHARE)
+    room = min(room, plan.summary_limit - FRAME_TOKENS - count(summary.text))
     if room <= 0 or summary.strategy == EXTRACTIVE:
         return summary.text
     if keeps_words(snapshot.settings):
-        beside, since = Beside(words=True, texts=[summary.text]), plan.first_seq
+        beside, since = Beside(words=True, texts=[summary.text]), plan.span[0]
         state = replace(state, earlier=None)
         write = partial(summary_of, state, since=since, beside=beside, max_names=0, max_tokens=room, count=count)
     else:

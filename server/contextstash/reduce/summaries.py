@@ -219,10 +219,10 @@ def keeps_words(settings: ContextSettings) -> bool:
     return settings.low_water is not None
 
 
-def added_words(snapshot: SessionSnapshot, state: State, plan: CompactPlan) -> str:
+def added_words(state: State, plan: CompactPlan) -> str:
     """What is added to the user's words in the view by a compaction after which the session has this state; it stays
     clearly below what the plan replaces."""
-    budget, count = snapshot.budget, snapshot.counter.count
+    snapshot, budget, count = plan.snapshot, plan.snapshot.budget, plan.snapshot.counter.count
     if not keeps_words(snapshot.settings):
         return ""
     head = snapshot.entries[: leading_fixed(snapshot.entries)]
@@ -231,7 +231,7 @@ def added_words(snapshot: SessionSnapshot, state: State, plan: CompactPlan) -> s
     renew = sum(map(count, before)) + budget.words_tokens > room
     return user_block(
         state.words,
-        plan.last_seq,
+        plan.span[1],
         Shown() if renew else shown_by(before),
         rules=pinned_rules(snapshot.settings.pin),
         first_tokens=min(budget.request_tokens, plan.tokens * 2 // 5),
@@ -255,19 +255,20 @@ class Asked:
         strategy, text = self.strategy, self.summary
         if strategy not in STRATEGIES:
             raise BadInputError(f"Unknown strategy '{strategy[:40]}'. Pass one of {', '.join(STRATEGIES)}.")
-        if text is not None and strategy not in ("auto", HOST):
+        if strategy == HOST if text is None else strategy not in ("auto", HOST):
             raise BadInputError(
-                f"Pass either a summary or the strategy {strategy}: a passed summary is used unchanged."
+                f"Pass either a summary or the strategy {strategy}: a passed summary is used unchanged. The strategy"
+                " host needs `summary`, written as the prompt compact describes; auto goes with both."
             )
         if text is not None and len(encodable(text).strip()) < MIN_CHARACTERS:
             raise BadInputError(
                 "summary is empty or too short to continue from. Pass the whole hand-off text, or omit it to get an"
                 " extractive summary; the prompt compact describes what a summary must contain."
             )
-        if text is None and strategy == HOST:
+        if text is not None and (tokens := snapshot.counter.count(encodable(text).strip())) > MAX_HOST_TOKENS:
             raise BadInputError(
-                "The strategy host needs `summary`: write one as the prompt compact describes and pass it,"
-                " or use the strategy auto."
+                f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
+                " to continue."
             )
         wanted = snapshot.settings.summarizer if strategy == "auto" else strategy
         model = writer_model(access, snapshot) if text is None and wanted != EXTRACTIVE else None
@@ -298,16 +299,10 @@ async def written(
     snapshot: SessionSnapshot, asked: Asked, model: WriterSettings | None, request: SummaryRequest
 ) -> WrittenSummary:
     """The host's text as it was passed, else the model's, else one made of the state, with a note if the model failed,
-    or is not called in a dry run; without secrets. Raises BadInputError if the host's text is too long to be a
-    summary."""
+    or is not called in a dry run; without secrets."""
     summary, calls, note = None, tuple[Call, ...](), None
     if asked.summary is not None:
         summary = WrittenSummary(encodable(asked.summary).strip(), HOST)
-        if (tokens := request.count(summary.text)) > MAX_HOST_TOKENS:
-            raise BadInputError(
-                f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
-                " to continue."
-            )
     elif model is not None and asked.dry_run:
         note = f"{model.model} would write the summary. A dry run calls no model: this one is made without it."
     elif model is not None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cached_property
 
 from contextstash.view.ladder import (
     PLACEHOLDER_TOKENS,
@@ -16,9 +16,9 @@ from contextstash.view.ladder import (
     leading_kept,
     visible_outputs,
 )
-from contextstash.view.session_snapshot import Beyond, Place, SessionSnapshot, pinned_tokens
+from contextstash.view.session_snapshot import SessionSnapshot, pinned_tokens
 from contextstash.view.view import Entry, total_tokens
-from contextstash_storage.records import Output, SummaryEdit
+from contextstash_storage.records import SummaryEdit
 
 MAX_SUMMARY_SHARE = 0.9
 """A compaction is only done if the summary takes less than this share of what it replaces. A smaller saving is
@@ -43,36 +43,13 @@ texts of files: a little less than leaving out the oldest messages down to half 
 more the window is reduced sooner again, and each reduction is written to the prompt cache."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompactPlan:
-    """Messages `first_seq` to `last_seq` are to be summarized; `covered` are their entries in the view, which may
-    include an earlier summary, and `beyond` the older ones that are covered too, beyond the snapshot's reach. If there
-    are none, `reason` says why."""
+MIN_SUMMARY_TOKENS = 200
+"""The smallest max_tokens that a summarizer is given, even if the summary covers little. Below this a summary
+cannot name the task, the state and the next step."""
 
-    covered: tuple[Entry, ...]
-    kept: tuple[Entry, ...]
-    reason: str
-    beyond: Beyond | None = None
-
-    @property
-    def first_seq(self) -> int:
-        """Digest messages at the head are skipped: each belongs to a message that is not covered."""
-        first = next(entry.first_seq for entry in self.covered if not entry.digest)
-        return min(first, self.beyond.first_seq) if self.beyond else first
-
-    @property
-    def last_seq(self) -> int:
-        return self.covered[-1].last_seq
-
-    @property
-    def tokens(self) -> int:
-        return sum(entry.tokens for entry in self.covered) + (self.beyond.tokens if self.beyond else 0)
-
-    @property
-    def messages(self) -> int:
-        """How many recorded messages are covered."""
-        own = sum(entry.message is not None for entry in self.covered)
-        return own + (self.beyond.messages if self.beyond else 0)
+MAX_PART = 4
+"""The texts of files take at most one part in so many of the tokens that a compaction frees, so that it frees most of
+them: with more, the window fills again within a few turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +69,82 @@ class KeepLimits:
     request: int = 0
 
 
-def plan_compaction(
-    entries: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output], cuts_behind: Callable[[int], list[int]]
-) -> CompactPlan:
+@dataclass(frozen=True)
+class CompactPlan:
+    """A compaction of a view: `covered` are the entries that are to be summarized, which may include an earlier
+    summary, with what is beyond the snapshot's reach; `kept` those behind them. If there are none, `reason` says
+    why."""
+
+    snapshot: SessionSnapshot
+    keep: KeepLimits
+    covered: tuple[Entry, ...] = ()
+    kept: tuple[Entry, ...] = ()
+    reason: str = ""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last position. Digest messages at the head are skipped: each belongs to a message that is
+        not covered."""
+        first, beyond = next(entry.first_seq for entry in self.covered if not entry.digest), self.snapshot.beyond
+        return min(first, beyond.first_seq) if beyond else first, self.covered[-1].last_seq
+
+    @property
+    def tokens(self) -> int:
+        return total_tokens(self.covered) + (self.snapshot.beyond.tokens if self.snapshot.beyond else 0)
+
+    @property
+    def messages(self) -> int:
+        """How many recorded messages are covered."""
+        own = sum(entry.message is not None for entry in self.covered)
+        return own + (self.snapshot.beyond.messages if self.snapshot.beyond else 0)
+
+    @cached_property
+    def archived(self) -> tuple[Candidate, ...]:
+        """The outputs in kept messages that become placeholders."""
+        return _outputs_to_archive(self.snapshot, self.kept, self.keep)
+
+    @property
+    def summary_limit(self) -> int:
+        """The tokens that a summary must stay below to be used: the preset's share of the usable window, or all of
+        it."""
+        share = self.snapshot.settings.summary_share
+        return int((1 if share is None else share) * self.snapshot.budget.usable)
+
+    @property
+    def summary_room(self) -> int:
+        """How many tokens the summary may take."""
+        room = max(MIN_SUMMARY_TOKENS, min(self.snapshot.budget.summary_tokens, self.tokens // 3))
+        return min(room, self.summary_limit * 3 // 4)  # the rest for the words around it
+
+    @property
+    def files_room(self) -> int:
+        """How many tokens the texts of files that follow the summary may take: what a plan leaves of LEFT_SHARE of the
+        usable window beside it. If there is no low-water mark, only what the compaction frees bounds them."""
+        snapshot, budget, room = self.snapshot, self.snapshot.budget, self.summary_room
+        beside = self.summary_limit * 3 // 4 - room
+        most = max(0, min(self.tokens // MAX_PART, budget.standing_tokens, beside))
+        if self.keep.whole is None:
+            return most
+        kept = _fixed_tokens(snapshot, self.keep.levels) + sum(_costs(snapshot, self.kept, self.keep))
+        return max(0, min(most, int(budget.usable * LEFT_SHARE) - kept - room))
+
+
+def _split(snapshot: SessionSnapshot, keep: KeepLimits, cuts: Sequence[int]) -> CompactPlan:
     """Splits a view into what is summarized and what is kept.
 
     System messages and the user's words at the head are always kept. Of the rest about `keep.tokens` of the newest are
-    kept, at most half unless `keep.either`, and at least `keep.messages` messages. The view is split only where no
-    provider's rule is violated: `cuts_behind` returns these places behind a head of so many entries.
+    kept, at most half unless `keep.either`, and at least `keep.messages` messages. The view is split only at one of the
+    `cuts`, where no provider's rule is violated.
     """
-    head = leading_kept(entries) if keep.levels else leading_fixed(entries)
-    body, cuts = entries[head:], cuts_behind(head)
+    head = leading_kept(snapshot.entries) if keep.levels else leading_fixed(snapshot.entries)
+    body, cuts = snapshot.entries[head:], [cut - head for cut in cuts if cut > head]
     if not cuts:
-        return CompactPlan((), tuple(entries), "Nothing done: the session cannot be split at any message.")
+        return CompactPlan(snapshot, keep, reason="Nothing done: the session cannot be split at any message.")
     messages = 0 if keep.either and keep.tokens else keep.messages
     # At most half, so that a short session gets smaller too.
-    budget = keep.tokens if keep.either else min(keep.tokens, sum(entry.tokens for entry in body) // 2)
+    budget = keep.tokens if keep.either else min(keep.tokens, total_tokens(body) // 2)
     wanted, tokens = len(body), 0
-    for cost in reversed(_costs(body, keep, outputs)):
+    for cost in reversed(_costs(snapshot, body, keep)):
         tokens += cost
         if tokens > budget:
             break
@@ -118,30 +153,30 @@ def plan_compaction(
     later = [cut for cut in cuts if wanted <= cut <= len(body) - messages]
     earlier = [cut for cut in cuts if cut <= wanted]
     cut = later[0] if later else earlier[-1] if earlier else 0
-    covered, why = tuple(body[:cut]), ""
+    covered, why = body[:cut], ""
     if not wanted or not cut:
         why = f"all {len(body)} messages are recent or belong to an open tool call."
     elif not any(entry.message for entry in covered):
         why = "only summaries precede the recent messages."
     elif len(covered) == 1 and not covered[0].summary and covered[0].tokens <= keep.request:
         why = "only the first request precedes the recent messages."
-    if why:
-        return CompactPlan((), tuple(entries), f"Nothing done: {why}")
-    return CompactPlan(covered, tuple(body[cut:]), "")
+    return (
+        CompactPlan(snapshot, keep, reason=f"Nothing done: {why}")
+        if why
+        else CompactPlan(snapshot, keep, covered, body[cut:])
+    )
 
 
-def _costs(body: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output]) -> list[int]:
+def _costs(snapshot: SessionSnapshot, body: Sequence[Entry], keep: KeepLimits) -> list[int]:
     """The tokens of each entry once the outputs that the plan replaces are placeholders."""
     saved: dict[int, int] = {}
-    for candidate in outputs_to_archive(body, keep, outputs):
+    for candidate in _outputs_to_archive(snapshot, body, keep):
         seq = candidate.output.seq
         saved[seq] = saved.get(seq, 0) + candidate.view_tokens - PLACEHOLDER_TOKENS
     return [entry.tokens - (saved.get(entry.message.seq, 0) if entry.message else 0) for entry in body]
 
 
-def outputs_to_archive(
-    kept: Sequence[Entry], keep: KeepLimits, outputs: Mapping[Place, Output]
-) -> tuple[Candidate, ...]:
+def _outputs_to_archive(snapshot: SessionSnapshot, kept: Sequence[Entry], keep: KeepLimits) -> tuple[Candidate, ...]:
     """The outputs in kept messages that become placeholders, the oldest first: all but those of the newest messages."""
     if keep.whole is None:
         return ()
@@ -154,14 +189,14 @@ def outputs_to_archive(
         replied = replied or (entry.message is not None and entry.message.role == "assistant")
         if not protected and tokens > keep.whole:
             large = max(keep.smallest, PLACEHOLDER_TOKENS)
-            found += [each for each in visible_outputs(entry, outputs) if each.view_tokens > large]
+            found += [each for each in visible_outputs(entry, snapshot.unpinned) if each.view_tokens > large]
     return tuple(reversed(found))
 
 
 def mark_step(snapshot: SessionSnapshot) -> PrunePlan:
     """As many, of the whole view, of the outputs that a compaction to the low-water mark would archive among the
     messages that it keeps, as the mark needs: for a session that has too little else to summarize."""
-    found = outputs_to_archive(snapshot.entries, keep_limits(snapshot), snapshot.unpinned)
+    found = _outputs_to_archive(snapshot, snapshot.entries, keep_limits(snapshot))
     chosen = enough_to_free(found, snapshot.own_tokens - (snapshot.budget.low_water or 0))
     if sum(candidate.content_tokens for candidate in chosen) <= snapshot.budget.prune_minimum_tokens:
         return PrunePlan((), "Nothing done: older outputs take too little to pay for the broken cache.")
@@ -194,66 +229,27 @@ def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:
     return unrecorded + total_tokens(snapshot.entries[:head])
 
 
-def plan_of(snapshot: SessionSnapshot, asked: bool) -> tuple[CompactPlan, KeepLimits]:
-    """The plan of a compaction by the session's settings, and what it keeps. If somebody `asked` for it, messages are
-    summarized although placeholders for old outputs would be enough."""
-    outputs, keep = snapshot.unpinned, keep_limits(snapshot)
-    entries = snapshot.entries
-    cuts_behind = cache(lambda head: [cut for cut in cuts_of(entries[head:]) if cut > 0])
-    planned = partial(plan_compaction, entries, outputs=outputs, cuts_behind=cuts_behind)
-    plan = planned(keep)
+def plan_of(snapshot: SessionSnapshot, asked: bool) -> CompactPlan:
+    """The plan of a compaction by the session's settings. If somebody `asked` for it, messages are summarized although
+    placeholders for old outputs would be enough."""
+    cuts, keep, budget = cuts_of(snapshot.entries), keep_limits(snapshot), snapshot.budget
+    plan = _split(snapshot, keep, cuts)
     if not plan.covered and not keep.levels and snapshot.settings.summaries == "levels":
         # There is too little beside the summaries to write one in the place of all.
         keep = replace(keep, levels=True)
-        plan = planned(keep)
+        plan = _split(snapshot, keep, cuts)
     if not plan.covered and asked and (keep.whole is not None or standing_summaries(snapshot.entries)):
         # With placeholders everything fits below the mark, or a short summary leaves room for all that came after it.
         # Who asks for a compaction gets one all the same.
-        plan = planned(replace(keep, whole=None, either=False))
+        plan = replace(_split(snapshot, replace(keep, whole=None, either=False), cuts), keep=keep)
     if plan.covered and keep.whole is not None:
         # The texts of files in use follow the summary, and take the place of some recent messages.
-        budget = snapshot.budget
         tokens = max(keep.tokens - budget.standing_tokens, budget.free // 8)
-        fewer = replace(keep, tokens=tokens, whole=int(tokens * WHOLE_SHARE))
-        narrower = planned(fewer)
-        plan, keep = (narrower, fewer) if narrower.covered else (plan, keep)
-    return (replace(plan, beyond=snapshot.beyond) if plan.covered else plan), keep
+        narrower = _split(snapshot, replace(keep, tokens=tokens, whole=int(tokens * WHOLE_SHARE)), cuts)
+        return narrower if narrower.covered else plan
+    return plan
 
 
 def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
     """The summaries at the head of a view, after the system messages, oldest first."""
     return tuple(entry.summary for entry in entries[leading_fixed(entries) : leading_kept(entries)] if entry.summary)
-
-
-MIN_SUMMARY_TOKENS = 200
-"""The smallest max_tokens that a summarizer is given, even if the summary covers little. Below this a summary
-cannot name the task, the state and the next step."""
-
-MAX_PART = 4
-"""The texts of files take at most one part in so many of the tokens that a compaction frees, so that it frees most of
-them: with more, the window fills again within a few turns."""
-
-
-def summary_limit(snapshot: SessionSnapshot) -> int:
-    """The tokens that a summary must stay below to be used: the preset's share of the usable window, or all of it."""
-    share = snapshot.settings.summary_share
-    return int((1 if share is None else share) * snapshot.budget.usable)
-
-
-def summary_room(snapshot: SessionSnapshot, plan: CompactPlan) -> int:
-    """How many tokens the summary may take."""
-    room = max(MIN_SUMMARY_TOKENS, min(snapshot.budget.summary_tokens, plan.tokens // 3))
-    return min(room, summary_limit(snapshot) * 3 // 4)  # the rest for the words around it
-
-
-def files_room(snapshot: SessionSnapshot, plan: CompactPlan, keep: KeepLimits) -> int:
-    """How many tokens the texts of files that follow the summary may take: what a plan leaves of LEFT_SHARE of the
-    usable window beside it. If it was asked for although everything fits, or if there is no low-water mark, only what
-    the compaction frees bounds them."""
-    beside = summary_limit(snapshot) * 3 // 4 - summary_room(snapshot, plan)
-    most = max(0, min(plan.tokens // MAX_PART, snapshot.budget.standing_tokens, beside))
-    if keep.whole is None:
-        return most
-    kept = _fixed_tokens(snapshot, keep.levels) + sum(_costs(plan.kept, keep, snapshot.unpinned))
-    room = int(snapshot.budget.usable * LEFT_SHARE) - kept - summary_room(snapshot, plan)
-    return max(0, min(most, room))
