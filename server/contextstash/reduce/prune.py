@@ -166,13 +166,11 @@ async def take(
             return PruneResult(**view_change(snapshot), archived=[], reason=reason, dry_run=dry_run or None)
         edits: list[Edit] = [each.edit for each in made]
         after = await entries_after(access, snapshot, edits)
-        wanted = digested and not dry_run and snapshot.settings.tool_digest != "placeholder"
+        wanted = digested and snapshot.settings.tool_digest != "placeholder"
         if wanted and (anchor := last_anchor(after)) is not None:
-            texts = [await _digest_text(access, snapshot, each) for each in made]
-            edits += [
-                digest_edit(snapshot, anchor, text, (each.output.handle,))
-                for each, text in zip(made, texts, strict=True)
-            ]
+            for each in made:
+                text = await _digest_text(access, snapshot, each)
+                edits.append(digest_edit(snapshot, anchor, text, (each.output.handle,)))
         done = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
         reason = f"{done}{stripping.said}"
         note = None if dry_run else await effect_of(access, snapshot)
@@ -199,12 +197,11 @@ def _done(
     dry_run: bool,
 ) -> PruneResult:
     saved = total_tokens(snapshot.entries) - total_tokens(entries)
-    named = ((each.output, one_line(each.output.tool, MAX_TOOL), each.digest) for each in made[:MAX_LISTED])
     return PruneResult(
         **view_change(snapshot, snapshot.view_tokens - saved, note),
         archived=[
-            ArchivedOutput(handle=output.handle, tool=tool, tokens=output.tokens, digest=digest)
-            for output, tool, digest in named
+            ArchivedOutput.of(each.output, each, tool=one_line(each.output.tool, MAX_TOOL))
+            for each in made[:MAX_LISTED]
         ],
         more=max(0, len(made) - MAX_LISTED) or None,
         reason=reason,
