@@ -34,6 +34,8 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
     [
         ("Bash", "pytest", PYTEST, f"tests: 2 failed, 41 passed; first: {FIRST_FAILURE}"),
         ("Bash", "go test ./...", GO, "tests: 1 failed; first: TestLend"),
+        ("Bash", "node --test", "1..2\nok 1 adds\nnot ok 2 lends\n", "ok 1 adds … not ok 2 lends (3 lines)"),
+        ("Bash", "pytest", "1 failed, 2 passed, 3 subtests passed in 0.1s\n", "tests: 1 failed, 2 passed"),
         ("Read", "loans.py", NUMBERED, "lines 40–42; defines Loans, lend"),
         ("Bash", "python x.py", TRACEBACK, "KeyError: 'due'"),
         ("Bash", "grep -rn lend src", GREP, "3 matches in 2 files: a.py:3, b.py"),

@@ -124,7 +124,8 @@ MAX_END_CHARACTERS = 60_000
 last, and programs their errors first or last."""
 
 _RUN = re.compile(
-    r"^=* ?(?:\d+ (?:failed|passed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun)(?:, )?)+ in [\d.]+ ?s"
+    r"^=* ?(?:\d+ (?:subtests )?(?:failed|passed|errors?|skipped|deselected|xfailed|xpassed|warnings?|rerun)(?:, )?)+"
+    r" in [\d.]+ ?s"
     r"|^test result: \w+\. \d+ passed; \d+ failed"
     r"|^Ran \d+ tests? in [^\n]{0,40}\n{1,3}(?:OK|FAILED)(?: \([^)\n]{1,80}\))?[ \t\r]*$"
     r"|^[ \t]*Tests:?[ \t]+(?=\d)[^\n]{0,100}(?:passed|failed)[^\n]{0,100}$",
@@ -142,7 +143,9 @@ _WORDS = (" in ", "test result: ", "Ran ", "Tests")
 _COUNT = re.compile(r"(\d+) (failed|passed|error)|(?:failures|errors)=(\d+)|Ran (\d+) test")
 _GO_FAIL = re.compile(r"^[ \t]*--- FAIL: (\S{1,200})", re.MULTILINE)
 _GO_PASS = re.compile(r"^[ \t]*--- PASS: ", re.MULTILINE)
-_GO_PACKAGE = re.compile(r"^(ok|FAIL)[ \t]+(\S{1,200})(?![^\n]*\[no tests to run\])", re.MULTILINE)
+_GO_PACKAGE = re.compile(
+    r"^(ok|FAIL)[ \t]+(\S{1,200})(?![^\n]*\[no tests to run\])[ \t]+(?:[\d.]+s\b|\(cached\)|\[)", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
