@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from contextstash_storage.errors import StoreError
+from contextstash_storage.errors import BadInputError, StoreError
 from contextstash_storage.transaction import BUSY_SECONDS
 
 if TYPE_CHECKING:
@@ -23,6 +23,11 @@ def location_of(text: str) -> Location:
         from contextstash_storage.transaction import parse_address
 
         return parse_address(text)
+    if "://" in text:  # another database, which would become a file of this name; it may hold a password
+        raise BadInputError(
+            f"'{text.split('://')[0]}://…' is neither a file nor a PostgreSQL database: name a database file, or a"
+            " postgresql:// address."
+        )
     return Path(text).expanduser()
 
 

@@ -203,11 +203,6 @@ async def test_settings_of_a_session_are_in_force_before_its_first_message(tmp_p
         assert len((await stash.use_cases.list_sessions()).sessions) == 1
 
 
-def test_an_address_that_is_no_database_is_refused() -> None:
-    with pytest.raises(BadInputError, match="neither a file nor a PostgreSQL database"):
-        open_stash("https://example.org")
-
-
 async def test_a_stash_is_used_within_async_with(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="async with"):
         open_stash(tmp_path / "s.db").session("job")

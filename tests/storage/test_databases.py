@@ -28,7 +28,7 @@ def test_a_shown_address_holds_no_password() -> None:
             assert "me@db.example" in shown
 
 
-@pytest.mark.parametrize("text", ["postgresql:stash", "postgresql://db.example:port/stash"])
+@pytest.mark.parametrize("text", ["postgresql:stash", "postgresql://db.example:port/stash", "mysql://me:pw@db/x"])
 def test_a_broken_address_is_refused_with_words(text: str) -> None:
     with pytest.raises(BadInputError, match=r"PostgreSQL"):
         location_of(text)

@@ -19,7 +19,6 @@ import functools
 import os
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
@@ -49,11 +48,6 @@ def open_stash(
     project's files and of the environment, then `preset` and `settings`, then each session's own.
     """
     location = None if path is None else location_of(os.fspath(path))
-    if isinstance(location, Path) and "://" in str(path):
-        raise BadInputError(
-            f"'{str(path).split('://')[0]}://…' is neither a file nor a PostgreSQL database: pass the path of"
-            " a database file, a postgresql:// address, or nothing for the server's own."
-        )
     found = configuration(project=project_folder(), environment=os.environ, preset=preset)
     found = found.over(Layer("open_stash", settings or {}))
     resolve_settings(found.settings_layer())
