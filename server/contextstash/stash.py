@@ -36,24 +36,15 @@ class Stash(Access):
         super().__init__(store, **options)
         self.reducer = AutoReducer(self)
 
-    @property
-    def owner(self) -> str:
-        """Whose sessions these are."""
-        return self.store.owner
-
     def for_owner(self, owner: str) -> Stash:
-        """The sessions of another owner in the same open database, which follows no client. End it with `end`."""
+        """The sessions of another owner in the same open database, which follows no client. Close its `reducer`."""
         options = self.options.copy()
         options.pop("current_session", None)
         return Stash(self.store.for_owner(owner), **options)
 
-    async def end(self) -> None:
-        """End the reductions in the background; the store stays open."""
-        await self.reducer.close()
-
     async def close(self) -> None:
         """End the reductions in the background, and close the store."""
-        await self.end()
+        await self.reducer.close()
         await self.store.close()
 
     async def __aenter__(self) -> Self:

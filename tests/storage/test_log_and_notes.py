@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from contextstash.mcp.tokens import create_token, digest, now, verified
+from contextstash.mcp.tokens import create_token, digest, verified
 from contextstash.operations import SCOPES
 from contextstash_storage.errors import BadInputError, EditConflictError
 from contextstash_storage.notes import Token
@@ -16,6 +16,8 @@ from contextstash_storage.records import Event, EventKind, KeptState, Part, Prox
 from contextstash_storage.store import SessionStore
 from tests.storage.conftest import Opener
 from tests.support.stored_sessions import SESSION, SqliteStore, conversation, new_session, record, summarizing
+
+NOW = datetime.now(UTC)
 
 
 async def acquire(store: SessionStore, holder: str, seconds: float = 60.0) -> bool:
@@ -120,7 +122,7 @@ async def test_edits_planned_on_another_view_are_refused_whole(store: SessionSto
 
 
 async def test_a_name_is_given_once_and_a_removed_token_is_gone(store: SessionStore) -> None:
-    token = Token(name="laptop", owner="Alice Ω", scopes=("read",), created_at=now(), expires_at=now())
+    token = Token(name="laptop", owner="Alice Ω", scopes=("read",), created_at=NOW, expires_at=NOW)
     added = await asyncio.gather(*(store.add_token(token, bytes([number]) * 32) for number in range(9)))
     assert added.count(True) == 1
     assert not await store.add_token(token.model_copy(update={"owner": "mallory"}), b"b" * 32)
@@ -132,7 +134,7 @@ async def test_a_name_is_given_once_and_a_removed_token_is_gone(store: SessionSt
 
 async def test_a_damaged_note_hides_no_other(store: SessionStore) -> None:
     for name in ("laptop", "phone"):
-        await store.add_token(Token(name=name, owner="alice", scopes=("read",), created_at=now()), name.encode())
+        await store.add_token(Token(name=name, owner="alice", scopes=("read",), created_at=NOW), name.encode())
         await new_session(store, name)
         await store.put_note(name, ProxiedSession(last_at=5.0, model=name))
     await store.database.write(lambda tx: tx.execute("UPDATE notes SET record = '{' WHERE record LIKE '%phone%'"))
@@ -142,7 +144,7 @@ async def test_a_damaged_note_hides_no_other(store: SessionStore) -> None:
 
 async def test_a_secret_is_verified_until_it_expires_and_is_stored_nowhere(store: SessionStore) -> None:
     secret = await create_token(store, "alice", "alice", SCOPES)
-    expired = await create_token(store, "old", "alice", SCOPES, now() - timedelta(seconds=1))
+    expired = await create_token(store, "old", "alice", SCOPES, NOW - timedelta(seconds=1))
     found = await verified(store, secret)
     assert found is not None
     assert (found.name, found.owner, found.scopes) == ("alice", "alice", SCOPES)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, TextContent
 
-from contextstash.mcp.tokens import create_token, now
+from contextstash.mcp.tokens import create_token
 from contextstash.operations import SCOPES
 from contextstash_storage.databases import location_of, open_store
 from tests.support.effort import THOROUGH
@@ -136,7 +136,7 @@ def new_token(
 
     async def make() -> str:
         store = await open_store(location_of(str(database)))
-        expires = None if days is None else now() + timedelta(days=days)
+        expires = None if days is None else datetime.now(UTC) + timedelta(days=days)
         try:
             return await create_token(store, name, owner or name, scopes or ("read", "write"), expires)
         finally:

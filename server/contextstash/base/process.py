@@ -7,7 +7,7 @@ import gc
 import logging
 import sys
 from traceback import walk_tb
-from typing import TextIO
+from typing import Any, TextIO
 
 OURS = ("contextstash.", "contextstash_storage.")
 MAX_FRAMES = 6
@@ -29,7 +29,6 @@ def configure_logs(to: TextIO | None = None) -> None:
     """Set up plain lines on stderr, or in a file, before the SDK sets up its own."""
     handler = logging.StreamHandler(to or sys.stderr)
     handler.setFormatter(_Printable(FORMAT))
-    handler.addFilter(_without_traceback)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
@@ -40,10 +39,15 @@ def configure_warnings() -> None:
 
 
 class _Printable(logging.Formatter):
-    """One line of printable characters: a message can quote the text of another server or of a repository."""
+    """One line of printable characters: a message can quote the text of another server or of a repository. Of an error
+    it has the name alone: pydantic's quote the wrong value."""
 
     def format(self, record: logging.LogRecord) -> str:
+        record.exc_text = None  # another handler's
         return printable(super().format(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        return f"({ei[0].__name__ if ei[0] else 'unknown error'})"
 
 
 def printable(text: str) -> str:
@@ -52,15 +56,6 @@ def printable(text: str) -> str:
     from contextstash.safety.secret_masks import shown  # loads pydantic-core, which a command line need not
 
     return shown("".join(each if each.isprintable() else " " for each in text))
-
-
-def _without_traceback(record: logging.LogRecord) -> bool:
-    """Replace an error's text and traceback by its name: pydantic's errors quote the wrong value."""
-    if record.exc_info:
-        kind = record.exc_info[0]
-        record.msg, record.args = f"{record.getMessage()} ({kind.__name__ if kind else 'unknown error'})", ()
-        record.exc_info = record.exc_text = None
-    return True
 
 
 TURN_SECONDS = 0.001

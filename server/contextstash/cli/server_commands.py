@@ -7,7 +7,7 @@ import os
 import sys
 import webbrowser
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -163,9 +163,9 @@ async def create(stash: Stash, name: str, owner: str | None, scopes: tuple[str, 
     A client sends it as the header `Authorization: Bearer TOKEN`. Two tokens with the same owner see the same sessions;
     the owner of what is recorded without a server on this machine is `local`.
     """
-    from contextstash.mcp.tokens import create_token, now
+    from contextstash.mcp.tokens import create_token
 
-    expires = now() + timedelta(days=days) if days else None
+    expires = datetime.now(UTC) + timedelta(days=days) if days else None
     whose, given = owner or name, sorted(set(scopes), key=SCOPES.index)
     secret = await create_token(stash.store, name, whose, given, expires)
 

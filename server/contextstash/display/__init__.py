@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 
 def static(name: str) -> str:
     """The text of a file that pages load: `look.css` has the colours, the type scale, and the look of messages and
     charts; `chart.js` draws a window over time."""
-    from importlib.resources import files
-
-    return (files("contextstash.display") / "static" / name).read_text(encoding="utf-8")
+    return (Path(__file__).with_name("static") / name).read_text(encoding="utf-8")
 
 
 BIDI_CONTROLS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 MAX_LINES = 200
 """Messages, events or calls in one page."""
 
-MAX_SESSIONS_LISTED = 50
-"""Sessions in the resource, as in a page of list_sessions by default."""
-
 MAX_VALUES = 100
 """The protocol's limit of values in one result of `completion/complete`."""
 
@@ -82,7 +79,7 @@ RESOURCES: Mapping[str, Resource] = {
     "sessions": Resource(
         "context://sessions",
         "All sessions, last changed first: their size, level and ids.",
-        lambda stash: stash.list_sessions(limit=MAX_SESSIONS_LISTED),
+        lambda stash: stash.list_sessions(),
     ),
     "session": Resource(
         SESSION,

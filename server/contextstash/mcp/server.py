@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from functools import cache
-from importlib.resources import files
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -201,5 +200,5 @@ LOOK, CHART = "/* look.css */", "/* chart.js */"
 
 def page() -> str:
     """The page: one document with its style and script, without external resources: clients show it in a sandbox."""
-    text = (files("contextstash.mcp") / "context_status.html").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("context_status.html").read_text(encoding="utf-8")
     return text.replace(LOOK, static("look.css")).replace(CHART, static("chart.js"))

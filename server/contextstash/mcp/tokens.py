@@ -44,9 +44,6 @@ PREFIX = "cst_"
 
 SECRET_BYTES = 32
 
-_SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
-"""The form of each secret: 32 bytes in base64 are 43 characters."""
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
 MAX_OWNER_LENGTH = 200
@@ -63,11 +60,6 @@ def valid_owner(owner: str) -> bool:
     return 0 < len(owner) <= MAX_OWNER_LENGTH and owner.isprintable() and owner == owner.strip()
 
 
-def now() -> datetime:
-    """The time in UTC."""
-    return datetime.now(UTC)
-
-
 async def create_token(
     store: SessionStore, name: str, owner: str, scopes: Sequence[str], expires_at: datetime | None = None
 ) -> str:
@@ -79,7 +71,7 @@ async def create_token(
     if not valid_owner(owner):
         raise BadInputError(f"The name of an owner has 1 to {MAX_OWNER_LENGTH} printable characters.")
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
-    token = Token(name=name, owner=owner, scopes=tuple(scopes), created_at=now(), expires_at=expires_at)
+    token = Token(name=name, owner=owner, scopes=tuple(scopes), created_at=datetime.now(UTC), expires_at=expires_at)
     if not await store.add_token(token, digest(secret)):
         raise BadInputError(f"There is a token {name} already. Choose another name, or revoke it first.")
     return secret
@@ -87,8 +79,8 @@ async def create_token(
 
 async def verified(store: SessionStore, secret: str) -> Token | None:
     """The token with this secret, None if there is none or it has expired."""
-    token = await store.find_token(digest(secret)) if _SECRET.fullmatch(secret) else None
-    return None if token is None or (token.expires_at is not None and token.expires_at <= now()) else token
+    token = await store.find_token(digest(secret))
+    return None if token is None or (token.expires_at is not None and token.expires_at <= datetime.now(UTC)) else token
 
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -99,10 +91,6 @@ NOT_VALID = (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionErro
 
 LEEWAY_SECONDS = 30
 """Seconds by which the clocks of two machines may differ; with a larger difference valid tokens are refused."""
-
-
-class IssuerError(ContextstashError):
-    """The authorization server does not respond, or not as it should."""
 
 
 MAX_OWNERS = 64
@@ -124,7 +112,7 @@ class OwnerStashes(LazyStash):
         if token is None or not token.subject:
             raise BadInputError("This request has no token: send 'Authorization: Bearer TOKEN'.")
         opened, owner = await self.whole(), token.subject
-        if owner == opened.owner:
+        if owner == opened.store.owner:
             return opened
         # The last used ones stay. One that is removed meanwhile works on for those who have it.
         return self._owned.set(owner, self._owned.get(owner) or opened.for_owner(owner))
@@ -137,7 +125,7 @@ class OwnerStashes(LazyStash):
         owned = list(self._owned.values())
         self._owned.clear()
         for stash in owned:
-            await stash.end()
+            await stash.reducer.close()
         await super().aclose()
 
 
@@ -200,7 +188,7 @@ class IssuedTokens:
         self._keys: jwt.PyJWKClient | None = None
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """The token as the SDK describes it, None if it is not valid. Raises IssuerError if the keys cannot be read."""
+        """The token as the SDK describes it, None if it is not valid. Raises ContextstashError without its keys."""
         try:
             return await anyio.to_thread.run_sync(self._verified, token)
         except jwt.PyJWKClientConnectionError as error:
@@ -240,7 +228,7 @@ class IssuedTokens:
 
     def _keys_address(self) -> str:
         """The `jwks_uri` of the metadata: RFC 8414 puts the well-known part before the path, OpenID Connect behind it.
-        Raises IssuerError."""
+        Raises ContextstashError."""
         parts = urlsplit(self._issuer)
         path = parts.path.rstrip("/")
         for place in (
@@ -258,9 +246,9 @@ class IssuedTokens:
                 return keys
         raise self._unavailable("no metadata at its well-known addresses name it, and a jwks_uri that can be trusted")
 
-    def _unavailable(self, reason: str) -> IssuerError:
+    def _unavailable(self, reason: str) -> ContextstashError:
         logger.warning("tokens cannot be verified: the keys of %s cannot be read (%s)", self._issuer, reason)
-        return IssuerError(f"The keys of {self._issuer} cannot be read.")
+        return ContextstashError(f"The keys of {self._issuer} cannot be read.")
 
 
 def check_issuer(issuer: str) -> None:
