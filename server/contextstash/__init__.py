@@ -17,12 +17,10 @@ __version__ = "0.1.0"
 
 __all__ = ["__version__", "open_stash", "open_stash_sync"]
 
-_LIBRARY = {"open_stash": "contextstash.library.open_stash", "open_stash_sync": "contextstash.library.open_stash"}
-"""The module of each function for programs; imported at its first use, so that the server and its hooks start quickly.
-Type checkers read `__init__.pyi`."""
-
 
 def __getattr__(name: str) -> object:
-    if name not in _LIBRARY:
+    """The functions for programs are imported at their first use, so that the server and its hooks start quickly. Type
+    checkers read `__init__.pyi`."""
+    if name not in __all__:
         raise AttributeError(f"module 'contextstash' has no attribute '{name}'")
-    return getattr(import_module(_LIBRARY[name]), name)
+    return getattr(import_module("contextstash.library.open_stash"), name)

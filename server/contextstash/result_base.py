@@ -30,11 +30,6 @@ class Result(BaseModel):
         same = {name: getattr(each, name) for each in records for name in cls.model_fields if hasattr(each, name)}
         return cls(**{**same, **others})
 
-    def in_words(self) -> str:
-        """What the result of an operation says in words: tools put it before the fields, commands before their
-        lists."""
-        raise NotImplementedError
-
     def as_json(self) -> dict[str, Any]:
         """The fields as JSON values. Halves of surrogate pairs stay, also in names, which pydantic cannot write."""
         try:

@@ -322,9 +322,6 @@ class ContextStatus(Result):
     changes: list[Change] = Field(description="The last changes, newest first")
     timeline: SkipJsonSchema[Timeline | None] = Field(default=None, exclude=True)
 
-    def in_words(self) -> str:
-        return "\n".join(self._lines())
-
     def headline(self) -> Iterator[str]:
         """The title and the id."""
         if self.title:
@@ -338,25 +335,21 @@ class ContextStatus(Result):
             f" {counted(self.outputs_archived, 'tool output')} archived."
         )
 
-    def _lines(self) -> Iterator[str]:
+    def in_words(self) -> str:
         estimate = self.estimate
-        yield from self.headline()
-        yield from estimate.lines()
-        yield self.history()
+        lines = [*self.headline(), *estimate.lines(), self.history()]
         if self.outputs_shortened:
-            yield f"{counted(self.outputs_shortened, 'output')} cut when new, each kept whole by its handle."
+            lines.append(f"{counted(self.outputs_shortened, 'output')} cut when new, each kept whole by its handle.")
         if estimate.view_tokens is not None:
-            yield (
+            lines.append(
                 f"contextstash's own view has {estimate.view_tokens:,} tokens by its own count. A prune or compaction"
                 " changes this view, not what the client sends."
             )
         if made := self.last_summary:
             what = f"{counted(made.messages, 'message')} in {made.tokens:,} tokens"
-            yield f"Last summary: {what}, by {made.strategy} ({made.summary_id})."
-        if self.proxy:
-            yield from self.proxy.lines()
-        yield f"Estimate: {estimate.method}; window {estimate.window:,}."
-        yield estimate.next_step
+            lines.append(f"Last summary: {what}, by {made.strategy} ({made.summary_id}).")
+        lines += self.proxy.lines() if self.proxy else ()
+        return "\n".join([*lines, f"Estimate: {estimate.method}; window {estimate.window:,}.", estimate.next_step])
 
 
 class ArchivedOutput(Result):

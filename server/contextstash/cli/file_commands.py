@@ -88,7 +88,7 @@ def encrypt(db: Location | None, key: str | None) -> None:
     If the file is missing, it is made. --key is written to your settings as encryption_key. End all
     clients first: nothing is changed while another process has the database open.
     """
-    from contextstash.configuration.database import key_source, read_key, read_or_make_key, shown
+    from contextstash.configuration.database import key_source, read_key, read_or_make_key
     from contextstash_storage.database_file import begins_encrypted, convert
 
     path, known = _file(db), key_source(os.environ)
@@ -96,8 +96,10 @@ def encrypt(db: Location | None, key: str | None) -> None:
     if place is None:
         raise BadInputError("Where shall the key be? Pass --key file:PATH.")
     if known not in (None, place):
-        already = f"{KEY_SETTING} is {shown(known or '')} already."
-        raise BadInputError(f"{already} To change the key: contextstash decrypt, then encrypt.")
+        # Not which: what stands there may be a key itself.
+        raise BadInputError(
+            f"{KEY_SETTING} is set to another place. To change the key: contextstash decrypt, then encrypt."
+        )
     # A key that is lost is not replaced: the database would stay closed, and nobody would see why.
     made = read_key(place) if begins_encrypted(path) else read_or_make_key(place)
     if known is None:  # first: whoever is killed now still knows where the key of an encrypted database is
@@ -120,7 +122,7 @@ def decrypt(db: Location | None) -> None:
 
     The setting encryption_key is removed from your own settings: new databases are not encrypted any more.
     """
-    from contextstash.configuration.database import key_source, read_key, shown
+    from contextstash.configuration.database import key_source, read_key
     from contextstash_storage.database_file import begins_encrypted, convert
 
     path, place = _file(db), key_source(os.environ)
@@ -132,8 +134,8 @@ def decrypt(db: Location | None) -> None:
     done = convert(path, read_key(place), encrypt=False)
     echo(f"Decrypted {path}." if done else f"{path} is not encrypted.")
     write_settings({KEY_SETTING: None})
-    if (still := key_source(os.environ)) is not None:
-        echo(f"{KEY_SETTING} is still set, to {shown(still)}: new databases are encrypted until it is gone.", err=True)
+    if key_source(os.environ) is not None:
+        echo(f"{KEY_SETTING} is still set in the environment: new databases are encrypted until it is gone.", err=True)
 
 
 def _file(location: Location | None) -> Path:

@@ -121,11 +121,6 @@ def read_key(source: str) -> bytes:
     return bytes.fromhex(found)
 
 
-def shown(source: str) -> str:
-    """The place of a key as it may be printed: not what may be a key itself."""
-    return source if source.startswith("file:") else "something that is not shown, since it may be a key"
-
-
 def read_or_make_key(source: str) -> bytes:
     """The key from its place. If its file is missing, one with a new key is made first, on the disk before anything
     is encrypted with it."""

@@ -16,7 +16,7 @@ After a restart go on with `messages = await session.messages()`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -140,8 +140,16 @@ class LibrarySession:
         if not natives:
             raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
         given = CallArguments(system, tools, max_tokens, more)
-        if not self._is_ready:
-            await self._make_ready(lambda: shown_format(natives, tools=tools, system=system, model=self._model))
+        if not self._is_ready:  # it is created, or the one that exists gets its model and settings
+            session = await self._stash.open_session(
+                self.session_id,
+                default_format=lambda: shown_format(natives, tools=tools, system=system, model=self._model),
+                settings=self._settings,
+                format=self._format,
+                model=self._model,
+                **self._facts,
+            )
+            self._format, self._model, self._is_ready = session.format, session.model, True
         self._last = given
         result = await self._stash.get_context(
             self.session_id,
@@ -205,17 +213,27 @@ class LibrarySession:
             raise BadInputError(
                 "Which provider's form should the tools have? Pass format='anthropic', 'openai-chat', …"
             )
-        return tool_definitions(get_format(known).name)
+        fmt, tools = get_format(known), list[dict[str, Any]]()
+        for name, offered in OFFERED.items():
+            operation = OPERATIONS[name]
+            given = {each: operation.arguments[each] for each in offered}
+            properties = {each: {"type": _TYPES[of.type], "description": of.text} for each, of in given.items()}
+            arguments = {"type": "object", "properties": properties, "required": [offered[0]]}
+            tools.append({"name": name, "description": operation.description, fmt.schema_key: arguments})
+        return fmt.tool_definitions(tools)
 
     async def call_tool(self, name: str, arguments: str | Mapping[str, Any] | None = None) -> str | None:
         """The result of a call of one of `tools`, to be sent to the model; None if the tool is not one of them. The
         text of a wrong call names the mistake, so that the model can correct it."""
         if not isinstance(name, str) or name not in OFFERED:
             return None
+        operation = OPERATIONS[name]
         try:
-            return await carried_out(self._stash, self.session_id, name, arguments)
+            given = operation.checked({**_given(name, arguments), "session_id": self.session_id})
+            result = await operation.run(self._stash, **given)
         except ContextstashError as error:
             return f"Error: {error}"
+        return _hits(result) if isinstance(result, SearchResult) else str(result.in_words())
 
     async def _as_request(self, result: ContextResult) -> ContextRequest:
         window, usable = await self._room()
@@ -239,19 +257,6 @@ class LibrarySession:
             found = await self._stash.estimate_context(self.session_id)
             self._known_room = found.window, found.usable
         return self._known_room
-
-    async def _make_ready(self, default_format: Callable[[], str]) -> None:
-        """Create the session, or give the one that exists its model and settings."""
-        session = await self._stash.open_session(
-            self.session_id,
-            default_format=default_format,
-            settings=self._settings,
-            format=self._format,
-            model=self._model,
-            **self._facts,
-        )
-        self._format, self._model = session.format, session.model
-        self._is_ready = True
 
 
 def request_of(result: ContextResult, model: str | None, given: CallArguments, reserve: int) -> ContextRequest:
@@ -319,30 +324,15 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-def tool_definitions(format_name: str) -> list[dict[str, Any]]:
-    """The definitions to put among the tools of a request."""
-    fmt, tools = get_format(format_name), list[dict[str, Any]]()
-    for name, offered in OFFERED.items():
-        operation = OPERATIONS[name]
-        given = {each: operation.arguments[each] for each in offered}
-        properties = {each: {"type": _TYPES[of.type], "description": of.text} for each, of in given.items()}
-        arguments = {"type": "object", "properties": properties, "required": [offered[0]]}
-        tools.append({"name": name, "description": operation.description, fmt.schema_key: arguments})
-    return fmt.tool_definitions(tools)
-
-
-async def carried_out(stash: Stash, session_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> str:
-    """The result of a call, whose arguments are a dictionary or the provider's JSON text, as the model reads it. Raises
-    BadInputError if an argument is unknown, missing or of the wrong type."""
-    operation, offered = OPERATIONS[name], OFFERED[name]
+def _given(name: str, arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """The arguments of a call of an offered tool: a dictionary, or the provider's JSON text. Raises BadInputError."""
     try:
         given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
     except (ValueError, TypeError, RecursionError) as error:
         raise BadInputError(f"The arguments of {name} are not JSON: {error}.") from error
-    if not isinstance(given, dict) or given.keys() - set(offered):
-        raise BadInputError(f"The arguments of {name} are an object with {', '.join(offered)}.")
-    result = await operation.run(stash, **operation.checked({**given, "session_id": session_id}))
-    return _hits(result) if isinstance(result, SearchResult) else str(result.in_words())
+    if not isinstance(given, dict) or given.keys() - set(OFFERED[name]):
+        raise BadInputError(f"The arguments of {name} are an object with {', '.join(OFFERED[name])}.")
+    return given
 
 
 def _hits(result: SearchResult) -> str:
