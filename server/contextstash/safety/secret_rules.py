@@ -206,16 +206,11 @@ def _is_mixed_match(found: re.Match[str]) -> bool:
     return any(c.isdigit() for c in found[0]) and _is_mixed(found[0])
 
 
-_CHECKS = {
-    "assigned": _assigned,
-    "basic": _basic,
-    "is_address_token": _is_address_token,
-    "is_login": _is_login,
-    "is_mixed_match": _is_mixed_match,
-    "is_named": _is_named,
-    "is_opaque_value": _is_opaque_value,
-    "signed_in": _signed_in,
-}
+_CHECKED = (
+    _assigned, _basic, _is_address_token, _is_login, _is_mixed_match, _is_named, _is_opaque_value, _signed_in,
+)  # fmt: skip
+_CHECKS = {each.__name__.removeprefix("_"): each for each in _CHECKED}
+"""The checks by their names in the table."""
 
 _NO_WORD_BEFORE = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt]))"
 """In JSON, where a call's arguments stand, a line break is a letter too."""
