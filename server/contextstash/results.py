@@ -591,13 +591,6 @@ class CallSum(Result):
     cost: float | None = None
 
 
-class Overview(Result):
-    """The model calls of all sessions, by day and by model."""
-
-    days: list[CallSum]
-    models: list[CallSum]
-
-
 class ConfigureResult(Result):
     session_id: SessionId
     settings: dict[str, Any] = Field(description="The session's own settings")

@@ -54,11 +54,11 @@ async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is
     usages = [usage_of(number) for number in range(40)]
     await record_calls(stash, SESSION, usages)
     receipt = await stash.receipt()
-    costs = await stash.overview()
+    days, _ = await stash.overview()
     by_hand = sum(map(price_by_hand, usages))
     assert receipt.dollars_billed == pytest.approx(by_hand, rel=0.001)
     assert receipt.dollars_without == pytest.approx(by_hand, rel=0.001)
-    assert costs.days[0].cost == pytest.approx(by_hand, rel=0.001)
+    assert days[0].cost == pytest.approx(by_hand, rel=0.001)
 
 
 async def test_the_calls_of_agents_are_summed_by_day_and_by_model_each_by_its_own_price(stash: Stash) -> None:
@@ -67,9 +67,9 @@ async def test_the_calls_of_agents_are_summed_by_day_and_by_model_each_by_its_ow
     call = Call(purpose="agent", model="x", request_seq=0, prompt_tokens=10, created_at=day)
     for fields in ({}, {"cost": 0.5}, {"cost": 3.0, "purpose": "summary"}):
         await stash.store.append_log(SESSION, call.model_copy(update=fields))
-    costs = await stash.overview()
-    assert [(each.calls, each.prompt_tokens, each.cost) for each in costs.days] == [(2, 20, 0.5), (1, 10**6, 5.0)]
-    assert [(each.name, each.calls) for each in costs.models] == [(MODEL, 1), ("x", 2)]
+    days, models = await stash.overview()
+    assert [(each.calls, each.prompt_tokens, each.cost) for each in days] == [(2, 20, 0.5), (1, 10**6, 5.0)]
+    assert [(each.name, each.calls) for each in models] == [(MODEL, 1), ("x", 2)]
 
 
 async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_it(tmp_path: Path) -> None:

@@ -66,9 +66,8 @@ class LibraryStash:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            await opened.close()
+        await self.use_cases.close()
+        self._opened = None
 
     @property
     def use_cases(self) -> Stash:

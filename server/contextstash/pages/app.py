@@ -145,7 +145,8 @@ class Pages:
 
     async def costs(self, request: Request) -> Response:
         """What was billed and what was saved, by day and model."""
-        return page(request, "costs.html", overview=await self._stash.overview(), receipt=await self._stash.receipt())
+        days, models = await self._stash.overview()
+        return page(request, "costs.html", days=days, models=models, receipt=await self._stash.receipt())
 
     async def session(self, request: Request) -> Response:
         """One session: how full its window is, now and over time, and its changes."""

@@ -21,7 +21,7 @@ from contextstash.queries.sessions import SHRINKING, all_sessions, pages_of_sess
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.record.transcripts import COMPACTED
 from contextstash.request.proxied import SUMMED
-from contextstash.results import AdvisedWindow, CallSum, Overview, Receipt, WindowAdvice
+from contextstash.results import AdvisedWindow, CallSum, Receipt, WindowAdvice
 from contextstash.session.access import Access
 from contextstash.window.models import price_of
 from contextstash_storage.records import Call, Event, ProxiedSession, ProxiedTotals, Session, Usage
@@ -80,17 +80,15 @@ Figures = dict[str, float]
 without, with `priced`, if a price is known."""
 
 
-async def overview(access: Access) -> Overview:
-    """The model calls of all sessions by day, and by model, the most used first."""
+async def overview(access: Access) -> tuple[list[CallSum], list[CallSum]]:
+    """The model calls of all sessions by day; and by model, the most used first."""
     days: dict[str | None, CallSum] = {}
     models: dict[str | None, CallSum] = {}
     async for session in _chosen(access, None, None):
         calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
         await asyncio.to_thread(_add, calls, days, models)  # to price a call takes 0.2 ms
-    return Overview(
-        days=[days[day] for day in sorted(days, key=str)],
-        models=sorted(models.values(), key=lambda each: -each.prompt_tokens),
-    )
+    used = sorted(models.values(), key=lambda each: -each.prompt_tokens)
+    return [days[day] for day in sorted(days, key=str)], used
 
 
 def _add(calls: Iterable[Call], days: dict[str | None, CallSum], models: dict[str | None, CallSum]) -> None:
