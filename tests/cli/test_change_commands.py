@@ -48,6 +48,8 @@ def test_words_are_a_rule_of_the_newest_session_and_a_secret_in_it_is_not_echoed
     assert orchard.run("pin", "rule: never push to main", "--remove").stdout.endswith(": nothing.\n")
     secret = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hL3nR6"
     assert secret not in orchard.run("pin", f"push with {secret}").stdout
+    assert "--with-secrets" in orchard.run("export").stderr
+    assert "no file pear.py here" in orchard.run("pin", "pear.py").stdout
 
 
 def test_pins_are_listed_and_a_handle_names_its_session(orchard: Orchard) -> None:

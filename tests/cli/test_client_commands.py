@@ -207,7 +207,7 @@ def test_the_client_gets_the_hand_off_in_the_sessions_folder(
     contextstash: CommandLine, environment: dict[str, str], client: str
 ) -> None:
     recorded(contextstash)
-    done = contextstash.run("continue", client, "5b1f", environment=environment)
+    done = contextstash.run("continue", client.removesuffix("-code"), "5b1f", environment=environment)
     assert done.returncode == 7, done.stderr
     noted = json.loads((contextstash.folder / "noted.json").read_text())
     assert noted["folder"] == str(contextstash.folder / "orchard")

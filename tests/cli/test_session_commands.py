@@ -30,7 +30,7 @@ def test_sessions_are_listed_with_ids_that_commands_take_and_no_colour_in_a_pipe
 def test_sessions_are_filtered_by_project_and_title_and_a_wrong_filter_says_so(orchard: Orchard) -> None:
     [found] = orchard.json("sessions", "orchard")["sessions"]
     assert found["session_id"] == orchard.session
-    assert orchard.json("sessions", "/srv/")["sessions"] == [found]
+    assert orchard.json("sessions", "/srv/") == orchard.json("sessions", orchard.session[2:9]) == {"sessions": [found]}
     assert orchard.run("sessions", "nowhere").stdout == "No session matches.\n"
 
 
@@ -86,6 +86,7 @@ def test_a_pruned_output_is_shown_whole_by_its_handle(orchard: Orchard) -> None:
 
 def test_an_unknown_handle_and_an_unknown_session_say_what_to_do(orchard: Orchard) -> None:
     assert "search" in failure_of(orchard.run("show", "out_nosuch00"))
+    assert "contextstash search --session" in failure_of(orchard.run("show", orchard.session, "--pattern", "row"))
     assert failure_of(orchard.run("show", "out_cdvh")).startswith("'out_cdvh' is too short, or no handle. Handles look")
     assert "contextstash sessions" in failure_of(orchard.run("status", "nosuchsession"))
     assert "contextstash status SESSION" in failure_of(orchard.run("show", "sum_unknown"))

@@ -17,7 +17,7 @@ from contextstash.stash_opener import StashOpener
 from tests.support.command_line import CommandLine, Orchard, failure_of
 
 
-@pytest.mark.parametrize("arguments", [["comapct"], ["serve", "--tolls", "all"], ["delete"]])
+@pytest.mark.parametrize("arguments", [["comapct"], ["serve", "--tolls", "all"], ["delete"], ["config", "window"]])
 def test_wrong_usage_is_one_line_that_names_the_help(contextstash: CommandLine, arguments: list[str]) -> None:
     done = contextstash.run(*arguments)
     assert done.returncode == 2

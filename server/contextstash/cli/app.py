@@ -117,7 +117,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         message = error.format_message().rstrip()
         stop = "" if message.endswith((".", "?", "!")) else "."
         command = error.ctx.command_path if error.ctx else "contextstash"
-        return _fail(f"{message}{stop} See: {command} --help", error.exit_code)
+        shows = "contextstash config show, or " if command == "contextstash config" else ""
+        return _fail(f"{message}{stop} See: {shows}{command} --help", error.exit_code)
     except click.ClickException as error:
         return _fail(error.format_message(), error.exit_code)
     except ContextstashError as error:

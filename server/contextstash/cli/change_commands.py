@@ -62,10 +62,11 @@ async def compact(stash: Stash, session: str | None, summary: TextIO | None, **g
 
 
 @stash_command("restore", epilog="Example: contextstash restore 3f2a --last")
-@click.argument("handles", metavar="HANDLES|SESSION", nargs=-1)
+@click.argument("handles", metavar="HANDLES...|SESSION", nargs=-1)
 @click.option("--last", is_flag=True, help="Undo the last prune or compaction of the session as a whole.")
 async def restore(stash: Stash, handles: tuple[str, ...], last: bool) -> Any:
-    """Put archived outputs (out_…) or the messages of a summary (sum_…) back into the view."""
+    """Put archived outputs (out_…) or the messages of a summary (sum_…) back into the view; or, by SESSION --last, all
+    that its last prune or compaction took from it."""
     if last and len(handles) < 2:
         result = await stash.restore_last(await find_session(stash, next(iter(handles), None)))
     elif not last and handles and all(each.startswith(PREFIXES) for each in handles):
@@ -113,6 +114,9 @@ async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: 
     def show() -> None:
         if result.note:
             echo(masked(in_commands(result.note)))
+            files = [each for each in named if not each.startswith((*PREFIXES, "rule:"))]
+            if absent := [each for each in files if not Path(each).exists()]:
+                echo(f"There is no file {absent[0]} here. If it is misspelt: contextstash pin --remove {absent[0]}")
         listed = f" {(now or ['nothing'])[0]}." if len(now) < 2 else "".join(f"\n  {each}" for each in now)
         echo(f"Pinned in session {session_id}:{masked(listed)}")
 

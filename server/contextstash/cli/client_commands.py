@@ -268,7 +268,7 @@ def _report(opener: StashOpener, started: float) -> None:
 
 
 @click.command("continue")
-@click.argument("client", type=click.Choice(CONTINUED))
+@click.argument("client", metavar=f"{{{'|'.join(CONTINUED)}}}")
 @SESSION
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
 @opener_options
@@ -279,13 +279,14 @@ def continue_(opener: StashOpener, client: str, session: str | None, only_print:
     else the newest of all] Everything else of the session comes back by search and by handle.
     """
     found = client_of(client)
+    if found.continued is None:
+        raise BadInputError(f"{client} cannot be started with a first message. Choose from: {', '.join(CONTINUED)}.")
     program = "" if only_print else _program(found.programs[0])
     message, folder = opener.run(lambda stash: _start(stash, session))
     if only_print:
         click.echo(message)
         return 0
-    _is_configured(found, f"{client} cannot search the old session yet")
-    assert found.continued is not None
+    _is_configured(found, f"{found.name} cannot search the old session yet")
     if folder is None or not Path(folder).is_dir():
         click.echo("The folder of the session is not known, or gone: starting here.", err=True)
     else:

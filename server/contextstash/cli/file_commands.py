@@ -44,8 +44,13 @@ def export(opener: StashOpener, session: str | None, with_secrets: bool) -> None
         opener = replace(opener, settings=opener.settings.over(Layer("--with-secrets", {"secrets": "off"})))
 
     async def write(stash: Stash) -> None:
+        masks = False
         async for record in stash.export_session(await find_session(stash, session)):
-            sys.stdout.write(json.dumps(record, separators=(",", ":")) + "\n")
+            line = json.dumps(record, separators=(",", ":"))
+            sys.stdout.write(f"{line}\n")
+            masks = masks or "masked\\u203a" in line  # ‹masked›, as JSON has it
+        if masks:
+            click.echo("Masks stand in the place of keys and passwords; to export these too: --with-secrets", err=True)
 
     opener.run(write)
 

@@ -13,7 +13,7 @@ from contextstash.cli.options import SESSION, Number, day, find_session, stash_c
 from contextstash.display import project_name, readable_arguments
 from contextstash.safety.sanitize import amount, before_and_after, clip, counted
 from contextstash.session.ids import OUTPUTS_SUFFIX
-from contextstash_storage.errors import NotFoundError
+from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
     from contextstash.results import OutputPage, Receipt, ShownBlock, ShownMessage, WindowAdvice
@@ -28,7 +28,7 @@ NO_SESSIONS = "No sessions yet. Record those of your clients: contextstash impor
 @click.option("--limit", type=Number(1), metavar="N", default=20, show_default=True)
 async def sessions(stash: Stash, text: str | None, everything: bool, limit: int) -> Any:
     """List the sessions, the one with the newest message first; with TEXT, those with it in
-    the title or the project's folder."""
+    the id, the title or the project's folder."""
     everything = everything or bool(click.get_current_context().params["as_json"])
     found = await stash.list_sessions(limit=limit, text=text or "", sub_agents=everything)
     rows = [
@@ -88,7 +88,7 @@ PAGE_TOKENS = 8_000
 
 
 @stash_command("show", epilog="Example: contextstash show 3f2a --message 196")
-@click.argument("what", metavar="HANDLE|SESSION", required=False)
+@click.argument("what", metavar="[HANDLE|SESSION]", required=False)
 @click.option("--pattern", help="Print only the lines of an output that match this regular expression.")
 @click.option("--message", type=Number(0), metavar="N", help="Print message N of a session in full.")
 @click.option("--first", type=Number(0), default=0, metavar="N", help="List a session from message N on.")
@@ -97,6 +97,10 @@ async def show(stash: Stash, what: str | None, pattern: str | None, message: int
     pipe they are as they were recorded; a terminal gets nothing that it would obey."""
     if what is not None and what.startswith("out_"):
         return await _output(stash, what, pattern)
+    if pattern is not None:
+        raise BadInputError(
+            "--pattern is for an output (out_…). In a session: contextstash search --session SESSION WORDS"
+        )
     if what is not None and what.startswith("sum_"):
         return await _summary(stash, what)
     session_id = await find_session(stash, what)

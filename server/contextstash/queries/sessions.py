@@ -93,8 +93,8 @@ async def projects_of(access: Access, sessions: Sequence[Session]) -> list[str |
 async def list_sessions(
     access: Access, *, limit: int = 50, cursor: str | None = None, text: str = "", sub_agents: bool = True
 ) -> SessionList:
-    """A page of the sessions with this text in the title or the project's folder, the one with the newest message
-    first; `cursor` is the previous page's `next_cursor`."""
+    """A page of the sessions with this text in the id, the title or the project's folder, the one with the newest
+    message first; `cursor` is the previous page's `next_cursor`."""
     if limit < 1:
         raise BadInputError("limit must be 1 or more.")
     found: list[SessionLine] = []
@@ -104,7 +104,7 @@ async def list_sessions(
             with suppress(SessionNotFoundError):  # deleted since it was read
                 line = await line_of(access, session)
                 is_sub_agent = line.session_id.startswith(f"{line.parent_session_id}.")
-                named = f"{line.title or ''}\n{line.project or ''}".casefold()
+                named = f"{line.session_id}\n{line.title or ''}\n{line.project or ''}".casefold()
                 found += [line] * ((sub_agents or not is_sub_agent) and text.casefold() in named)
         if len(found) > limit:
             break
