@@ -174,26 +174,33 @@ def current_sessions(folder: Path, project: Path, call: Mapping[str, Any]) -> li
     those of the project."""
     named = part(call, "x-codex-turn-metadata")
     ids = [each for name in ("thread_id", "session_id") if (each := text_of(named.get(name)))]
-    sessions, agents = _rollouts(folder)
+    sessions = [(file, head) for file, head in _rollouts(folder) if not _is_agent(head)]
     found = [file for each in ids for file, head in sessions if head["id"] == each][:1]
     if ids and not found:
         raise BadInputError(NOT_TOLD)
-    lately = found or recent([file for file, head in sessions if is_at(head.get("cwd"), project)][:2])
-    own = [(file, head["id"]) for file, head in sessions if file in lately]
-    return [[file, *(agent for agent, head in agents if name in json.dumps(head))] for file, name in own]
+    lately = found or recent([file for file, head in sessions if is_at(head["cwd"], project)][:2])
+    return [[file, *agent_rollouts(file)] for file in lately]
 
 
-def _rollouts(folder: Path) -> tuple[list[tuple[Path, Json]], list[tuple[Path, Json]]]:
-    """The latest rollouts of sessions and of sub-agents, the newest first, each with what its first line says: its id
-    and its folder, and for a sub-agent its parent."""
-    sessions: list[tuple[Path, Json]] = []
-    agents: list[tuple[Path, Json]] = []
+def agent_rollouts(rollout: Path) -> list[Path]:
+    """The rollouts of a session's sub-agents."""
+    listed = _rollouts(_in_folder("sessions")())
+    own = next((head["id"] for file, head in listed if file.name == rollout.name), None)
+    return [file for file, head in listed if own and _is_agent(head) and own in json.dumps(head)]
+
+
+def _is_agent(head: Json) -> bool:
+    return "subagent" in part(head, "source") or text_of(head["parent_thread_id"]) is not None
+
+
+def _rollouts(folder: Path) -> list[tuple[Path, Json]]:
+    """The latest rollouts, the newest first, each with what its first line says: its id and its folder, and for a
+    sub-agent its parent."""
+    found: list[tuple[Path, Json]] = []
     for file in newest_first(folder.rglob("rollout-*.jsonl"), folder)[:MAX_ROLLOUTS_SEARCHED]:
         with suppress(OSError, ValueError, RecursionError):
-            if text_of((head := _head(file)).get("id")):
-                is_agent = "subagent" in part(head, "source") or text_of(head.get("parent_thread_id"))
-                (agents if is_agent else sessions).append((file, head))
-    return sessions, agents
+            found.append((file, _head(file)))
+    return found
 
 
 @lru_cache(maxsize=2 * MAX_ROLLOUTS_SEARCHED)
@@ -274,7 +281,7 @@ CLIENTS = (
         "codex",
         programs=("codex",),
         entry=Entry("toml", "mcp_servers", _in_folder("config.toml")),
-        files=Files(_in_folder("sessions"), current_sessions),
+        files=Files(_in_folder("sessions"), current_sessions, agent_rollouts),
         reader=lambda: READER,
         hooks=Hooks(
             ("PostToolUse", "PreCompact", "SessionStart", "SessionEnd", "Stop", "SubagentStop"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from contextstash.clients.codex import current_sessions
+from contextstash.clients.codex import agent_rollouts, current_sessions
 from contextstash.clients.follow import ingest
 from contextstash.stash import Stash
 from contextstash_storage.records import Call
@@ -109,7 +109,10 @@ async def test_the_window_is_the_one_that_codex_says_it_uses(stash: Stash, tmp_p
     assert (await stash.estimate_context(SESSION)).window == 100_000
 
 
-def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: Path) -> None:
+def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path))
     spawned = {"subagent": {"thread_spawn": {"parent_thread_id": SESSION, "depth": 1}}}
     heads = {
         "01/rollout-own": meta(),
@@ -119,11 +122,12 @@ def test_the_current_rollout_is_the_projects_own_with_its_sub_agents(tmp_path: P
     }
     times = {"01/rollout-own": 45, "02/rollout-agent": 40, "02/rollout-elsewhere": 50, "02/rollout-older": 10}
     for name, head in heads.items():
-        path = write_lines(tmp_path / "2026" / "05" / f"{name}.jsonl", [head])
+        path = write_lines(tmp_path / "sessions" / "05" / f"{name}.jsonl", [head])
         os.utime(path, (times[name], times[name]))
-    [found] = current_sessions(tmp_path, Path("/srv/orchard"), {})
-    assert [path.stem for path in found] == ["rollout-own", "rollout-agent"]
-    assert current_sessions(tmp_path, Path("/srv/nowhere"), {}) == []
+    folder = tmp_path / "sessions"
+    [[own, agent]] = current_sessions(folder, Path("/srv/orchard"), {})
+    assert (own.stem, agent.stem, agent_rollouts(own)) == ("rollout-own", "rollout-agent", [agent])
+    assert current_sessions(folder, Path("/srv/nowhere"), {}) == []
 
 
 async def test_only_what_the_person_typed_is_taken_for_the_task(stash: Stash, tmp_path: Path) -> None:
