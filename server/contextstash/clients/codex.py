@@ -30,7 +30,7 @@ from contextstash.clients.client import (
     TextPath,
     text_blocks,
 )
-from contextstash.clients.current import NOT_TOLD, is_at, newest_first, recent
+from contextstash.clients.current import MAX_FILES, NOT_TOLD, is_at, newest_first, recent
 from contextstash.clients.fields import Json, count_of, moment, objects, part, reported_usage, text_of
 from contextstash.clients.transcripts import Line, Reader, Reported, State
 from contextstash.record.transcript_records import TranscriptMessage
@@ -51,9 +51,6 @@ MAX_TURNS = 200
 MAX_HEAD_BYTES = 4_000_000
 """Bytes of a rollout's first line, which holds the instructions that the session began with. A longer one is not
 read."""
-
-MAX_ROLLOUTS_SEARCHED = 300
-"""How many of the latest rollouts are searched for one of a project; an older one is not followed."""
 
 
 def _said(lines: Iterable[Line], state: State, source: str) -> Iterator[TranscriptMessage | Reported]:
@@ -197,13 +194,13 @@ def _rollouts(folder: Path) -> list[tuple[Path, Json]]:
     """The latest rollouts, the newest first, each with what its first line says: its id and its folder, and for a
     sub-agent its parent."""
     found: list[tuple[Path, Json]] = []
-    for file in newest_first(folder.rglob("rollout-*.jsonl"), folder)[:MAX_ROLLOUTS_SEARCHED]:
+    for file in newest_first(folder.rglob("rollout-*.jsonl"), folder):
         with suppress(OSError, ValueError, RecursionError):
             found.append((file, _head(file)))
     return found
 
 
-@lru_cache(maxsize=2 * MAX_ROLLOUTS_SEARCHED)
+@lru_cache(maxsize=2 * MAX_FILES)
 def _head(file: Path) -> Json:
     """What the first line of a rollout says of its session; it never changes. Raises OSError or ValueError."""
     with open_regular(file) as lines:

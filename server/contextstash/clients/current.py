@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
+from stat import S_ISREG
 
 from contextstash.base.files import open_regular
 from contextstash.clients.fields import moment
@@ -16,15 +18,21 @@ NOT_TOLD = (
 )
 
 
+MAX_FILES = 300
+"""How many files of a client are looked at, the latest ones; a session in an older one is not followed."""
+
+
 def newest_first(files: Iterable[Path], folder: Path) -> list[Path]:
-    """The files in this folder, the one written last first. Links to files outside the folder and files that were
-    deleted meanwhile are left out."""
-    written: dict[Path, int] = {}
+    """The latest files in this folder, the one written last first. Links to files outside the folder and files that
+    were deleted meanwhile are left out."""
+    written: list[tuple[int, Path]] = []
     for file in files:
-        with suppress(OSError, RuntimeError):
-            if file.is_file() and file.resolve().is_relative_to(folder.resolve()):
-                written[file] = file.stat().st_mtime_ns
-    return sorted(written, key=lambda file: written[file], reverse=True)
+        with suppress(OSError):
+            if S_ISREG((found := file.stat()).st_mode):
+                written.append((found.st_mtime_ns, file))
+    root = folder.resolve()
+    latest = sorted(written, key=itemgetter(0), reverse=True)[:MAX_FILES]
+    return [file for _, file in latest if file.resolve().is_relative_to(root)]
 
 
 RECENT_SECONDS = 600

@@ -61,13 +61,10 @@ def moment(value: object) -> datetime | None:
     return None
 
 
-def count_of(record: Json, *names: str) -> int:
-    """The first of these fields that holds a positive number; 0 if none does."""
-    for name in names:
-        value = record.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return 0
+def count_of(record: Json, name: str) -> int:
+    """The number in a field; 0 if it holds no positive one."""
+    value = record.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def usage_of(prompt: int, completion: int, cached: int = 0, written: int = 0) -> Usage | None:

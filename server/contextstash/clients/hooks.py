@@ -31,7 +31,6 @@ from contextstash_storage.errors import BadInputError, ContextstashError, Sessio
 
 if TYPE_CHECKING:
     from contextstash.clients.client import Client, Hooks
-    from contextstash.clients.follow import IngestReport
     from contextstash.outputs.limits import OutputLimits
     from contextstash.stash import Stash
 
@@ -279,8 +278,7 @@ async def _read_to_the_end(client: Client, hooks: Hooks, event: Event, given: Ho
 
     name = event["hook_event_name"]
     async with await _opened(client) as stash:
-        reports = await read_transcripts(client, stash, event.get("transcript_path"))
-        session_id = session_of(reports, event.get("agent_id"))
+        session_id, _ = await read_transcripts(client, stash, event.get("transcript_path"), event.get("agent_id"))
         if session_id is None or name != STARTS:
             return None
         text = await stash.hand_off(session_id, part=Part(*given, hooks.context_limit))
@@ -311,29 +309,27 @@ async def _opened(client: Client) -> Stash:
 
 
 async def read_transcripts(
-    client: Client, stash: Stash, named: object, *, reduce: bool = True
-) -> dict[Path, IngestReport]:
-    """Record what is new in the transcript that the client named, and in those of its sub-agents. Returns what was done
-    by file, its own first. Raises BadInputError if that file is not one of the client's own."""
+    client: Client, stash: Stash, named: object, agent: object, *, reduce: bool = True
+) -> tuple[str | None, int]:
+    """Record what is new in the transcript that the client named, and in those of its sub-agents. Returns the session
+    whose window the client means, and how many messages were recorded: if it names a sub-agent, that is the session of
+    the agent with this id; Claude Code names the transcript of the main agent then too (2.1.332). Raises BadInputError
+    if that file is not one of the client's own."""
     from contextstash.clients.follow import NOT_RECORDED, ingest
 
     path = own_file(named, client) if isinstance(named, str) and named else None
     if path is None or client.reader is None:
-        return {}
-    reader = client.reader()
-    files = [path, *(client.files.sub_agents(path) if client.files else [])]
-    reports = {file: await ingest(stash, file, reader=reader, reduce=reduce) for file in files}
-    if reports[path].deleted:
-        note(client.name, NOT_RECORDED % (path.name, path))
-    return reports
-
-
-def session_of(reports: Mapping[Path, IngestReport], agent: object) -> str | None:
-    """The session whose window a client means: that of the sub-agent with this id, if it names one. Claude Code names
-    the transcript of the main agent then too (2.1.332)."""
-    found = (report for file, report in reports.items() if not agent or file.stem == f"agent-{agent}")
-    report = next(found, None)
-    return None if report is None else report.session_id
+        return None, 0
+    reader, session_id, recorded = client.reader(), None, 0
+    meant = f"agent-{agent}" if agent else path.stem
+    for file in (path, *(client.files.sub_agents(path) if client.files else ())):
+        report = await ingest(stash, file, reader=reader, reduce=reduce)
+        recorded += report.recorded
+        if file == path and report.deleted:
+            note(client.name, NOT_RECORDED % (path.name, path))
+        if file.stem == meant:
+            session_id = report.session_id
+    return session_id, recorded
 
 
 def own_file(path: str, client: Client) -> Path | None:
@@ -393,12 +389,12 @@ async def _answer(client: Client, asked: Mapping[str, Any]) -> None:
         results = tuple(ClientResult(**result) for result in each.get("results") or ())
         messages.append(ClientMessage(**{**each, "calls": calls, "results": results}))
     async with await _opened(client) as stash:
-        reports = await read_transcripts(client, stash, asked.get("transcript"), reduce=False)
-        session_id = session_of(reports, asked.get("agent")) or asked.get("session")
+        told, agent = asked.get("transcript"), asked.get("agent")
+        session_id, recorded = await read_transcripts(client, stash, told, agent, reduce=False)
+        session_id = session_id or asked.get("session")
         if not isinstance(session_id, str) or not session_id:
             raise BadInputError("The session is not known: pass 'session', or its 'transcript'.")
         if work == "record":
-            recorded = sum(each.recorded for each in reports.values())
             _write({"session_id": session_id, "recorded": recorded})
             return
         if work == "view":
