@@ -40,13 +40,13 @@ NOTE_TOKENS, PLAN_TOKENS, LEFT_OUT_TOKENS = 100, 500, 14
 """Tokens of what the agent said in one message between its calls, three sentences; of an approved plan beside its
 beginning, which stands in the user's words; and of the line that says how much is left out."""
 
-TOLD_OF_FILE = ((24, 2, 10), (16, 2, 10), (12, 2, 10), (8, 2, 10), (4, 2, 10), (0, 2, 10), (0, 2, 4), (0, 0, 0))
+TOLD_OF_FILE = ((24, 2, 10), (16, 2, 10), (12, 2, 10), (8, 2, 10), (4, 2, 10), (0, 2, 10), (0, 2, 4), (0, 1, 4))
 """What the lines of files tell, as much as there is room for: names in a view's summary, those most in use that their
 text showed; and so many lines of their newest changes, of so many files, those that were changed last."""
 
 FILES_SHARE = 0.55
-"""The share that the files touched take at first, so that a hundred are named; half of it in a hand-off, in which what
-else is told helps more."""
+"""The share that the files touched take at first, so that a hundred are named; two thirds of it in a hand-off, in
+which what else is told helps more."""
 
 LATELY_CHANGED, MAX_READ, PER_LINE, MAX_DONE = 10, 12, 6, 10
 """Changed files that get a line with what was done; files only read that are told with the names in them; paths in a
@@ -103,7 +103,7 @@ def summary_of(
         *([] if beside.words else [Section(TASK, 0.36, 2, write.task)]),
         Section(f"Earlier summary{as_of}", 0.3, 7, write.carried),
         Section("Said at the end of turns, and commits", 0.2 if max_names is None else 0.3, 5, write.done),
-        Section("Files touched", FILES_SHARE if max_names is None else FILES_SHARE / 2, 4, write.files),
+        Section("Files touched", FILES_SHARE if max_names is None else FILES_SHARE * 2 / 3, 4, write.files),
         Section("Failed when last run", 0.15, 1, write.failures),
         Section("Open items", 0.2, 0, write.open),
         Section("Said between calls since the last turn ended", 0.15 if max_names is None else 0.1, 3, write.notes),
@@ -303,7 +303,8 @@ class _Writer:
         """What the assistant said last, branch and test run, and the newest calls with what came of them."""
         state = self.state
         commit, branch = state.commit, state.branch
-        passed = [*state.passed.values()][: -MAX_PASSED - 1 : -1]
+        # What built, or a linter that found nothing, says little of files that were changed since.
+        passed = [run for run in reversed(state.passed.values()) if run.tests or not run.since][:MAX_PASSED]
         if branch and commit and commit.told and commit.seq >= branch.seq:  # it names its branch
             branch = None
         known: list[str] = []
