@@ -345,7 +345,7 @@ def test_claude_code_loads_our_plugin_from_this_package_until_it_is_uninstalled(
     path.parent.mkdir()
     if before is not None:
         path.write_text(before)
-    assert "Installed. Restart claude-code" in run(contextstash, "install", "claude-code", "--db", "a.db", "--yes")
+    assert "Installed. Restart claude-code" in run(contextstash, "install", "claude", "--db", "a.db", "--yes")
     assert "already installed in claude-code" in run(contextstash, "install", "claude-code", "--db", "a.db", "--yes")
     settings = json.loads(path.read_text())
     folder = Path(settings["extraKnownMarketplaces"]["contextstash"]["source"]["path"])

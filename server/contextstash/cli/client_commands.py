@@ -28,15 +28,12 @@ if TYPE_CHECKING:
     from contextstash_storage.databases import Location
     from contextstash_storage.records import ProxiedSession
 
-CLIENT_NAMES = ("claude-code", "claude-desktop", "codex", "cursor", "vscode", "gemini", "opencode", "pi")
-
-
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 YES = click.option("--yes", is_flag=True, help="Write without asking.")
 
 
 @click.command()
-@click.argument("client", metavar="[CLIENT]", type=click.Choice(CLIENT_NAMES), required=False)
+@click.argument("client", metavar="[CLIENT]", required=False)
 @DATABASE
 @DRY_RUN
 @YES
@@ -59,7 +56,7 @@ def install(client: str | None, db: Location | None, **confirmed: bool) -> int:
     found = [each for each in clients() if each.is_on()] if client is None else [client_of(client)]
     if not found:
         raise BadInputError(
-            f"No client was found on this machine. Choose from: {', '.join(CLIENT_NAMES)}."
+            f"No client was found on this machine. Choose from: {', '.join(each.name for each in clients())}."
             " See: contextstash install --help"
         )
     code = 0
@@ -89,7 +86,7 @@ def _install(client: Client, database: Location | None, confirmed: Mapping[str, 
 
 
 @click.command()
-@click.argument("client", metavar="CLIENT", type=click.Choice(CLIENT_NAMES))
+@click.argument("client")
 @DRY_RUN
 @YES
 def uninstall(client: str, **confirmed: bool) -> None:
@@ -99,8 +96,9 @@ def uninstall(client: str, **confirmed: bool) -> None:
     """
     from contextstash.clients.install import plan_uninstall
 
-    plan = plan_uninstall(client_of(client))
-    if _written(plan, f"contextstash is not installed in {client}", **confirmed):
+    found = client_of(client)
+    plan = plan_uninstall(found)
+    if _written(plan, f"contextstash is not installed in {found.name}", **confirmed):
         click.echo("Uninstalled. The recorded sessions are kept: contextstash sessions")
     if plan[1]:
         raise BadInputError("\n".join(plan[1]))
@@ -110,6 +108,8 @@ def _written(plan: Plan, nothing: str, yes: bool, dry_run: bool) -> bool:
     """Show the changes, and write them if --yes or the user says so; without any, `nothing` is said."""
     from contextstash.clients.install import apply
 
+    if plan == ([], []):
+        raise BadInputError("This client has no configuration to which contextstash could be added.")
     changes = [change for change in plan[0] if change.needed]
     if not (changes or plan[1]):
         click.echo(f"{nothing}: {plan[0][0].path}")
