@@ -17,7 +17,7 @@ from contextstash.cli.console import echo, for_reader
 from contextstash.cli.options import DATABASE, SESSION, find_session, opener_options, tokens
 from contextstash.clients.client import client as client_of
 from contextstash.clients.hooks import run_hook
-from contextstash.clients.proxied import CONTINUED, MAX_ARGUMENT_BYTES, first_message, run_client
+from contextstash.clients.proxied import MAX_ARGUMENT_BYTES, first_message, run_client
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError, ContextstashError
 
@@ -268,7 +268,7 @@ def _report(opener: StashOpener, started: float) -> None:
 
 
 @click.command("continue")
-@click.argument("client", metavar=f"{{{'|'.join(CONTINUED)}}}")
+@click.argument("client")
 @SESSION
 @click.option("--print", "only_print", is_flag=True, help="Only print the first message.")
 @opener_options
@@ -280,7 +280,7 @@ def continue_(opener: StashOpener, client: str, session: str | None, only_print:
     """
     found = client_of(client)
     if found.continued is None:
-        raise BadInputError(f"{client} cannot be started with a first message. Choose from: {', '.join(CONTINUED)}.")
+        raise BadInputError(f"{client} cannot be started with a first message: see contextstash continue --help")
     program = "" if only_print else _program(found.programs[0])
     message, folder = opener.run(lambda stash: _start(stash, session))
     if only_print:

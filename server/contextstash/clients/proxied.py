@@ -48,10 +48,6 @@ def launched_client(program: str, upstream: str | None = None) -> Client:
     return Client("", proxied=Proxied(anthropic_api, launch))
 
 
-CONTINUED = ("claude-code", "codex", "gemini")
-"""The clients that can be started with a first message and stay interactive. Here, because the command
-line's help names them before any client is imported. Sources: the clients' own --help."""
-
 MAX_ARGUMENT_BYTES = 120_000
 """Of one argument of a program: Linux takes 131,072."""
 
