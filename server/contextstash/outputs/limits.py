@@ -188,14 +188,10 @@ class OutputLimits:
     def may_cut(self, characters: int, tokens: int) -> bool:
         """Whether a text of that many characters and about that many tokens could exceed a limit. If not, the text
         need not be read."""
-        max_bytes = 4 * characters  # UTF-8 takes at most four bytes for a character
-        return (
-            _over(characters, self.lines)
-            or _over(characters, self.chars)
-            or _over(characters, self.spill_chars)
-            or _over(max_bytes, self.bytes)
-            or _over(max(tokens + 1, -(-characters // CHARACTERS_PER_TOKEN)), self.tokens)
-        )
+        most_bytes = 4 * characters  # UTF-8 takes at most four bytes for a character
+        most_tokens = max(tokens + 1, -(-characters // CHARACTERS_PER_TOKEN))
+        of_characters = any(_over(characters, most) for most in (self.lines, self.chars, self.spill_chars))
+        return of_characters or _over(most_bytes, self.bytes) or _over(most_tokens, self.tokens)
 
     def holds(self, text: str, count: Count) -> bool:
         """Whether a text is within all the limits."""

@@ -11,7 +11,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from contextstash.outputs.limits import Count, UnitLimit, is_pair, line_list
 from contextstash.safety.sanitize import counted, folded, one_line
@@ -126,7 +125,17 @@ def _matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tupl
     A line is matched without its line feed. Raises BadInputError if the pattern is empty, too long, invalid or takes
     too long.
     """
-    compiled = _compiled(pattern)
+    import regex  # type: ignore[import-untyped]
+
+    if not pattern or len(pattern) > MAX_PATTERN_LENGTH:
+        raise BadInputError(f"pattern must have 1 to {MAX_PATTERN_LENGTH:,} characters.")
+    try:
+        compiled = regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError, ValueError) as error:
+        raise BadInputError(
+            f"pattern is not a regular expression: {one_line(str(error), 120)}. "
+            f"To search for it as plain text, pass {one_line(regex.escape(pattern), 200)}"
+        ) from error
     seconds_each = MAX_SEARCH_SECONDS / (sum(map(len, lines)) + LINE_COST * len(lines))
     found: list[tuple[int, tuple[int, int]]] = []
     slow = 0
@@ -147,20 +156,6 @@ def _matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tupl
             "pattern takes too long on this output: pass a simpler one, without nested repeats such as (a+)+."
         ) from error
     return found
-
-
-def _compiled(pattern: str) -> Any:
-    import regex  # type: ignore[import-untyped]
-
-    if not pattern or len(pattern) > MAX_PATTERN_LENGTH:
-        raise BadInputError(f"pattern must have 1 to {MAX_PATTERN_LENGTH:,} characters.")
-    try:
-        return regex.compile(pattern)
-    except (regex.error, RecursionError, OverflowError, ValueError) as error:
-        raise BadInputError(
-            f"pattern is not a regular expression: {one_line(str(error), 120)}. "
-            f"To search for it as plain text, pass {one_line(regex.escape(pattern), 200)}"
-        ) from error
 
 
 def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit: UnitLimit, total: int) -> Page:

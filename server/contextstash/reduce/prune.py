@@ -163,7 +163,7 @@ async def take(
         if not made or stripping.choice == "wait":
             reason = plan.reason or "Nothing done: placeholders would be no smaller."
             reason = WAITS.format(stripping.messages) if made else reason
-            return PruneResult(**view_change(snapshot), archived=[], reason=reason, dry_run=dry_run or None)
+            return _pruned(snapshot, snapshot.entries, reason, dry_run=dry_run or None)
         edits: list[Edit] = [each.edit for each in made]
         after = await entries_after(access, snapshot, edits)
         wanted = digested and snapshot.settings.tool_digest != "placeholder"
@@ -177,7 +177,7 @@ async def take(
         return Planned(
             snapshot,
             edits,
-            lambda _, entries: _done(snapshot, made, entries, reason, note, dry_run),
+            lambda _, entries: _pruned(snapshot, entries, reason, made, note=note, dry_run=dry_run or None),
             stripping,
             kind="prune",
             reason=reason,
@@ -188,24 +188,19 @@ async def take(
     return await edit(access, planned)
 
 
-def _done(
-    snapshot: SessionSnapshot,
-    made: Sequence[Archived],
-    entries: Sequence[Entry],
-    reason: str,
-    note: str | None,
-    dry_run: bool,
+def _pruned(
+    snapshot: SessionSnapshot, entries: Sequence[Entry], reason: str, made: Sequence[Archived] = (), **more: Any
 ) -> PruneResult:
     saved = total_tokens(snapshot.entries) - total_tokens(entries)
     return PruneResult(
-        **view_change(snapshot, snapshot.view_tokens - saved, note),
+        **view_change(snapshot, snapshot.view_tokens - saved, more.pop("note", None)),
         archived=[
             ArchivedOutput.of(each.output, each, tool=one_line(each.output.tool, MAX_TOOL))
             for each in made[:MAX_LISTED]
         ],
         more=max(0, len(made) - MAX_LISTED) or None,
         reason=reason,
-        dry_run=dry_run or None,
+        **more,
     )
 
 

@@ -22,7 +22,7 @@ from contextstash.messages.rules import answers_calls
 from contextstash.outputs.digest import digest_output
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text
-from contextstash.view.session_snapshot import SessionSnapshot, archive_edit, event_of, placeholder_of
+from contextstash.view.session_snapshot import SessionSnapshot, event_of, placeholder_of, replacing
 from contextstash.view.view import Entry, build_view, edits_in_force, is_user_block, thinking_tokens, untouched
 from contextstash.window.models import CLAUDE, reasoning_binding
 from contextstash.window.thresholds import level_of
@@ -89,7 +89,7 @@ def archived(snapshot: SessionSnapshot, outputs: Sequence[tuple[Output, str]]) -
         described.append((output, shown, digest, placeholder_of(snapshot, output, digest)))
     counted = snapshot.counter.count_results([placeholder for *_, placeholder in described])
     return [
-        Archived(archive_edit(snapshot, output, placeholder, tokens), output, shown, digest)
+        Archived(ArchiveEdit(**replacing(snapshot, output, placeholder, tokens)), output, shown, digest)
         for (output, shown, digest, placeholder), tokens in zip(described, counted, strict=True)
     ]
 

@@ -77,6 +77,13 @@ def cut_candidates(snapshot: SessionSnapshot, characters: int) -> list[Candidate
     ]
 
 
+NOTHING = (
+    "Nothing done: {} tool outputs are protected, {} are too small to archive, all others archived or pinned. Pass"
+    " keep_last or protect_tokens: then only what you pass is protected."
+)
+"""Why a prune has nothing to archive."""
+
+
 def plan_prune(
     snapshot: SessionSnapshot,
     outputs: Mapping[Place, Output] | None = None,
@@ -118,7 +125,7 @@ def plan_prune(
                 chosen.append(candidate)
     freed = sum(candidate.content_tokens for candidate in chosen)
     if not chosen:
-        return PrunePlan((), _nothing(protected, small))
+        return PrunePlan((), NOTHING.format(protected, small))
     if freed <= minimum:
         return PrunePlan(
             (),
@@ -126,17 +133,6 @@ def plan_prune(
             f" of {minimum:,} that pays for the broken prompt cache. Pass minimum_tokens=0 to prune anyway.",
         )
     return PrunePlan(tuple(reversed(chosen)), "")
-
-
-def _nothing(protected: int, small: int) -> str:
-    if protected:
-        return (
-            f"Nothing done: {protected} tool outputs are protected, {small} are too small to archive. Pass keep_last or"
-            " protect_tokens to prune more: then only what you pass is protected."
-        )
-    if small:
-        return f"Nothing done: the {small} tool outputs left are too small to be worth a placeholder."
-    return "Nothing done: the view holds no tool output that is neither archived nor pinned."
 
 
 def oldest_outputs(entries: Sequence[Entry], outputs: Mapping[Place, Output], keep: int) -> tuple[Candidate, ...]:

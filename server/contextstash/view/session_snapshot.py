@@ -18,7 +18,6 @@ from contextstash.window.settings import DESCRIBED, ContextSettings
 from contextstash.window.thresholds import WindowBudget
 from contextstash.window.token_counters import Counter
 from contextstash_storage.records import (
-    ArchiveEdit,
     Counters,
     DigestEdit,
     Edit,
@@ -221,18 +220,13 @@ def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> st
     return filled_placeholder(snapshot.settings.placeholder, output)
 
 
-def archive_edit(snapshot: SessionSnapshot, output: Output, shown: str, tokens: int) -> ArchiveEdit:
-    """The edit that shows an output as this placeholder of so many tokens."""
-    return ArchiveEdit(**_replacing(snapshot, output, shown, tokens))
-
-
 def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
     """The edit that cuts an output to limits."""
     shown = limit(text, limits, snapshot.counter.count_result, output.handle)
-    return TruncateEdit(**_replacing(snapshot, output, shown, snapshot.counter.count_result(shown)))
+    return TruncateEdit(**replacing(snapshot, output, shown, snapshot.counter.count_result(shown)))
 
 
-def _replacing(snapshot: SessionSnapshot, output: Output, shown: str, tokens: int) -> dict[str, Any]:
+def replacing(snapshot: SessionSnapshot, output: Output, shown: str, tokens: int) -> dict[str, Any]:
     """The fields of an edit that shows a text instead of an output. What the provider counts for the result and the
     message around it stays."""
     tokens += snapshot.counter.result_overhead
