@@ -43,7 +43,6 @@ def test_one_distinctive_message_decides_for_the_whole_list(telling: Native, rig
     [
         {"role": "user", "parts": [{"text": "hi"}]},
         {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}, "thought_signature": "c2ln"}]},
-        {"role": "function", "parts": [{"functionResponse": {"name": "f", "response": {}}}]},
         {"parts": [{"text": None, "inline_data": {"mime_type": "image/png", "data": "aGk="}}], "role": "user"},
     ],
 )
