@@ -15,6 +15,8 @@ There is more to say. It can wait. Fix the daily run first."""
 
 
 def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() -> None:
+    with_gap = REPORT.replace(" The tests", " […] The tests")  # as notes have them
+    assert "[…] […]" not in cut_middle(with_gap, 40, quarter)
     assert cut_middle(REPORT, 40, quarter) == (
         "The review is done. […] The tests are short.\n`charge_fine` runs twice, in src/day.py:41 and src/loan.py:7."
         " […] Fix the daily run first."

@@ -154,6 +154,9 @@ _OPENING = re.compile(r"(?:\(\d+\) )?\S+(?: \S+){0,2}\s*")
 GAP, GAP_TOKENS = "[…]", 3
 """What stands in a gap, and what it takes."""
 
+_GAPS = re.compile(rf"{re.escape(GAP)}(?:\s*{re.escape(GAP)})+")
+"""A gap beside one that the text had."""
+
 _END = re.compile(r"\n+|(?<!^\d)(?<!^\d\d)[.!?][\"'”’)*`]*\s+|[。！？]", re.MULTILINE)
 """Where a sentence or a line ends; not behind the number of an item of a list."""
 
@@ -170,7 +173,7 @@ def _with_gaps(pieces: Sequence[str], kept: Collection[int]) -> str:
             parts.append(GAP)
         if place not in kept and place + 1 in kept:
             parts.append("\n" if piece.endswith("\n") else " ")
-    return "".join(parts).rstrip()
+    return _GAPS.sub(GAP, "".join(parts).rstrip())
 
 
 _WORD_BEGUN, _WORD_REST = re.compile(r"(?<=\s)\S{1,40}\Z"), re.compile(r"\A\S{1,40}(?=\s)")
