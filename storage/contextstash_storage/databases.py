@@ -24,10 +24,7 @@ def location_of(text: str) -> Location:
 
         return parse_address(text)
     if "://" in text:  # another database, which would become a file of this name; it may hold a password
-        raise BadInputError(
-            f"'{text.split('://')[0]}://…' is neither a file nor a PostgreSQL database: name a database file, or a"
-            " postgresql:// address."
-        )
+        raise BadInputError(f"'{text.split('://')[0]}://…' is neither a database file nor a postgresql:// address.")
     return Path(text).expanduser()
 
 

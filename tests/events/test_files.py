@@ -70,7 +70,8 @@ def test_a_call_uses_these_files(tool: str, arguments: dict[str, object] | str, 
 @pytest.mark.parametrize(
     ("tool", "arguments", "output", "is_error", "told"),
     [
-        ("Bash", {"command": "sed -i s/a/b/ /a.py && make"}, "Exit code 2\nfailed", True, ["`/a.py`: edited"]),
+        ("Bash", {"command": "sed -i s/a/b/ /a.py; cat c.py"}, "Exit code 2\nfailed", True, ["`/a.py`: edited"]),
+        ("Bash", {"command": "echo > b.py && python b.py"}, "Exit code 2\nfailed", True, ["`b.py`: created, run"]),
         ("Bash", {"command": "sed -i s/a/b/ /a.py"}, "Exit code 2\nsed: can't read /a.py: No such file", True, []),
         ("Edit", {"file_path": "a.py"}, "String to replace not found", True, []),
         ("Read", {"file_path": "gone.py"}, "Error: File does not exist.", True, []),
@@ -115,7 +116,7 @@ EDIT = "sed -i s/x/y/ /srv/a.py"
         (["cd /srv/app && cp a.py b.py"], ["`/srv/app/b.py`: created"]),
         (["cd /srv && git checkout main -- a.py && git restore b.py && git restore --source main c.py"],
          ["`/srv/c.py`: edited", "`/srv/b.py`: restored", "`/srv/a.py`: edited"]),
-        ([EDIT, "cd /srv && git add a.py b.py docs"], ["`/srv/b.py`: staged", "`/srv/a.py`: edited"]),
+        ([EDIT, "cd /srv && git add a.py b.py docs"], ["`/srv/b.py`: git add", "`/srv/a.py`: edited"]),
         ([EDIT, "cd /srv && git checkout -- a.py && git checkout release/1.2; git restore --staged c.py"],
          ["`/srv/a.py`: restored"]),
     ],

@@ -133,7 +133,7 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
         yield from (FileUse(path, verb) for path in files if _ENDING.search(path))
         return
     if len(words) > 2 and words[0] == "git" and words[1] == "add":
-        yield from (FileUse(path, "staged") for path in words[2:] if _FILE_LIKE.match(path) and _ENDING.search(path))
+        yield from (FileUse(path, "git add") for path in words[2:] if _FILE_LIKE.match(path) and _ENDING.search(path))
         return
     if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
         words = words[1:]

@@ -24,7 +24,7 @@ from contextstash.safety.sanitize import MARKER, one_line, unforged
 
 def file_uses(call: Call) -> list[FileUse]:
     """The files that a call used, by absolute paths if it says where it ran; of a command that failed, those that it
-    changed before it did; empty for another call that failed or was refused."""
+    changed before it did, and the script that it ran; empty for another call that failed or was refused."""
     failed = call.is_error and call.failed
     if call.refused or (failed and call.command is None):
         return []
@@ -35,7 +35,7 @@ def file_uses(call: Call) -> list[FileUse]:
         _, *parts = _PATCH_FILE.split(patch.split("*** End Patch", 1)[0].removesuffix("\n"))
         uses = [] if call.failed or refused else list(starmap(_patched, zip(parts[::2], parts[1::2], strict=True)))
     elif call.command is not None:
-        uses = [use for use in files_of_command(call.command) if use.changes or not failed]
+        uses = [use for use in files_of_command(call.command) if not failed or use.verb not in ("read", "git add")]
     else:
         uses = _from_arguments(call)
     if len(uses) == 1 and uses[0].verb == "read" and (shown := _shown(call)):

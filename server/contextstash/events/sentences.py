@@ -27,11 +27,11 @@ def sentences(text: str) -> list[str]:
     return _split(without_blocks(text[:MAX_SCANNED], indented=False))
 
 
-def own_sentences(text: str, *, rows: bool = False) -> list[str]:
+def own_sentences(text: str, *, rows: bool = False, code: bool = False) -> list[str]:
     """The sentences that are the author's own: without quotations and without lines that begin with a speaker's
-    label. With `rows`, each row of a table is one, the first sentence of an item of a list has its mark, and blocks of
-    code are marked."""
-    own = _split(without_quotations(text[:MAX_SCANNED], CODE if rows else ""), rows=rows)
+    label. With `rows`, each row of a table is one, and the first sentence of an item of a list has its mark; with it or
+    with `code`, blocks of code are marked."""
+    own = _split(without_quotations(text[:MAX_SCANNED], CODE if rows or code else ""), rows=rows)
     return [sentence for sentence in own if not is_speaker_line(sentence)]
 
 

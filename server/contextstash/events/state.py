@@ -117,7 +117,7 @@ class FileState:
         """Take over a use of the file."""
         was_there = self.seq >= 0 and not self.deleted
         self.seq = seq
-        if use.verb == "read" or (use.verb == "staged" and self.changed):
+        if use.verb == "read" or (use.verb == "git add" and self.changed):
             return
         self.changed_at = seq
         if use.verb in ("deleted", "restored") or (use.changes and (self.put_back or self.deleted)):

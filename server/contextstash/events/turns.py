@@ -69,8 +69,8 @@ def _is_own(block: Block) -> bool:
     return block.type in ("tool_call", "tool_result") and is_own_call(block.tool, block.argument)
 
 
-Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored", "staged"]
-"""`restored` is a file that Git put back as it was before its changes, `staged` one whose changes `git add` took: a
+Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored", "git add"]
+"""`restored` is a file that Git put back as it was before its changes, `git add` one that was staged: a
 sub-agent or the user may have made them."""
 
 
@@ -113,7 +113,7 @@ class FileUse:
     @property
     def changes(self) -> bool:
         """Whether the file is another one after it."""
-        return self.verb not in ("read", "run", "staged")
+        return self.verb not in ("read", "run", "git add")
 
     @property
     def seen(self) -> str:

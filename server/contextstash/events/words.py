@@ -48,7 +48,7 @@ def answered(text: str, before: str) -> str:
     if not before or len(text) > MAX_ANSWER_LENGTH:
         return ""
     chosen = _chosen_option(text, before)
-    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(before)]
+    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(before, code=True)]
     question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
     if question is not None:
         about = _ending_with(said[: question + 1], 3 if len(said[question].split()) < MIN_QUESTION_WORDS else 1)

@@ -65,7 +65,7 @@ MAX_PASSED = 3
 
 _COMMIT = re.compile(r"\(\d+\) (?:committed|opened|merged) ")
 
-VERBS = ("created", "edited", "renamed", "deleted", "restored", "staged", "run")
+VERBS = ("created", "edited", "renamed", "deleted", "restored", "git add", "run")
 """In the order in which they are written."""
 
 
