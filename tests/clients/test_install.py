@@ -357,15 +357,22 @@ def test_claude_code_loads_our_plugin_from_this_package_until_it_is_uninstalled(
     assert (path.read_text() if path.exists() else None) == before
 
 
-def test_what_claude_code_noted_of_our_plugin_leaves_with_it(contextstash: CommandLine) -> None:
+def test_what_claude_codes_own_command_installed_leaves_with_it(contextstash: CommandLine) -> None:
+    folder = contextstash.folder / ".claude"
+    (folder / "plugins").mkdir(parents=True)
+    market = {"contextstash": {"source": {"source": "directory", "path": "/checkout"}}}
+    written = {"extraKnownMarketplaces": market, "enabledPlugins": {PLUGIN: True}, "theme": "dark"}
+    (folder / "settings.json").write_text(json.dumps(written))
+    (folder / "plugins" / "known_marketplaces.json").write_text(json.dumps({**market, "market": {}}))
+    (folder / "plugins" / "installed_plugins.json").write_text(json.dumps({"version": 2, "plugins": {PLUGIN: []}}))
     run(contextstash, "install", "claude-code", "--yes")
-    folder = contextstash.folder / ".claude" / "plugins"
-    folder.mkdir()
-    (folder / "known_marketplaces.json").write_text('{"contextstash": {}, "market": {}}')
-    (folder / "installed_plugins.json").write_text(json.dumps({"version": 2, "plugins": {PLUGIN: []}}))
-    run(contextstash, "uninstall", "claude-code", "--yes")
-    assert "contextstash" not in "".join(file.read_text() for file in folder.iterdir())
-    assert json.loads((folder / "installed_plugins.json").read_text())["plugins"] == {}
+    said = run(contextstash, "uninstall", "claude-code", "--yes")
+    assert said.count(":\n") == said.count("  without") == 3
+    assert [json.loads(file.read_text()) for file in sorted(folder.rglob("*.json"))] == [
+        {"version": 2, "plugins": {}},
+        {"market": {}},
+        {"theme": "dark"},
+    ]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links are another matter there")

@@ -37,14 +37,16 @@ FILE = ("",)
 @dataclass(frozen=True)
 class Piece:
     """What we put at a place in a client's file, and `what` it is, in words. A mapping keeps the user's own keys in it;
-    with `hooks_of` a client it is a group of hooks behind those of others; None is only taken away: a client's note."""
+    with `hooks_of` a client it is a group of hooks behind those of others; None is only taken away: a client's note.
+    With `ours` it leaves whoever put it there: the client's own command may have installed our bundle before."""
 
     path: Path
     kind: Kind
     keys: Keys
     value: Any
-    what: str = ""
+    what: str
     hooks_of: str = ""
+    ours: bool = False
 
     def add(self, data: Document) -> str:
         """Put it there; returns what that is. Raises BadInputError if a server at an address is there."""
@@ -62,7 +64,7 @@ class Piece:
 
     def take(self, data: Document, former: Document) -> bool:
         """Put what was there before the installation in its place; returns whether contextstash was there."""
-        now, left = value_at(data, self.keys), value_at(former, self.keys)
+        now, left = value_at(data, self.keys), None if self.ours else value_at(former, self.keys)
         if self.hooks_of:
             left = _others(_groups(data, self.keys), self.hooks_of)
         elif own := self._own(now) if left else {}:
@@ -127,7 +129,7 @@ def plan_install(client: Client, command: Sequence[str], database: Location | No
             continue
         former = "" if before is None else _former(path)
         backup = before or "" if former is None else former
-        changes.append(Change(path, before, after, tuple(filter(None, does)), backup))
+        changes.append(Change(path, before, after, tuple(dict.fromkeys(does)), backup))
     return changes, by_hand
 
 
@@ -146,8 +148,8 @@ def plan_uninstall(client: Client) -> Plan:
         except BadInputError as error:
             by_hand.append(f"{error} To be removed by hand: {', '.join('.'.join(each.keys) for each in pieces)}")
             continue
-        does = tuple(f"without {each.what.partition(':')[0]}" for each in taken if each.what)
-        restored = taken and former is not None and data == expected
+        does = tuple(dict.fromkeys(f"without {each.what.partition(':')[0]}" for each in taken))
+        restored = taken and former is not None and data == expected and not take(copy.deepcopy(was))
         changes.append(Change(path, current, (former or None) if restored else after, does))
     return changes, by_hand
 
@@ -197,10 +199,10 @@ def _pieces(client: Client, command: Sequence[str], named: Sequence[str]) -> Ite
     """What is put into a client's files; `named` are the options that name the database."""
     if (bundle := client.bundle) is not None:
         values = {**bundle.values, **({bundle.database: named[1]} if named else {})}
-        for number, (keys, value) in enumerate(values.items()):
-            yield Piece(bundle.file(), "json", keys, value, bundle.does if number == 0 else "")
+        for keys, value in values.items():
+            yield Piece(bundle.file(), "json", keys, value, bundle.does, ours=keys != bundle.database)
         for place, keys in bundle.traces:
-            yield Piece(place(), "json", keys, None)
+            yield Piece(place(), "json", keys, None, "the client's note of our plugin")
         return
     if (entry := client.entry) is not None:
         follows = ("--follow", client.name) if client.files is not None else ()
@@ -214,8 +216,7 @@ def _pieces(client: Client, command: Sequence[str], named: Sequence[str]) -> Ite
             parts = [("--part", f"{number}/{hooks.parts}") for number in range(1, hooks.parts + 1)]
             lines = [shlex.join([*called, *part, *named]) for part in (parts if event == "SessionStart" else [()])]
             group = {"hooks": [{"type": "command", "command": line, "timeout": hooks.timeout} for line in lines]}
-            said = what if event == hooks.events[0] else ""
-            yield Piece(hooks.file(), "json", ("hooks", event), group, said, client.name)
+            yield Piece(hooks.file(), "json", ("hooks", event), group, what, client.name)
     if (plugin := client.plugin) is not None:
         yield Piece(plugin.file(), "file", FILE, plugin.code(command, named), plugin.does)
 
