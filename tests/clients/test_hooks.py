@@ -118,7 +118,11 @@ def test_an_output_that_claude_code_keeps_in_a_file_is_archived_whole_and_shown_
     assert set(updated) == {"stdout", "stderr"}
     assert "fatal error: disk full" in updated["stdout"]
     assert len(updated["stdout"].encode()) <= 2_000
-    assert hooked.whole(handle_in(updated["stdout"])) == wide
+    hooked.call(0, updated["stdout"])
+    hooked.fire("PreCompact")  # the recorded output is the preview; its handle leads to the whole one too
+    recorded = handle_in(hooked.command_line.run("show", SESSION).stdout)
+    assert recorded != handle_in(updated["stdout"])
+    assert hooked.whole(recorded) == hooked.whole(handle_in(updated["stdout"])) == wide
 
 
 def persisted(hooked: Hooked, text: str, file: Path) -> Any:

@@ -306,7 +306,8 @@ async def _start(stash: Stash, named: str | None) -> tuple[str, str | None]:
         except FileNotFoundError:
             click.echo("The client has deleted its transcript; the session is kept here.", err=True)
         except (OSError, ContextstashError) as error:
-            click.echo(f"The newest messages may be missing: {session.source} cannot be read: {error}", err=True)
+            why = getattr(error, "strerror", None) or error
+            click.echo(f"The newest messages may be missing: {session.source} cannot be read: {why}", err=True)
     [folder] = await stash.projects_of([session])
     if not named:
         where = f", in {folder}" if folder else ""

@@ -224,7 +224,8 @@ async def _imported(stash: Stash, path: Path, named: bool, session: str | None) 
     try:
         report = await _import(stash, path, named, session)
     except (ContextstashError, OSError, UnicodeError) as error:
-        return {"file": str(path), "recorded": 0, "duplicates": 0, "error": str(error)}
+        why = getattr(error, "strerror", None) or str(error)
+        return {"file": str(path), "recorded": 0, "duplicates": 0, "error": why}
     if report is None:
         return None
     counts = {"recorded": report.recorded, "duplicates": report.duplicates}

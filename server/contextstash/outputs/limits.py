@@ -332,6 +332,10 @@ class _Excerpt:
         return f"; whole output: {self.handle}" if self.handle else ""
 
 
+WHOLE = re.compile(rf"{re.escape(MARKER)}: [^\n]{{1,300}}; whole output: (out_[a-z2-7]+(?:-\d+)?)[^\n]{{0,30}}]")
+"""The notice of a cut, with the handle of the archived whole."""
+
+
 def _less(budgets: Sequence[int], used: Sequence[int]) -> list[int]:
     return [budget - less for budget, less in zip(budgets, used, strict=True)]
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from contextstash.messages.detection import get_format
 from contextstash.outputs.digest import without_reminders
+from contextstash.outputs.limits import WHOLE
 from contextstash.outputs.paging import page, snippet
 from contextstash.record.output_archive import outputs_session_id
 from contextstash.reduce.prune import MAX_TOOL
@@ -32,7 +33,7 @@ from contextstash.session.open_session import READ_AT_ONCE, Known, outputs_by_me
 from contextstash.view.view import build_view, path_to
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFoundError, NotFoundError
-from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
 from contextstash_storage.search import STOP_WORDS, Weigh
 
 MAX_MESSAGES = 500
@@ -217,16 +218,21 @@ async def get_archived_output(
     max_tokens: int | None = None,
     masked: bool = False,
 ) -> OutputPage:
-    """One page of an original output, or if it is `masked`, for a reader's eyes, of one without secrets. Raises
-    HandleNotFoundError, and BadInputError if the pattern is invalid."""
+    """One page of an original output, or if it is `masked`, for a reader's eyes, of one without secrets. Of one that
+    was recorded as our hook had shortened it, the page is of the whole. Raises HandleNotFoundError, and BadInputError
+    if the pattern is invalid."""
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < MIN_PAGE_TOKENS:
         raise BadInputError(f"max_tokens must be {MIN_PAGE_TOKENS} or more.")
     bound = min(most, MAX_PAGE_TOKENS)
-    found_in, output = await find_output(access, handle.strip(), session_id)
-    session = await access.store.get_session(found_in)
-    [message] = await access.store.read_messages(found_in, at=[output.seq])
-    text = get_format(session.format).read(message.body or {}).texts[output.block]
+    session, output, text = await _read_output(access, *await find_output(access, handle.strip(), session_id))
+    if cut := WHOLE.search(text):
+        with suppress(HandleNotFoundError):
+            whole = await _read_output(access, *await access.store.find_output(cut[1]))
+            last_line = text[cut.end() :].rpartition("\n")[2]
+            # Another output may quote such a notice.
+            if whole[2].startswith(text[: cut.start()].rstrip()) and whole[2].rstrip().endswith(last_line.rstrip()):
+                session, output, text = whole
     text = shown_text(access.settings(session), text) if masked else text
     counter = access.counter(access.settings(session), session.model)
     found = await asyncio.to_thread(
@@ -240,6 +246,12 @@ async def get_archived_output(
         total_tokens=output.tokens,
     )
     return OutputPage.of(found, handle=output.handle, tool=one_line(output.tool, MAX_TOOL))
+
+
+async def _read_output(access: Access, session_id: str, output: Output) -> tuple[Session, Output, str]:
+    session = await access.store.get_session(session_id)
+    [message] = await access.store.read_messages(session_id, at=[output.seq])
+    return session, output, get_format(session.format).read(message.body or {}).texts[output.block]
 
 
 async def find_output(access: Access, handle: str, session_id: str | None = None) -> tuple[str, Output]:
