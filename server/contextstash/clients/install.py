@@ -67,7 +67,7 @@ class Piece:
         now, left = value_at(data, self.keys), None if self.ours else value_at(former, self.keys)
         if self.hooks_of:
             left = _others(_groups(data, self.keys), self.hooks_of)
-        elif own := self._own(now) if left else {}:
+        elif left and (own := self._own(now)):
             left = {**left, **own}
         if now is None or left == now or (self.kind == "file" and not _same_plugin(now, self.value)):
             return False
