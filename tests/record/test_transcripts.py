@@ -3,6 +3,7 @@ edits (compactions, rewinds, resumed branches) are the view's, and our own calls
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -208,11 +209,12 @@ async def test_usage_that_is_reported_late_still_anchors_the_estimate(
     estimates = []
     for late in (False, True):
         reply = said("b", "assistant", usage=None if late else usage)
-        session = replace(WINDOW, late_usage=("b", usage) if late else None)
+        session, cursor = replace(WINDOW, late_usage=("b", usage) if late else None), Cursor(source=WINDOW_FILE)
         async with stash_at(tmp_path / f"{late}.db") as stash:
             await record(stash, [said("a"), reply])
-            for _ in range(2):
-                await stash.record_transcript(session, following, Cursor(source=WINDOW_FILE, offset=2))
+            async with stash_at(tmp_path / f"{late}.db") as other:  # hooks of one event run at the same time
+                parallel = [each.record_transcript(session, following, cursor) for each in (stash, other, stash)]
+                await asyncio.gather(*parallel)
             estimates.append(await stash.estimate_context("w"))
             [reported] = await stash.store.read_log("w", Call)
             assert reported.prompt_tokens == 30_000

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import takewhile
@@ -22,11 +23,12 @@ from contextstash.session.open_session import RECENT_MESSAGES, Calls, remember_c
 from contextstash.view.session_counters import count_message, reported_late
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure
-from contextstash_storage.errors import BadInputError, BadMessageError
+from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import (
     Appended,
     Block,
     Call,
+    Counters,
     Cursor,
     Declared,
     DeclaredVersion,
@@ -371,9 +373,15 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
     reply, *later = await access.store.read_messages(session_id, first=seq, bodies=False)
     since = sum(found.tokens for found in later if found.agent_visible)
     call = _call(session, usage, seq - 1).model_copy(update={"created_at": reply.created_at})
-    return await access.store.change_session(
-        session_id, lambda counters: reported_late(counters, usage, seq, reply.tokens, since=since), logged=call
-    )
+
+    def reported(counters: Counters) -> Counters:
+        if counters.reported_seq >= seq:  # several processes may read a transcript at once
+            raise EditConflictError("This usage was added meanwhile.")
+        return reported_late(counters, usage, seq, reply.tokens, since=since)
+
+    with suppress(EditConflictError):
+        return await access.store.change_session(session_id, reported, logged=call)
+    return await access.store.get_session(session_id)
 
 
 def _call(session: Session, usage: Usage, seq: int) -> Call:
