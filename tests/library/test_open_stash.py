@@ -203,7 +203,9 @@ async def test_settings_of_a_session_are_in_force_before_its_first_message(tmp_p
         assert len((await stash.use_cases.list_sessions()).sessions) == 1
 
 
-async def test_a_stash_is_used_within_async_with(tmp_path: Path) -> None:
+async def test_a_stash_is_used_within_async_with_and_not_given_the_place_of_the_key(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="cannot be given by open_stash"):
+        open_stash(tmp_path / "s.db", settings={"encryption_key": "file:/run"})
     with pytest.raises(BadInputError, match="async with"):
         open_stash(tmp_path / "s.db").session("job")
 

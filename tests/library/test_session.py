@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -159,25 +160,16 @@ async def test_a_usage_is_taken_as_the_sdk_has_it_and_nothing_else_is(session: L
     assert (await session.request([*messages, ASKED])).tokens > 5_007
 
 
-def _itself() -> list[Any]:
-    itself: list[Any] = []
-    itself.append(itself)
-    return itself
-
-
-def _deep() -> Any:
-    deep: Any = "x"
-    for _ in range(3_000):
-        deep = [deep]
-    return deep
-
+ITSELF: list[Any] = []
+ITSELF.append(ITSELF)
 
 NOT_JSON: dict[str, Any] = {
     "NaN": float("nan"),
     "a tuple": (1,),
     "an object": object(),
-    "itself": _itself(),
-    "nested too deep": _deep(),
+    "itself": ITSELF,
+    "nested too deep": reduce(lambda deep, _: [deep], range(3_000), list[Any]()),
+    "numbers as keys": {"a": 1, 2: 3},
 }
 
 
@@ -193,6 +185,7 @@ async def test_what_json_does_not_have_is_refused_by_our_own_errors(tmp_path: Pa
             {"role": "user", "content": "x", "more": value},
             {"role": "user", "content": [{"type": "text", "text": "x", "more": [value]}]},
             {**said, "tool_calls": [{**call, "more": value}]},
+            {**said, "tool_calls": [{**call, "function": value}]},
             {**said, "tool_calls": value},
             {"role": value, "content": "x"},
         ):

@@ -74,7 +74,10 @@ class Configuration:
     has_own_key: bool = False
 
     def over(self, layer: Layer) -> Configuration:
-        """The same with a layer that is stronger than all others."""
+        """The same with a layer that is stronger than all others. Raises BadInputError if it names the key's place."""
+        if KEY_SETTING in layer.values:  # files are opened without the layers of settings
+            said = f"{KEY_SETTING} cannot be given by {layer.name}: contextstash config set {KEY_SETTING}=…"
+            raise BadInputError(said)
         return replace(self, all_layers=(*self.all_layers, layer))
 
     def layers(self, agent: str | None = None) -> tuple[Layer, ...]:
@@ -121,9 +124,6 @@ def configuration(
     valid, or if a file is not TOML. A project's file that is not trusted is not read.
     """
     own = user_folder or user_config_folder()
-    options = read_pairs(given)
-    if KEY_SETTING in options:  # files are opened without the layers of settings
-        raise BadInputError(f"{KEY_SETTING} cannot be given by --set: contextstash config set {KEY_SETTING}=…")
     ours = {
         name.removeprefix(PREFIX).lower(): _read_value(value)
         for name, value in environment.items()
@@ -135,10 +135,9 @@ def configuration(
             *_layers_of_files(own, project, on_remark or logger.warning),
             Layer("environment", ours),
             Layer("--preset", {"preset": preset} if preset else {}),
-            Layer("--set", options),
         ),
         has_own_key=is_key(environment.get(OWN_KEY)),
-    )
+    ).over(Layer("--set", read_pairs(given)))
     if merged := found.settings_layer():
         from contextstash.window.settings import resolve_settings
 

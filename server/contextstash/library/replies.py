@@ -122,7 +122,7 @@ def _in_order(values: dict[str, Any]) -> dict[str, Any]:
     """In the order of the names, without nulls and empty annotations of a message, which some SDKs add and others leave
     out; itself if it is so."""
     left_out = {*REPLY_ONLY_KEYS, *({"annotations"} if "type" not in values and not values.get("annotations") else ())}
-    given = (key for key in sorted(values) if values[key] is not None or key in NULLABLE)
+    given = (key for key in sorted(values, key=str) if values[key] is not None or key in NULLABLE)
     kept = {key: values[key] for key in given if key not in left_out}
     return values if list(kept) == list(values) else kept
 
