@@ -95,6 +95,8 @@ def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> N
     assert branch() == ["Git branch at message 10: `fines`, at the same commit as origin/fines"]
     bash(script, "git status", "On branch loans\nnothing to commit, working tree clean")
     assert branch() == ["Git branch at message 12: `loans`"]
+    bash(script, "git checkout -b late-fines -q", "")
+    assert branch() == ["Git branch at message 14: `late-fines`"]
 
 
 @pytest.mark.parametrize(

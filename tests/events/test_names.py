@@ -57,6 +57,7 @@ def test_literals_that_the_agent_uses_again_are_listed() -> None:
     ("text", "names"),
     [
         ("see read/write, ./run, /dev/null and app/main.py", ["app/main.py"]),
+        ("%s/0/prompt.txt and app/main.py", ["app/main.py"]),
         ("charge_fine is in out_k5baog36fdo6xvjz", ["charge_fine"]),
         (r"{\"text\": \"\tchargeFine(loanDays)\n\\treturn_loan\"}", ["chargeFine", "loanDays", "return_loan"]),
         ("diff --git a/app/fines.py b/app/fines.py\n--- a/app/fines.py\n+++ b/app/fines.py\n+charge_fine()\n",

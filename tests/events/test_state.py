@@ -88,10 +88,22 @@ def test_a_run_whose_tests_passed_is_remembered_until_it_fails() -> None:
     assert fold(run(script, "go test ./...", GO_FAILED, failed=True).turns).passed == {}
     run(script, "make lint", "0 issues.")
     (told,) = sections_of(run(script, "make test-all", GO_PASSED))[Section.FAILED]
-    assert told.endswith(" (another test run passed since, at message 9)")
+    assert told.endswith(" (`make test-all`, which names no part, passed since, at message 9)")
     assert sections_of(script)[Section.STATE][:2] == [
         "Tests passed at message 9: `make test-all`", "Ran at message 7: `make lint`: 0 issues.",
     ]  # fmt: skip
+
+
+def test_a_command_that_the_user_typed_is_a_run_and_one_that_goes_on_is_told() -> None:
+    script = run(Script(), "go test ./...", GO_FAILED, failed=True).user("<bash-input>go test ./...</bash-input>")
+    script.user(f"<bash-stdout>{GO_PASSED}</bash-stdout><bash-stderr></bash-stderr>")
+    script.call("exec_command", {"cmd": "go test -race"}, codex("", state="running with session ID 9"))
+    for number in range(9):
+        run(script, f"ls {number}", "a.go")
+    assert open_failures(script) == []
+    told = "\n".join(sections_of(script)[Section.STATE])
+    assert "Tests passed at message 3: the user ran `go test ./...`" in told
+    assert "(5) ran `go test -race` still ran when its output was last read, as 9" in told
 
 
 def test_tests_that_others_ran_are_not_told_as_passed() -> None:
@@ -219,7 +231,7 @@ def test_a_list_of_the_tasks_says_how_they_stand() -> None:
 
 def test_of_a_search_that_finds_much_the_first_line_of_each_file_is_told() -> None:
     found = "".join(
-        f"{name}.go:{at}:func {name}{at}()\n{name}.go-{at}-\t// beside\n" for name in "ab" for at in range(9)
+        f"{name}.go:{at}:func {name}{at}()\n{name}.go-{at}-\t// beside\n" for name in "ab" for at in range(19)
     )
     (told,) = [line for line in sections_of(run(Script(), "grep -rnA1 func .", found))[Section.STATE] if "ran" in line]
     assert "among them: a.go:0:func a0() / b.go:0:func b0() [out" in told

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from contextstash.events.calls import Call, as_run, bare_command, is_refusal, runner_of
+from contextstash.events.calls import TYPED, Call, as_run, bare_command, is_refusal, runner_of
 from contextstash.events.files import CUT
 from contextstash.events.turns import FileUse
 from contextstash.outputs.digest import DEFINITION, digest_output, ends_of, find_crash, still_running
 from contextstash.outputs.limits import error_line
 from contextstash.safety.sanitize import counted, one_line
 
-MAX_CALL, MAX_SHORT, MAX_FAILURES = 160, 300, 8
-"""Characters that are shown of a call, and of an output that is told whole; lines that are told of a run that
-failed."""
+MAX_CALL, MAX_SHORT, MAX_FAILURES = 160, 800, 8
+"""Characters that are shown of a call, and of an output that is told whole, such as a short list of records, of which
+the first and the last line say nothing; lines that are told of a run that failed."""
 
 WAITS = "no result yet"
 
@@ -38,7 +38,8 @@ def call_line(call: Call) -> str:
     """The call: a command as it was run, else the tool with its argument."""
     if call.command is not None:
         outside = " outside the sandbox" if "escalated" in str(call.arguments.get("sandbox_permissions", "")) else ""
-        return f"ran `{one_line(as_run(call.command).replace('`', chr(39)), MAX_CALL)}`{outside}"
+        who = "the user ran" if call.tool == TYPED else "ran"
+        return f"{who} `{one_line(as_run(call.command).replace('`', chr(39)), MAX_CALL)}`{outside}"
     argument = "" if call.argument.startswith("*** Begin Patch") else call.argument
     wanted = call.arguments.get("pattern", "")
     is_more = isinstance(wanted, str) and wanted not in ("", argument)
@@ -160,6 +161,9 @@ _BRANCH = re.compile(
 )
 """How Git says on which branch it is; a commit names its own."""
 
+_NEW_BRANCH = re.compile(rf"{_GIT}(?:checkout -[bB]|switch -[cC]) ([\w/@+.-]+)")
+"""A new branch, of which Git says nothing if it is told to be quiet."""
+
 _STATUS = re.compile(rf"{_GIT}status\b(?: -[^\s;&|]+)*(?! *[^\s;&|\d>)\"'])")
 _ALL_SHORT = re.compile(r"git status (?:-s|--short|--porcelain)")
 _OF_TREE = re.compile(
@@ -186,7 +190,8 @@ def branch_of(call: Call) -> str:
     text = call.output.text[:MAX_COMMAND]
     if bare_command(call.command or "") == "git branch --show-current" and not call.failed:
         return f"`{one_line(text, MAX_SUBJECT)}`" if text.strip() else ""
-    name, others = next(reversed(_BRANCH.findall(text)), ("", ""))
+    made = [] if call.failed else [(name, "") for name in _NEW_BRANCH.findall((call.command or "")[:MAX_COMMAND])]
+    name, others = next(reversed(_BRANCH.findall(text) or made), ("", ""))
     same = f", at the same commit as {one_line(others, MAX_SUBJECT)}" if others else ""
     return f"`{name}`{same}" if name else ""
 

@@ -318,7 +318,7 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(each)
 
 
-def calls_of(turns: Iterable[Turn], running: dict[str, Call] | None = None) -> list[Call]:
+def calls_of(turns: Sequence[Turn], running: dict[str, Call] | None = None) -> list[Call]:
     """All tool calls in order, each with its result, wherever in the turns that is. The result of a call that only
     waits for a process is that of the command that began it; `running` are such commands by their processes, those of
     earlier turns, and then those that still go on."""
@@ -352,7 +352,27 @@ def calls_of(turns: Iterable[Turn], running: dict[str, Call] | None = None) -> l
                     running[output.running] = replace(call, output=replace(output, text=output.text[-MAX_PRINTED:]))
                 done.append(call)
     done += [replace(call, ended=call.seq < newest) for call_id, call in calls.items() if call_id not in answered]
-    return sorted(done, key=lambda call: call.seq)
+    return sorted([*done, *_typed_by_user(turns)], key=lambda call: call.seq)
+
+
+TYPED = "!"
+"""The tool of a command that the user typed behind this sign in Claude Code."""
+
+_TYPED = re.compile(r"\A<bash-(input|stdout)>(.*?)</bash-\1>(?:<bash-stderr>(.*?)</bash-stderr>)?\Z", re.DOTALL)
+
+
+def _typed_by_user(turns: Iterable[Turn]) -> Iterator[Call]:
+    """The commands that the user ran, each with what it printed, which the next message says."""
+    command = ""
+    said = ((turn.seq, text) for turn in turns if turn.role == "user" for text in turn.said)
+    for seq, typed in ((seq, _TYPED.match(text)) for seq, text in said):
+        if typed and typed[1] == "input":
+            command = typed[2].strip()
+        elif typed and command:
+            output = unwrap("\n".join(filter(None, typed.group(2, 3))))
+            tests = find_test_run(output.text)
+            yield Call(seq, TYPED, command, command, {"command": command}, output, tests=tests)
+            command = ""
 
 
 def _waits_for(call: Call) -> str:

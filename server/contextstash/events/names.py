@@ -27,9 +27,9 @@ MAX_SCANNED, MAX_USES, MAX_NAMES = 100_000, 16, 1_500
 """Characters of one text that are searched, newest uses that are known of a name, and names: a list has some three
 hundred. They bound the work."""
 
-_TOKEN = re.compile(r"[$)}*]?[\w./@+~-]{5,}")
-"""Words with what stands between the parts of a path. After `$`, `)`, `}` and `*` it is the end of a pattern, or of a
-path that begins with a variable or with the output of a command."""
+_TOKEN = re.compile(r"[$)}*%]?[\w./@+~-]{5,}")
+"""Words with what stands between the parts of a path. After `$`, `)`, `}`, `*` and `%` it is the end of a pattern, or
+of a path that begins with a variable or with the output of a command."""
 
 _PATH = re.compile(r"(?:~|\.{1,2})?/?(?:[\w.@+-]{1,80}/){1,20}[\w.@+-]{0,79}\w")
 _NAME = re.compile(r"[A-Za-z_]\w{4,49}")
@@ -68,7 +68,7 @@ def names_of(text: str) -> dict[str, None]:
 @lru_cache(maxsize=65_536)
 def _names_in(token: str) -> tuple[str, ...]:
     """The names in a word. Cached: the same words come again and again in a session."""
-    if token[0] in "$)}*":
+    if token[0] in "$)}*%":
         if token[0] == "$" or "/" in token:
             return ()
         token = token[1:]

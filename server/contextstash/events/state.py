@@ -475,7 +475,7 @@ class _Fold:
             count = f"{tests.passed} passed" if tests and tests.passed else ""
             told = count if tests else digest_output(call.tool, call.argument, call.output.text, is_error=False)
             state.passed.pop(runner, None)
-            state.passed[runner] = Run(call.seq, line, told, tests=tests is not None)
+            state.passed[runner] = Run(call.seq, line, told, whole=whole, tests=tests is not None)
         elif before and before.line == line:
             del state.passed[runner]
 

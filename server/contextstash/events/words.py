@@ -32,6 +32,8 @@ proposal in two or three sentences."""
 MIN_QUESTION_WORDS = 8
 """A question with fewer words, such as "Should I do that?", says nothing without the sentence before it."""
 
+_TABLE = re.compile(r"(?:^[ \t]*\|[^\n]*(?:\n|\Z))+", re.MULTILINE)
+
 _CHOICE = re.compile(
     r"\W*(?:(?:ok(?:ay)?|yes|sure|please)\W+)?(?:(?:let['’]?s|i['’]?d|i would|we|i)\s+)?"
     r"(?:(?:try|do|go (?:with|for)|use|take|pick|choose|prefer|like|implement)\s+)?"
@@ -48,7 +50,8 @@ def answered(text: str, before: str) -> str:
     if not before or len(text) > MAX_ANSWER_LENGTH:
         return ""
     chosen = _chosen_option(text, before)
-    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(before, code=True)]
+    told = before if chosen else _TABLE.sub("[table]\n", before)
+    said = [sentence.replace(ELLIPSIS, "[quotation]") for sentence in own_sentences(told, code=True)]
     question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
     if question is not None:
         about = _ending_with(said[: question + 1], 3 if len(said[question].split()) < MIN_QUESTION_WORDS else 1)

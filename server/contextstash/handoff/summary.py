@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from contextstash.events.call_lines import call_line
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.sentences import first_lines, without_blocks
 from contextstash.events.state import MAX_LINES, MAX_SINCE, FileState, Run, State
@@ -223,12 +224,13 @@ class _Writer:
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
         runs = sorted(self.state.failed.values(), key=lambda run: run.seq)
-        passed = max((run.seq for run in self.state.passed.values() if run.tests), default=-1)
-        lines = [
-            f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}"
-            + (f" (another test run passed since, at message {passed})" if passed > run.seq else "")
-            for run in runs
-        ]
+        passed = sorted((run.whole, run.seq, run.line) for run in self.state.passed.values() if run.tests)
+        lines = []
+        for run in runs:
+            whole, seq, line = next((each for each in reversed(passed) if each[1] > run.seq), (False, -1, ""))
+            which = f"{line.removeprefix('ran ')}, which names no part," if whole else "another test run"
+            later = f" ({which} passed since, at message {seq})" if line else ""
+            lines.append(f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}{later}")
         told = newest_cut(lines, [room] * len(lines), room, self.count)
         self.failed = {run.seq for run in runs[len(runs) - len(told) :]}
         return told
@@ -333,7 +335,12 @@ class _Writer:
             short = cut_middle(said, max(int(room * said_share), room - sum(map(self._item, calls))), self._item)
         head = [short] if short else []
         room -= sum(map(self._item, head))
-        return [*head, *known, *newest(calls, room, self.count)]
+        waits = [
+            f"({call.seq}) {call_line(call)} still ran when its output was last read, as {process}"
+            for process, call in state.running.items()
+            if not any(process in each.text for each in state.calls)
+        ]
+        return [*head, *known, *newest([*waits, *calls], room, self.count)]
 
     def notes(self, room: int) -> list[str]:
         """What the assistant said since its last turn ended, but last: what it found and decided. The words with which
@@ -346,7 +353,7 @@ class _Writer:
 
     def _call(self, told: Told) -> str:
         """A call with what came of it. A command stays as it was run."""
-        is_command = told.text.startswith("ran `") or not self._folder
+        is_command = told.text.startswith(("ran `", "the user ran `")) or not self._folder
         return _numbered(told if is_command else replace(told, text=told.text.replace(self._folder, "")))
 
     def _changed_since(self, run: Run) -> str:
