@@ -298,12 +298,8 @@ async def filled(path: Path, count: int = 3) -> None:
 
 async def test_a_transcript_of_long_ago_is_recorded_when_it_is_imported(stash: Stash, tmp_path: Path) -> None:
     said: dict[str, Any] = {
-        "type": "user",
-        "uuid": "u",
-        "parentUuid": None,
-        "sessionId": "old",
-        "timestamp": "1970-01-01T00:00:00Z",
-    }
+        "type": "user", "uuid": "u", "parentUuid": None, "sessionId": "old", "timestamp": "1970-01-01T00:00:00Z",
+    }  # fmt: skip
     said["message"] = {"role": "user", "content": "the machine's clock was wrong"}
     (tmp_path / "old.jsonl").write_text(json.dumps(said) + "\n")
     await ingest(stash, tmp_path / "old.jsonl")

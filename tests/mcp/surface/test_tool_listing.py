@@ -17,23 +17,12 @@ from tests.support.client_files import SESSION, ClientTranscript
 from tests.support.servers import Mode, stdio_client
 
 AGENT_TOOLS = [
-    "estimate_context",
-    "prune_tool_outputs",
-    "compact_session",
-    "get_summary",
-    "get_archived_output",
-    "search_history",
-    "restore_outputs",
-    "context_status",
-]
+    "estimate_context", "prune_tool_outputs", "compact_session", "get_summary", "get_archived_output",
+    "search_history", "restore_outputs", "context_status",
+]  # fmt: skip
 PROGRAM_TOOLS = [
-    "record_messages",
-    "get_context",
-    "recover_context",
-    "list_sessions",
-    "configure_session",
-    "delete_session",
-]
+    "record_messages", "get_context", "recover_context", "list_sessions", "configure_session", "delete_session",
+]  # fmt: skip
 
 
 async def never_opened() -> Stash:
