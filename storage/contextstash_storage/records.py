@@ -524,8 +524,9 @@ class ProxiedSession(ProxiedTotals):
     of the conversation, `sender` a hash of the credentials of its requests; `surroundings` is a hash of its
     system prompt. `mark` is a hash of the `length` messages of its last request, empty if the model had not spoken yet.
     `last_at` is when the last reply ended, in seconds since 1970, and `cache_seconds` how long the provider keeps the
-    cache of that request, which unedited would have taken `direct_prompt` tokens. `left_alone` is why nothing is edited
-    any more. `days` are the totals at the start of each day (UTC) with requests, the newest last."""
+    cache of that request, which unedited would have taken `direct_prompt` tokens; `shown` is how many of the session's
+    edits were laid over it. `left_alone` is why nothing is edited any more. `days` are the totals at the start of each
+    day (UTC) with requests, the newest last."""
 
     project: str | None = None
     client_session: str | None = None
@@ -537,6 +538,7 @@ class ProxiedSession(ProxiedTotals):
     last_at: float = 0.0
     cache_seconds: int = 300
     direct_prompt: int = 0
+    shown: int = 0
     left_alone: str | None = None
     days: dict[str, ProxiedTotals] = Field(default_factory=dict)
 

@@ -206,7 +206,7 @@ class Agent:
     thinking behind something else."""
 
     def __init__(self, proxy: RunningProxy) -> None:
-        self._proxy = proxy
+        self.proxy = proxy
         self.messages: list[dict[str, Any]] = []
         message = "Invalid `signature` in `thinking` block"
         broken = Refusal(400, message, lambda body: mismatched("anthropic", body) > 0, times=1000)
@@ -214,12 +214,12 @@ class Agent:
 
     def say(self, *messages: dict[str, Any]) -> None:
         self.messages += messages
-        self._proxy.clock.now += 10
-        response = self._proxy.send(request_of(self.messages, model=MODEL))
+        self.proxy.clock.now += 10
+        response = self.proxy.send(request_of(self.messages, model=MODEL))
         assert response.status_code == 200, response.text
 
     def reply(self, content: dict[str, Any]) -> None:
-        thinking = reasoning_after("anthropic", self._proxy.provider.bodies[-1], len(self.messages))
+        thinking = reasoning_after("anthropic", self.proxy.provider.bodies[-1], len(self.messages))
         self.messages.append({"role": "assistant", "content": [thinking, content]})
 
     def work(self, first: int, turns: int) -> None:
@@ -257,20 +257,22 @@ def test_old_outputs_leave_if_no_thinking_follows_them(proxy: RunningProxy) -> N
     assert proxy.provider.refusals[0].times == 1000
 
 
-def test_a_prune_by_a_tool_waits_until_the_client_compacts(proxy: RunningProxy) -> None:
+def test_a_prune_by_a_tool_waits_until_the_client_compacts_also_if_another_proxy_goes_on(proxy: RunningProxy) -> None:
     agent = Agent(proxy)
     agent.say({"role": "user", "content": "Fix the bug."})
     agent.work(0, 8)
     agent.reply({"type": "text", "text": "Fixed."})
     agent.say({"role": "user", "content": "Now the next one."})
     pruned = in_stash(proxy.database, lambda stash: stash.prune_tool_outputs(ID, keep_last=6))
-    agent.work(8, 3)
-    assert len(pruned.archived) == 2
-    assert placeholders(proxy.provider.bodies[-1]) == []
-    agent.reply({"type": "text", "text": "Fixed, too."})
-    agent.messages = [each for each in agent.messages if each["role"] == "user"][:1] + session(2)[1:]
-    proxy.clock.now += 400
-    agent.say({"role": "assistant", "content": "Compacted."}, {"role": "user", "content": "And the last one."})
+    agent.work(8, 1)
+    with running_proxy(proxy.provider, proxy.database, proxy.clock) as agent.proxy:
+        agent.work(9, 2)
+        assert len(pruned.archived) == 2
+        assert placeholders(proxy.provider.bodies[-1]) == []
+        agent.reply({"type": "text", "text": "Fixed, too."})
+        agent.messages = [each for each in agent.messages if each["role"] == "user"][:1] + session(2)[1:]
+        proxy.clock.now += 400
+        agent.say({"role": "assistant", "content": "Compacted."}, {"role": "user", "content": "And the last one."})
     assert proxy.provider.refusals[0].times == 1000
 
 

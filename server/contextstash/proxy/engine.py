@@ -154,8 +154,8 @@ class Engine:
                 if conversation.edits.summaries:
                     natives = [message.plain for message in request.messages]
                     conversation.places = await positions_of(self._stash, name, natives)
-                if first and conversation.state.requests:  # by an earlier proxy; one followed alone was sent as it is
-                    conversation.shown = conversation.edits
+                if first:  # what an earlier proxy showed; others may have edited since
+                    conversation.shown = await edits_to_show(self._stash, name, conversation.state.shown)
             conversation.loaded = True
 
         try:
@@ -249,7 +249,7 @@ class Engine:
             return
         unread = sum(self._options.unread.pop(name, 0) for name in (conversation.state.client_session, None))
         project = conversation.state.project or self._options.project
-        conversation.change(unread=conversation.state.unread + unread, project=project)
+        conversation.change(unread=conversation.state.unread + unread, project=project, shown=conversation.shown.edits)
         with suppress(SessionNotFoundError):  # deleted meanwhile
             await self._stash.store.put_note(conversation.session_id, conversation.state)
 

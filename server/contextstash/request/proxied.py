@@ -77,10 +77,10 @@ async def positions_of(access: Access, session_id: str, natives: Sequence[Native
     return known_path(edits, stored, listed)
 
 
-async def edits_to_show(access: Access, session_id: str) -> ProxiedEdits:
-    """The edits that the next request must show: those that no restore has undone. A rewind hides messages, but
-    not the pins of their outputs: the client may go back to them."""
-    edits = await access.store.read_edits(session_id)
+async def edits_to_show(access: Access, session_id: str, first: int | None = None) -> ProxiedEdits:
+    """The edits that the next request must show, or of only the `first` so many: those that no restore has undone. A
+    rewind hides messages, but not the pins of their outputs: the client may go back to them."""
+    edits = (await access.store.read_edits(session_id))[:first]
     undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
     live = [edit for edit in edits if isinstance(edit, Replacement) and edit.edit_id not in undone]
     shown = {(edit.seq, edit.block): edit.text for edit in live}
