@@ -65,6 +65,8 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     bash(script, "git pull", "Already up to date.")
     told = "Last commit by a call of this session: what `git merge` left, message 16; no call has pushed since"
     assert commits() == [told]
+    bash(script, "git reset -q HEAD~1", "")
+    assert commits() == [told.replace("`git merge` left, message 16", "`git reset` left, message 20")]
     bash(script, "git commit -m 'Say so'", "Wall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\n")
     assert commits() == []
 
@@ -117,7 +119,7 @@ def test_the_work_tree_of_another_repository_is_not_told() -> None:
     script = Script().call("Edit", {"file_path": "/srv/a/src/x.py", "old_string": "a", "new_string": "b"}, "updated")
     script.call("Edit", {"file_path": "/srv/a/src/y.py", "old_string": "a", "new_string": "b"}, "updated")
     bash(script, "git log --stat", "src/x.py | 2 +-\nsrc/y.py | 2 +-")
-    assert fold(bash(script, "git status src/x.py", "modified: src/x.py").turns).tree is None  # of a part of it
+    assert fold(bash(script, "git status -u1 src/x.py", "modified: src/x.py").turns).tree is None  # of a part of it
     dirty = "Changes not staged for commit:\n\tmodified:   x.py\n"
     assert fold(bash(script, "cd /srv/b && git status", dirty).turns).tree is None
     assert fold(bash(script, "cd /srv/a && git status", dirty).turns).tree is not None

@@ -111,6 +111,8 @@ def test_tests_that_others_ran_are_not_told_as_passed() -> None:
     assert fold(run(Script(), review, GO_PASSED).turns).passed == {}
     assert fold(run(Script(), "cat test.log", GO_PASSED).turns).passed == {}
     assert fold(run(Script(), "./run_all.sh", GO_PASSED).turns).passed
+    assert fold(run(Script(), "go test ./... | tail -2", f"{GO_PASSED}\nFAIL").turns).passed == {}
+    assert fold(run(Script(), "jest", "Exit code 1\nTests: 5 passed, 5 total", failed=True).turns).passed == {}
     assert fold(run(Script(), "pytest -k lend", "=== 9 deselected in 0.1s ===").turns).passed == {}
 
 

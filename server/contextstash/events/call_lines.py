@@ -139,7 +139,7 @@ longer one writes a file; and files that are told of one state in the work tree.
 _COMMITTED = re.compile(r"^\[([^\]\n]{1,120}?)(?: \(root-commit\))? ([0-9a-f]{7,40})\] ([^\n]+)$", re.MULTILINE)
 """What Git prints of a new commit."""
 
-_GIT = r"\bgit(?: -[Cc] (?:[^\s\"']|\"[^\"\n]*\"|'[^'\n]*')++| -{1,2}[\w-]+(?:=\S+)?)* "
+_GIT = r"\bgit(?: -[Cc] (?:[^\s\"']|\"[^\"\n]*\"|'[^'\n]*')++| -[\w-]+(?:=\S+)?){0,20}+ "
 """Git with its own options, before a command of it."""
 
 _COMMIT = re.compile(rf"{_GIT}commit\b(?![^\n]{{0,200}}--dry-run)")
@@ -164,7 +164,7 @@ _BRANCH = re.compile(
 _NEW_BRANCH = re.compile(rf"{_GIT}(?:checkout -[bB]|switch -[cC]) ([\w/@+.-]+)")
 """A new branch, of which Git says nothing if it is told to be quiet."""
 
-_STATUS = re.compile(rf"{_GIT}status\b(?: -[^\s;&|]+)*(?! *[^\s;&|\d>)\"'])")
+_STATUS = re.compile(rf"{_GIT}status\b(?: -[^\s;&|]+)*+(?! *[^\s;&|\d>)\"'])")
 _ALL_SHORT = re.compile(r"git status (?:-s|--short|--porcelain)")
 _OF_TREE = re.compile(
     r"^(?:(Your branch.*|## .*|nothing to commit.*)|([ MADRCU?]{2}) (\S.*)|\t(?:([a-z ]+): +)?(\S+(?: -> \S+)?))$",
@@ -177,10 +177,12 @@ _SAID = re.compile(r" (?:-\w*m|--message) ?=?(?:\"(?:[^\"\\]|\\.)*\"|'[^']*')", 
 """A message in a command, which may name commands of Git."""
 
 _MOVES = re.compile(
-    rf"{_GIT}(push|checkout|switch|pull|merge|rebase|reset --hard|cherry-pick)\b"
-    r"(?! (?:[^\n;&|]* )?(?:-[bBcC]|--|--abort|--orphan|--dry-run|\S+\.[a-zA-Z]{1,5})(?:\s|$))"
+    rf"{_GIT}(push|checkout|switch|pull|merge|rebase|cherry-pick|revert|reset --hard"
+    r"|reset(?= --soft| (?:-q |--mixed )*(?:HEAD|@)[~^]))\b"
+    r"(?! (?:[^\n;&|]* )?(?:-[bBcC]|--|--abort|--orphan|--dry-run|--squash|--no-commit|\S+\.[a-zA-Z]{1,5})(?:\s|$))"
 )
-"""Commands that take other versions of files, or push. A name with an ending is that of a file that is put back."""
+"""Commands that take other versions of files, or push, or take a commit back (`reset`). A name with an ending is that
+of a file that is put back."""
 
 
 def branch_of(call: Call) -> str:
@@ -217,7 +219,8 @@ def work_tree_of(call: Call) -> str:
 
 
 def moves_of(call: Call) -> list[str]:
-    """The commands of Git in a call that pushed, or that took other versions of many files, such as "pull"."""
+    """The commands of Git in a call that pushed, took other versions of many files, such as "pull", or took commits
+    back."""
     return [] if call.failed or call.refused else _MOVES.findall(_SAID.sub("", (call.command or "")[:MAX_COMMAND]))
 
 

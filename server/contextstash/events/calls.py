@@ -31,12 +31,12 @@ that goes on printed so far, the newest. They bound the work."""
 GO_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?([^&;|\n'\"~$-][^&;|\n'\"]{0,200}?)['\"]?\s*(?:&&|;|\n)")
 
 LOOKING = re.compile(
-    r"^(?:\w+=\S+ )*(?:rg|ag|e?grep|ls|cat|find|sed -n|head|tail|nl|wc|which|stat|diff|cmp|pgrep|test|\["
+    r"^(?:\w+=\S+ )*(?:rg|ag|e?grep|ls|cat(?! *>)|find|sed -n|head|tail|nl|wc|which|stat|diff|cmp|pgrep|test|\["
     r"|git (?:log|show|diff|status|grep|check-ignore|blame|branch))\b"
 )
 """Commands that only look at something: that it is missing, or differs, does not stop the work."""
 
-TESTS_NOTHING = re.compile(rf"{LOOKING.pattern}|^(?:git|gh|glab|codex|claude|curl|echo)\b")
+TESTS_NOTHING = re.compile(rf"{LOOKING.pattern}|^(?:cat|git|gh|glab|codex|claude|curl|echo)\b")
 """Commands that test nothing themselves: what they print of tests, such as a log or a review, others ran."""
 
 _WENT = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
@@ -135,7 +135,7 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
     if len(words) > 2 and words[0] == "git" and words[1] == "add":
         yield from (FileUse(path, "git add") for path in words[2:] if _FILE_LIKE.match(path) and _ENDING.search(path))
         return
-    if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv"):
+    if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv") and "--cached" not in words:
         words = words[1:]
     program, rest = words[0].rsplit("/", 1)[-1] if words else "", words[1:]
     verb = _VERBS.get(program)
@@ -299,13 +299,13 @@ class Call:
         """Whether the call failed in a way that matters; a search without results is not a failure."""
         if self.output is None or self.refused:
             return False
-        if self.tests:
-            return self.tests.failed > 0
+        if self.tests and self.tests.failed:
+            return True
         if self.is_error or self.output.exit_code not in (None, 0):
             # A search or comparison that prints more than 2,000 characters has found something.
             looked = self.output.exit_code in (None, 1) and len(self.output.text) < 2_000
             return not (looked and LOOKING.match(bare_command(self.command or "")))
-        if _TOOL_ERROR.match(self.output.text[:200]):
+        if self.tests or _TOOL_ERROR.match(self.output.text[:200]):
             return self.command is None
         return self.command is not None and self.output.exit_code is None and bool(find_crash(self.output.text))
 

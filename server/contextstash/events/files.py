@@ -15,10 +15,12 @@ from contextstash.events.calls import (
     Call,
     files_of_command,
     range_of,
+    runner_of,
     written_by_script,
 )
 from contextstash.events.names import path_key
 from contextstash.events.turns import FileUse, Replaced, Shown, Verb
+from contextstash.outputs.digest import without_heredocs
 from contextstash.safety.sanitize import MARKER, one_line, unforged
 
 
@@ -35,12 +37,24 @@ def file_uses(call: Call) -> list[FileUse]:
         _, *parts = _PATCH_FILE.split(patch.split("*** End Patch", 1)[0].removesuffix("\n"))
         uses = [] if call.failed or refused else list(starmap(_patched, zip(parts[::2], parts[1::2], strict=True)))
     elif call.command is not None:
-        uses = [use for use in files_of_command(call.command) if not failed or use.verb not in ("read", "git add")]
+        uses = list(_before_failure(call.command) if call.failed else files_of_command(call.command))
+        uses = [use for use in uses if not failed or use.verb not in ("read", "git add")]
     else:
         uses = _from_arguments(call)
     if len(uses) == 1 and uses[0].verb == "read" and (shown := _shown(call)):
         uses = [replace(uses[0], shown=shown)]
     return [_within(call.folder, use) for use in uses]
+
+
+def _before_failure(command: str) -> Iterator[FileUse]:
+    """The files that a command which failed used: none behind the first script or test that had to pass for them."""
+    done: list[FileUse] = []
+    for part in without_heredocs(command)[0].split("&&"):
+        done += files_of_command(part)
+        if runner_of(part) or any(use.verb == "run" for use in done):
+            break
+    known = {(use.path, use.verb) for use in done}
+    return (use for use in files_of_command(command) if (use.path, use.verb) in known)
 
 
 def _within(folder: str, use: FileUse) -> FileUse:

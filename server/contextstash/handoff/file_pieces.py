@@ -167,8 +167,8 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
         for use in () if pending else uses:
             path, was = paths.of(use.path), paths.of(use.was) if use.was else ""
             _use(files, path, was, use, call)
-        moved = [each for each in moves_of(call) if each != "push" and not any(use.changes for use in uses)]
-        for file in files.values() if moved else ():
+        moved = [each for each in moves_of(call) if each not in ("push", "reset")]
+        for file in files.values() if moved and not any(use.changes for use in uses) else ():
             file.moved = (call.seq, f"git {moved[0]}")
     return sorted(files.values(), key=lambda file: (-file.changed_at, -file.read_at))
 

@@ -189,7 +189,8 @@ def find_test_run(text: str) -> TestRun | None:
     failures = failures or [name for word, name in packages if word == "FAIL"]
     if not packages and not failures:
         return None
-    return TestRun(len(failures), len(_GO_PASS.findall(text)) or None, failures[0] if failures else "")
+    is_bad = "\nFAIL\n" in f"\n{text}\n"  # the last line, if the packages that failed are not shown
+    return TestRun(len(failures) or int(is_bad), len(_GO_PASS.findall(text)) or None, failures[0] if failures else "")
 
 
 _TRACEBACK = "Traceback (most recent call last)"
