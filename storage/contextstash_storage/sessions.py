@@ -112,11 +112,13 @@ def owners(tx: Tx, _: str) -> list[str]:
 
 
 def find_session_ids(tx: Tx, owner: str, prefix: str, limit: int, *, without_agent: str | None = None) -> list[str]:
-    """The ids of sessions that begin with `prefix`, the last changed first; not those of `without_agent`."""
+    """The ids of sessions that begin with `prefix`: first the one that is `prefix`, then the last changed, sub-agents
+    behind all others, of which a session may have hundreds; not those of `without_agent`."""
     rows = tx.rows(
         "SELECT session_id FROM sessions WHERE owner = ? AND substr(session_id, 1, ?) = ?"
-        " AND agent IS DISTINCT FROM ? ORDER BY updated_at DESC, session DESC LIMIT ?",
-        (owner, len(prefix), prefix, without_agent or "", limit),
+        " AND agent IS DISTINCT FROM ?"
+        " ORDER BY session_id <> ?, parent_session_id IS NOT NULL, updated_at DESC, session DESC LIMIT ?",
+        (owner, len(prefix), prefix, without_agent or "", prefix, limit),
     )
     return [session_id for (session_id,) in rows]
 

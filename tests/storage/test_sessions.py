@@ -47,9 +47,11 @@ async def test_a_session_is_created_once(store: SessionStore) -> None:
     assert await store.get_session("two") == first
 
 
-async def test_ids_are_completed(store: SessionStore) -> None:
+async def test_ids_are_completed_the_whole_one_first_and_sub_agents_last(store: SessionStore) -> None:
     await new_session(store, "one%more")
-    assert sorted(await store.find_session_ids("one", 10)) == ["one", "one%more"]
+    await new_session(store, "one.sub", parent_session_id="one")
+    assert await store.find_session_ids("one", 1) == ["one"]
+    assert await store.find_session_ids("on", 2) == ["one%more", "one"]
     assert await store.find_session_ids("one%", 10) == ["one%more"]
 
 
