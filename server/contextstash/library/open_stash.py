@@ -4,8 +4,8 @@
         session = stash.session("job-7", window=200_000)
         found = await stash.use_cases.search_history("connection refused", scope="everywhere")
 
-Leaving the block closes the database; what was recorded is on the disk before that. `open_stash_sync` is the same for
-programs without an event loop, with the same methods and arguments: each call runs on a loop in a thread of its own.
+Leaving the block closes the database; what was recorded is on the disk before that. `open_stash_sync` has the same
+sessions for programs without an event loop: each call of a session's method runs on a loop in a thread of its own.
 
     with open_stash_sync() as stash:
         session = stash.session("job-7", model="gpt-5.4")

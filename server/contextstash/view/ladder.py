@@ -78,8 +78,8 @@ def cut_candidates(snapshot: SessionSnapshot, characters: int) -> list[Candidate
 
 
 NOTHING = (
-    "Nothing done: {} tool outputs are protected, {} are too small to archive, all others archived or pinned. Pass"
-    " keep_last or protect_tokens: then only what you pass is protected."
+    "Nothing done: outputs protected: {}, too small to archive: {}, all others archived or pinned. To prune protected"
+    " ones, pass keep_last or protect_tokens: then only what you pass is protected."
 )
 """Why a prune has nothing to archive."""
 
