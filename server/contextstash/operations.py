@@ -54,9 +54,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation. `command` is the command that does the same. It `creates` sessions, or takes the beginning of a
-    session's id. `slow` is what it reports as its progress, if it may take seconds; `followed` its description for a
-    client that sends its own history, if it has another one."""
+    """An operation. `command` is the command that does the same. It `creates` sessions, is `destructive`, or takes the
+    beginning of a session's id. `slow` is what it reports as its progress, if it may take seconds; `followed` its
+    description for a client that sends its own history, if it has another one."""
 
     function: Callable[..., Any]
     command: str | None = None
@@ -125,7 +125,7 @@ class Operation:
 
     async def run(self, stash: "Stash", **arguments: Any) -> Any:
         """Carry it out. Raises what the stash raises."""
-        if not self.creates and isinstance(given := arguments.get("session_id"), str):
+        if not (self.creates or self.destructive) and isinstance(given := arguments.get("session_id"), str):
             arguments["session_id"] = await stash.whole_id(given)
         return await (self.call(stash, **arguments) if self.call else getattr(stash, self.name)(**arguments))
 

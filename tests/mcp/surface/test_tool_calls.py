@@ -225,7 +225,8 @@ async def test_an_internal_error_shows_neither_contents_nor_traceback(caplog: py
 
 async def test_a_deletion_is_safe_to_repeat(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode, tools="all") as client:
-        await record(client)
+        for name in (SESSION, f"{SESSION}-2"):
+            await record(client, name)
         answers = [await client.call_tool("delete_session", {"session_id": SESSION}) for _ in range(2)]
     assert [answer.is_error for answer in answers] == [False, False]
     assert [answer.structured_content["deleted"] for answer in answers if answer.structured_content] == [True, False]
