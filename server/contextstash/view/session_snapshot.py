@@ -278,8 +278,8 @@ def summary_text(text: str, first_seq: int, last_seq: int, *, later: bool = Fals
     older = " What a summary above says is open, failed or the last state is out of date." if later else ""
     count = counted(last_seq - first_seq + 1, "earlier message")
     return (
-        f"{MARKER} summary: this replaces {count} ({first_seq} to {last_seq}) of this same session, whose"
-        " work is done and need not be repeated. The originals are kept: search_history finds them, get_archived_output"
+        f"{MARKER} summary: this replaces {count} ({first_seq} to {last_seq}) of this same session: what"
+        " they did need not be done again. The originals are kept: search_history finds them, get_archived_output"
         f" reads tool outputs by handle. The state is as of message {last_seq}.{older}]\n\n{unforged(text)}"
     )
 
