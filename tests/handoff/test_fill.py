@@ -15,6 +15,9 @@ There is more to say. It can wait. Fix the daily run first."""
 
 
 def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() -> None:
+    listed = "I looked.\nIt is clear:\n- all of it\n- or most\nNot done, as you said:"
+    listed += "\n- a_b in src/c.py\n- the rest\nThat is it."
+    assert "[…]\nNot done, as you said:\n- a_b in src/c.py\n[…]" in cut_middle(listed, 26, quarter)
     with_gap = REPORT.replace(" The tests", " […] The tests")  # as notes have them
     assert "[…] […]" not in cut_middle(with_gap, 40, quarter)
     assert cut_middle(REPORT, 40, quarter) == (

@@ -31,8 +31,8 @@ def interrupted() -> Script:
     return run(script.assistant("Removing it."), "git rm -r folder", "rm 'folder'")
 
 
-THEN = "; if that is done: (0) (interrupted), on which no turn has ended"
-BOTH = ["message 6: Just remove the folder.; if that is done: (2) (interrupted), on which no turn has ended"]
+THEN = "; it may be done, and then: (0) (interrupted), on which no turn has ended"
+BOTH = ["message 6: Just remove the folder.; it may be done, and then: (2) (interrupted), on which no turn has ended"]
 
 
 def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted() -> None:
@@ -74,7 +74,7 @@ def test_a_request_that_was_interrupted_last_is_told_as_interrupted_until_the_wo
 def test_requests_that_follow_one_another_without_an_interruption_are_all_under_way() -> None:
     script = run(run(Script().user("Fix the fines.")).user("And the docs."))
     assert under_way(summary_of(script)) == [
-        "message 3: And the docs.; if that is done: (0), on which no turn has ended"
+        "message 3: And the docs.; it may be done, and then: (0), on which no turn has ended"
     ]
 
 

@@ -131,13 +131,15 @@ def cut_middle(text: str, max_tokens: int, count: Count) -> str:
         return at > 0, at < last, not LIST_MARK.match(pieces[at]), not _TELLS.search(pieces[at]), at
 
     ranked = sorted(range(len(pieces)), key=rank)
+    heads = _heads(pieces)
     kept: set[int] = set()
     left = max_tokens
     for place in ranked:
+        new = {place, heads.get(place, place)} - kept
         alone = bool(kept) and place - 1 not in kept and place + 1 not in kept
-        cost = count(pieces[place]) + GAP_TOKENS * alone
+        cost = sum(count(pieces[each]) for each in new) + GAP_TOKENS * alone
         if cost <= left:
-            kept.add(place)
+            kept |= new
             left -= cost
         elif place == ranked[0]:
             break
@@ -146,6 +148,20 @@ def cut_middle(text: str, max_tokens: int, count: Count) -> str:
         kept.remove(next(place for place in reversed(ranked) if place in kept))
         shown = _with_gaps(pieces, kept)
     return shown if kept else _without_middle(text, max_tokens, count)
+
+
+def _heads(pieces: Sequence[str]) -> dict[int, int]:
+    """The place of the heading of each item of a list: below another one, it would say something else."""
+    found: dict[int, int] = {}
+    head = -1
+    for place, piece in enumerate(pieces):
+        if piece.rstrip().endswith(":"):
+            head = place
+        elif not LIST_MARK.match(piece):
+            head = -1
+        elif head >= 0:
+            found[place] = head
+    return found
 
 
 _OPENING = re.compile(r"(?:\(\d+\) )?\S+(?: \S+){0,2}\s*")

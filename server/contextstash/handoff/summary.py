@@ -291,7 +291,7 @@ class _Writer:
             # It is said again: the summary is printed without the words, too.
             told = f"the request in message {now.seq}, in the words above: {one_line(now.text, MAX_REPEATED)}"
             others = ", ".join(f"({each.seq}){' (interrupted)' * (each.seq in stops)}" for each in before)
-            told += f"; if that is done: {others}, on which no turn has ended" if others else ""
+            told += f"; it may be done, and then: {others}, on which no turn has ended" if others else ""
         return f"{'Interrupted by the user' if self.state.stopped else 'In progress'}: {told}"
 
     def _skill(self) -> str:
