@@ -120,9 +120,9 @@ def test_an_output_that_claude_code_keeps_in_a_file_is_archived_whole_and_shown_
     assert len(updated["stdout"].encode()) <= 2_000
     hooked.call(0, updated["stdout"])
     hooked.fire("PreCompact")  # the recorded output is the preview; its handle leads to the whole one too
-    recorded = handle_in(hooked.command_line.run("show", SESSION).stdout)
-    assert recorded != handle_in(updated["stdout"])
-    assert hooked.whole(recorded) == hooked.whole(handle_in(updated["stdout"])) == wide
+    recorded, kept = handle_in(hooked.command_line.run("show", SESSION).stdout), handle_in(updated["stdout"])
+    assert recorded != kept
+    assert hooked.whole(recorded) == hooked.whole(kept) == wide
 
 
 def persisted(hooked: Hooked, text: str, file: Path) -> Any:

@@ -353,14 +353,11 @@ async def book_late(access: Access, session: Session, usage: Mapping[str, Any]) 
         return session
     reply = sum(each.tokens for each in replies[:other])
     call = _call(session, read, sent.messages - 1)
-    return await access.store.change_session(
-        session.session_id,
-        lambda counters: reported_late(
-            counters, read, sent.messages, reply, since=counters.view_tokens - sent.counted - reply
-        ),
-        logged=call,
-        booked=(sent.number, read),
-    )
+
+    def reported(counters: Counters) -> Counters:
+        return reported_late(counters, read, sent.messages, reply, since=counters.view_tokens - sent.counted - reply)
+
+    return await _reported(access, session, reported, logged=call, booked=(sent.number, read))
 
 
 async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:
@@ -375,13 +372,16 @@ async def report_late(access: Access, session: Session, key: str, usage: Usage) 
     call = _call(session, usage, seq - 1).model_copy(update={"created_at": reply.created_at})
 
     def reported(counters: Counters) -> Counters:
-        if counters.reported_seq >= seq:  # several processes may read a transcript at once
-            raise EditConflictError("This usage was added meanwhile.")
         return reported_late(counters, usage, seq, reply.tokens, since=since)
 
+    return await _reported(access, session, reported, logged=call)
+
+
+async def _reported(access: Access, session: Session, change: Callable[[Counters], Counters], **booked: Any) -> Session:
+    """The session with a late report; as it is if another process, which may read the same transcript, was first."""
     with suppress(EditConflictError):
-        return await access.store.change_session(session_id, reported, logged=call)
-    return await access.store.get_session(session_id)
+        return await access.store.change_session(session.session_id, change, **booked)
+    return await access.store.get_session(session.session_id)
 
 
 def _call(session: Session, usage: Usage, seq: int) -> Call:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from contextstash.window.settings import ContextSettings
+from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Counters, Kind, NewMessage, Part, Role, Session, Usage
 
 if TYPE_CHECKING:
@@ -132,9 +133,10 @@ def refused(counters: Counters, true: int) -> Counters:
 
 def reported_late(counters: Counters, usage: Usage, seq: int, tokens: int, *, since: int) -> Counters:
     """The counters anchored on a report that arrived after its reply was counted: message `seq`, of `tokens`. `since`
-    are the tokens of the view that the report does not include. Unchanged if a later message has a report already."""
+    are the tokens of the view that the report does not include. Raises EditConflictError if it, or a later message, has
+    a report already."""
     if counters.reported_seq >= seq:
-        return counters
+        raise EditConflictError("This usage was reported meanwhile.")
     return reanchored(counters, usage.prompt_tokens + max(usage.completion_tokens, tokens), seq, since=since)
 
 
