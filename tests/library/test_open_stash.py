@@ -112,7 +112,7 @@ async def test_a_loop_many_times_its_window_is_never_refused(tmp_path: Path, fmt
 
 async def test_what_left_the_window_is_read_again_by_the_model_itself(tmp_path: Path) -> None:
     async with open_stash(tmp_path / "s.db") as stash:
-        session = stash.session("job", model="gpt-5.4", window=8_000)
+        session = stash.session("tenant-10", model="gpt-5.4", window=8_000)
         messages: list[Any] = [{"role": "user", "content": "Why?"}, *round_of(1, part_of_a_log(1), tool="read_part")]
         request = await session.request([*messages, *round_of(2, part_of_a_log(2), tool="read_part")], max_tokens=1_000)
         shown = request.messages[2]["content"]
@@ -124,6 +124,7 @@ async def test_what_left_the_window_is_read_again_by_the_model_itself(tmp_path: 
         assert await session.call_tool("read_part", {"n": 1}) is None
         assert str(await session.call_tool("get_archived_output", {"handel": handle})).startswith("Error: ")
         assert "loans" in str(await session.call_tool("search_history", {"query": "loans"}))
+        assert "no session" in str(await stash.session("tenant-1").call_tool("search_history", {"query": "loans"}))
 
 
 async def test_a_refused_request_is_sent_again_smaller(tmp_path: Path) -> None:

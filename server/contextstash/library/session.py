@@ -230,7 +230,7 @@ class LibrarySession:
         operation = OPERATIONS[name]
         try:
             given = operation.checked({**_given(name, arguments), "session_id": self.session_id})
-            result = await operation.run(self._stash, **given)
+            result = await getattr(self._stash, name)(**given)  # `run` takes the beginning of another session's id
         except ContextstashError as error:
             return f"Error: {error}"
         return _hits(result) if isinstance(result, SearchResult) else str(result.in_words())
