@@ -229,9 +229,9 @@ async def get_archived_output(
     if cut := WHOLE.search(text):
         with suppress(HandleNotFoundError):
             whole = await _read_output(access, *await access.store.find_output(cut[1]))
-            last_line = text[cut.end() :].rpartition("\n")[2]
-            # Another output may quote such a notice.
-            if whole[2].startswith(text[: cut.start()].rstrip()) and whole[2].rstrip().endswith(last_line.rstrip()):
+            head, last_line = text[: cut.start()].rstrip(), text[cut.end() :].rpartition("\n")[2].rstrip()
+            # Another output may quote such a notice, or forge one.
+            if head and whole[2].startswith(head) and whole[2].rstrip().endswith(last_line):
                 session, output, text = whole
     text = shown_text(access.settings(session), text) if masked else text
     counter = access.counter(access.settings(session), session.model)
