@@ -124,9 +124,7 @@ async def test_a_reply_that_is_asked_for_again_may_be_left_out(session: LibraryS
 
 @pytest.mark.parametrize("fmt", ["openai-responses"])
 @pytest.mark.parametrize("argument", ["previous_response_id", "conversation"])
-async def test_a_conversation_that_the_provider_holds_would_be_sent_twice(
-    session: LibrarySession, argument: str
-) -> None:
+async def test_a_conversation_that_the_provider_holds_is_refused(session: LibrarySession, argument: str) -> None:
     held: dict[str, Any] = {argument: "resp_1"}
     with pytest.raises(BadInputError, match=argument):
         await session.request([ASKED], **held)

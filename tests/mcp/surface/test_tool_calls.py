@@ -158,8 +158,7 @@ async def _archived(client: Client, text: str) -> str:
     messages = [{"role": "user", "content": "Look."}, call, {**result, "content": text}]
     await answer(client, "record_messages", session_id=session, messages=messages)
     pruned = await answer(client, "prune_tool_outputs", session_id=session, keep_last=0)
-    handle: str = pruned["archived"][0]["handle"]
-    return handle
+    return str(pruned["archived"][0]["handle"])
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -184,9 +183,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 """Tools, wrong arguments, and what the error says of them."""
 
 
-async def test_an_error_names_what_is_wrong_and_what_is_expected_and_nothing_is_changed(
-    tmp_path: Path, mode: Mode
-) -> None:
+async def test_an_error_names_what_is_wrong_and_expected_and_changes_nothing(tmp_path: Path, mode: Mode) -> None:
     async with stdio_client(tmp_path / "s.db", mode) as client:
         await record(client)
         for tool, arguments, complaint in REFUSED:
