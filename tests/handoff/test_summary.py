@@ -272,6 +272,8 @@ def test_a_session_with_megabytes_of_output_is_summarized() -> None:
         output = unit * (1_000_000 // len(unit))
         script.call("Bash", {"command": f"pytest; git{output[:20_000]}"}, f"{output}x\n1 failed in 1s\n", is_error=True)
         script.call("Task", {"description": "Look"}, output).assistant(output)
+    edit = {"old_string": "x\n" * 200_000, "new_string": "\n".join(map(str, range(50_000)))}
+    script.call("Edit", {"file_path": "a.py", **edit}, "updated")
     assert extract_summary(script.turns, max_tokens=500, count=quarter)
 
 

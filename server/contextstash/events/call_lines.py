@@ -87,7 +87,7 @@ def change_line(use: FileUse) -> str:
     if use.text is not None:
         return f"wrote {counted(len(use.text.splitlines()), 'line')}"
     for each in use.replaced:
-        old, new = each.old.split("\n"), each.new.split("\n")
+        old, new = dict.fromkeys(each.old.split("\n")), dict.fromkeys(each.new.split("\n"))
         added = [f"+ {line.strip()}" for line in new if line.strip() and line not in old]
         removed = (f"- {line.strip()}" for line in old if line.strip() and line not in new)
         defined = (line for line in added if DEFINITION.match(line[2:]))
