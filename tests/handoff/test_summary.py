@@ -268,7 +268,7 @@ def test_a_summary_always_fits_and_is_always_the_same(
 @pytest.mark.timeout(60)
 def test_a_session_with_megabytes_of_output_is_summarized() -> None:
     script = Script().user("Go.")
-    for unit in ("a", " --aa", "{", "\n", "Error: ", '"x', " ", "\\", "```a\nb\n"):
+    for unit in ("a", " --aa", "[", "{", "\n", "Error: ", '"x', " ", "\\", "```a\nb\n"):
         output = unit * (1_000_000 // len(unit))
         script.call("Bash", {"command": f"pytest; git{output[:20_000]}"}, f"{output}x\n1 failed in 1s\n", is_error=True)
         script.call("Task", {"description": "Look"}, output).assistant(output)

@@ -164,7 +164,8 @@ MAX_READ = 2_000
 
 _NUMBERED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t)(.*)$", re.DOTALL)
 CUT = re.compile(
-    rf"{re.escape(MARKER)}|…\s*\d[\d,]* (?:tokens|chars|characters) truncated\s*…|\[[^\]\n]*truncated[^\]\n]*\]",
+    rf"{re.escape(MARKER)}|…\s*\d[\d,]* (?:tokens|chars|characters) truncated\s*…"
+    r"|\[[^\[\]\n]{0,300}truncated[^\[\]\n]{0,300}\]",
     re.IGNORECASE,
 )
 """What we, or a client, leave where the middle of an output was removed. Codex writes the second form."""
