@@ -159,9 +159,11 @@ async def short_id(access: Access, whole: str) -> str:
 
 
 async def whole_id(access: Access, given: str) -> str:
-    """The id that this beginning of 8 characters or more names; the text itself if it names none or several."""
+    """The id of which this is the beginning as lists of sessions show it; the text itself if it is of none: of the
+    sessions `customer-1` and `customer-10` of a program, one would stand for the other that is not there."""
     found = await complete_session_id(access, given) if len(given) >= MIN_ID_CHARACTERS else [given]
-    return given if given in found else named_by(found) or given
+    named = None if given in found else named_by(found)
+    return named if named and await short_id(access, named) == given else given
 
 
 def named_by(found: list[str]) -> str | None:
