@@ -450,8 +450,8 @@ user's messages were left out of long sessions as with none, and half a point fe
 
 HANDOFF_NAMES_SHARE = 0.24
 """The share of a hand-off that the list of names in use may take. The model that reads it need not search for one, but
-a person skips it, and what was found and decided needs room: with 0.24 half a point fewer of the facts needed next are
-told, and two points fewer of what the agent does next."""
+a person skips it, and what was found and decided needs room: with 0.28 a point and a half more of the facts needed next
+are told, and nothing more of what the agent does next."""
 
 MAX_NAMES_SHARE = 0.48
 """The share of the summary that it may take: if the user's words leave little room, what is under way needs it more."""
