@@ -123,7 +123,7 @@ _ENDS = ".!?:。！？"
 """What a sentence ends with; a heading and an item of a list mostly end with nothing."""
 
 GAP = "[…]"
-"""In the place of sentences that are left out."""
+"""In the place of what is left out."""
 
 _TITLE = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]{1,80}\*\*:?[ \t]*)$", re.MULTILINE)
 

@@ -445,7 +445,8 @@ class _Fold:
                 state.commit = Run(call.seq, "", told.removeprefix(COMMITTED).partition(":")[0].strip())
         moves, branch, tree = moves_of(call), branch_of(call), work_tree_of(call)
         other = [each for each in moves if each not in ("push", "checkout", "switch")]
-        if other and state.commit and state.commit.seq < call.seq and "Already up to date" not in str(call.output):
+        printed = call.output.text if call.output else ""
+        if other and state.commit and state.commit.seq < call.seq and "Already up to date" not in printed:
             state.commit = Run(call.seq, "", f"what `git {other[-1]}` left")
         switches = bool(branch or {"checkout", "switch"} & {*moves})
         # Not of another repository. Only for these few: the session's folder takes long to find.

@@ -18,6 +18,7 @@ from contextstash.events.call_lines import moves_of
 from contextstash.events.calls import Call, calls_of
 from contextstash.events.files import KnownPaths, uses_of
 from contextstash.events.names import names_of
+from contextstash.events.sentences import GAP
 from contextstash.events.turns import FileUse, Replaced, Shown, Turn
 from contextstash.handoff.fill import Count
 from contextstash.outputs.digest import DEFINITION
@@ -54,9 +55,6 @@ _FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
 
 UNKNOWN = 10_000_000
 """In place of a line's number. No file has as many lines."""
-
-GAP = "[…]"
-"""Between two pieces of a file."""
 
 HEAD_TOKENS = 6
 """What a piece costs in addition to its text: its part of the head line and the fences."""

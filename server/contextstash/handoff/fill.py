@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from contextstash.events.sentences import LIST_MARK
+from contextstash.events.sentences import GAP, LIST_MARK
 from contextstash.events.sentences import Count as Count
 from contextstash.safety.sanitize import encodable
 
@@ -167,8 +167,8 @@ def _heads(pieces: Sequence[str]) -> dict[int, int]:
 _OPENING = re.compile(r"(?:\(\d+\) )?\S+(?: \S+){0,2}\s*")
 """An opening such as "(12) Done." or "You're right.", which says nothing without what follows it."""
 
-GAP, GAP_TOKENS = "[…]", 3
-"""What stands in a gap, and what it takes."""
+GAP_TOKENS = 3
+"""What the mark of a gap takes."""
 
 _GAPS = re.compile(rf"{re.escape(GAP)}(?:\s*{re.escape(GAP)})+")
 """A gap beside one that the text had."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from contextstash.events.call_lines import call_line
+from contextstash.events.call_lines import RUNNING, call_line
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.sentences import first_lines, without_blocks
 from contextstash.events.state import MAX_LINES, MAX_SINCE, FileState, Run, State
@@ -338,7 +338,7 @@ class _Writer:
         waits = [
             f"({call.seq}) {call_line(call)} still ran when its output was last read, as {process}"
             for process, call in state.running.items()
-            if not any(process in each.text for each in state.calls)
+            if not any(f"{RUNNING}{process}," in each.text for each in state.calls)
         ]
         return [*head, *known, *newest([*waits, *calls], room, self.count)]
 

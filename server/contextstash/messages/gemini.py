@@ -153,8 +153,8 @@ class GeminiFormat(Format):
         return [{"function_declarations": tools}]
 
     def sent_parts(self, native: Native) -> list[Part]:
-        """A content of the model with nothing but summaries of thoughts means nothing. There is no role for what a
-        system message says behind others: it is marked in the user's."""
+        """A content of the model with nothing but summaries of thoughts means nothing. What a system message
+        says behind others has no role of its own: it is marked in the user's."""
         role = native.get("role")
         by_model, parts = role == "model", native.get("parts") or ()
         if role == "system":

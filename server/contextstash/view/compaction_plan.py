@@ -119,7 +119,7 @@ class CompactPlan:
     @property
     def files_room(self) -> int:
         """How many tokens the texts of files that follow the summary may take: what a plan leaves of LEFT_SHARE of the
-        usable window beside it. If there is no low-water mark, only what the compaction frees bounds them."""
+        usable window beside it. Without a low-water mark, only what the compaction frees bounds them."""
         snapshot, budget, room = self.snapshot, self.snapshot.budget, self.summary_room
         beside = self.summary_limit * 3 // 4 - room
         most = max(0, min(self.tokens // MAX_PART, budget.standing_tokens, beside))
