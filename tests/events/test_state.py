@@ -142,8 +142,8 @@ def test_an_instruction_that_the_program_puts_between_the_messages_is_kept_once(
 
 def test_a_conclusion_marks_where_code_stood_and_keeps_short_items() -> None:
     text = "## Result\nThe entry is:\n```json\n{}\n```\nIt is:\n1. one-way\n* **idempotent**\n**Next:**\nShall I push?"
-    listed = "## Not done\n- The index of the fines is not built anew."
-    assert note_of(f"Fine.\n{listed}") == "Not done:\n- The index of the fines is not built anew."
+    listed = "## Not done\n1. a.py\n2. fines.py\n   - The index of the fines is not built anew."
+    assert note_of(f"Fine.\n{listed}") == "Not done:\n2. fines.py\n- The index of the fines is not built anew."
     assert conclusion(text) == "Result: The entry is: [code]\nIt is:\n1. one-way\n- **idempotent**\nNext: Shall I push?"
 
 

@@ -153,11 +153,8 @@ def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:
     script = Script().call("Read", {"file_path": "/srv/a.py", "offset": 11, "limit": 6}, shown)
     edit(script, "    before = 1\n    total = first(x)", "    before = 1\n    total = second(x)")
     lines = lines_of(edited(script))
-    assert [line in lines for line in ("    total = second(x)", "    return total", "    total = first(x)")] == [
-        True,
-        True,
-        False,
-    ]
+    told = [line in lines for line in ("    total = second(x)", "    return total", "    total = first(x)")]
+    assert told == [True, True, False]
 
 
 def patch(script: Script, *hunks: str) -> Script:
@@ -181,6 +178,8 @@ def test_a_change_is_laid_over_one_certain_place_only() -> None:
     assert named[named.index("\tcallb()") :] == ["\tcallb()", "\treturn nil", "}", "", "func c() {", "}"]
     chunks = [chunk.lines for chunk in edited(patch(read_parts(), "@@", grown)).chunks]
     assert chunks[-1] == ["}", "", "func c() {", "}"]
+    grown_above = edited(edit(read_parts(), "\tcalla()", "\tcalla()\n\tmore()"))
+    assert [chunk.first for chunk in grown_above.chunks] == [20, 61]
     again = [chunk.lines for chunk in edited(edit(read_parts(), "\treturn nil", "\treturn failed")).chunks]
     assert again[-1] == ["\treturn failed"]
     assert not any("\treturn nil" in lines for lines in again)

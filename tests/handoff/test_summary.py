@@ -49,20 +49,26 @@ def summary_of(script: Script, most: int = 1_000, previous: str | None = None) -
     return read_summary(text)
 
 
-FOUND = "\n".join(f"src/{name}.py:7: charge_{name}(loan)" for name in ("loans", "fines", "returns", "reports"))
-
-
 def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> None:
     script = Script().user("Fix it.").assistant("First the parser.")
     edit = {"file_path": "/srv/a.py", "old_string": "x = 1\n", "new_string": "x = 1\ny = 2\n"}
     script.call("Edit", edit, "updated").call("Bash", {"command": "cd /srv && cat > b.py <<'EOF'\na\nb\nEOF"}, "")
     script.call("Edit", {"file_path": "/srv/a.py", "old_string": "x = 1\ny = 2", "new_string": "x = 1"}, "updated")
-    state = summary_of(script)[Section.STATE]
-    assert state == [
+    script.call("Edit", {"file_path": "/srv/a.py", "old_string": "", "new_string": "total = sum(fines)"}, "updated")
+    script.call(
+        "Edit", {"file_path": "/srv/a.py", "old_string": "sum(", "new_string": "max(", "replace_all": True}, "ok"
+    )
+    script.call("Grep", {"pattern": "fines", "path": "/srv", "glob": "*_test.py"}, "No matches found")
+    sections = summary_of(script)
+    assert "sum(fines)" not in str(sections[Section.FILES])
+    assert sections[Section.STATE] == [
         "The assistant said last (1): First the parser.",
         "(3) Edit /srv/a.py: + y = 2",
         "(5) ran `cd /srv && cat > b.py <<…`: wrote 2 lines",
         "(7) Edit /srv/a.py: - y = 2",
+        "(9) Edit /srv/a.py: + total = sum(fines)",
+        "(11) Edit /srv/a.py: + max(",
+        "(13) Grep /srv for `fines` in `*_test.py`: No matches found",
     ]
 
 

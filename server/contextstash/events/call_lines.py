@@ -44,6 +44,8 @@ def call_line(call: Call) -> str:
     wanted = call.arguments.get("pattern", "")
     is_more = isinstance(wanted, str) and wanted not in ("", argument)
     searched = f" for `{one_line(wanted, MAX_CALL)}`" if is_more else ""
+    within = next((given for key in ("glob", "include", "type") if (given := call.arguments.get(key))), "")
+    searched += f" in `{one_line(str(within), MAX_CALL)}`" if is_more and within else ""
     first = call.arguments.get("offset")
     searched += f" from line {first}" if isinstance(first, int) and first > 1 else ""
     return f"{one_line(call.tool, 40)} {one_line(argument, MAX_CALL)}".strip() + searched

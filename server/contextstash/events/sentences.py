@@ -141,14 +141,14 @@ def _titled(match: re.Match[str]) -> str:
 
 def note_of(text: str) -> str:
     """What the agent said between its calls, without what only says what comes next."""
-    told, kept, head = list[str](), True, ""
+    told, kept, heads = list[str](), True, list[str]()
     for each in own_sentences(_TITLE.sub(_titled, text), rows=True):
-        before = kept or not told
+        before, item = kept or not told, LIST_MARK.match(each)
         kept = (kept and each == CODE) or (len(each) >= MIN_NOTE and each[-1] != ":" and not ANNOUNCES.match(each))
         if kept:  # a list depends on what stands above it
-            is_listed = each[0] == "|" or LIST_MARK.match(each)
-            told += [*([] if before else [GAP]), *([head] if head and is_listed else []), each]
-        head = each if each[-1] == ":" and not ANNOUNCES.match(each) else ""
+            told += [*([] if before else [GAP]), *(heads if item or each[0] == "|" else []), each]
+        above = [head for head in heads if item and head[-1] == ":"]
+        heads = [*above, each] if not kept and (item or each[-1] == ":") and not ANNOUNCES.match(each) else []
     return _as_text(told)
 
 

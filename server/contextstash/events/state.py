@@ -130,7 +130,9 @@ class FileState:
         elif use.replaced:
             gone = {f"+ {line.strip()}" for each in use.replaced for line in each.old.split("\n")}
             line = change_line(use)
-            known = [each for each in self.lines if each not in gone and each != line]
+            parts = [each.old for each in use.replaced if each.old.strip() and "\n" not in each.old]  # of a line
+            kept = (each for each in self.lines if each not in gone and not any(part in each for part in parts))
+            known = [each for each in kept if each != line]
             self.lines = [*known, *filter(None, [line])][-MAX_PARTS:]
         self.was = f"was {one_line(use.was, 200)}" if use.was else self.was
 

@@ -125,12 +125,20 @@ class KnownFile:
         end = "\n" if change.patched else ""  # of which whole lines are replaced
         texts = [f"{end}{chr(10).join(chunk.lines)}{end}" for chunk in self.chunks]
         wanted = f"{end}{change.old}{end}"
-        places = sum(text.count(wanted) for text in texts) if change.old else 0
+        counts = [text.count(wanted) if change.old else 0 for text in texts]
+        places = sum(counts)
         if places and (change.everywhere or (places == 1 and sure)):
-            for place, (chunk, text) in enumerate(zip(self.chunks, texts, strict=True)):
-                if wanted in text:
-                    changed = text.replace(wanted, f"{end}{change.new}{end}")
-                    self.chunks[place] = Chunk((changed[1:-1] if end else changed).split("\n"), seq, chunk.first)
+            changed: list[Chunk] = []
+            for chunk, text in zip(self.chunks, texts, strict=True):
+                # What stands below it in the file has other numbers from now on.
+                above = sum(
+                    found for each, found in zip(self.chunks, counts, strict=True) if 0 < each.first < chunk.first
+                )
+                lines = text.replace(wanted, f"{end}{change.new}{end}")
+                moved = above * (len(new) - len(old))
+                seen = seq if wanted in text else chunk.seq
+                changed.append(Chunk((lines[1:-1] if end else lines).split("\n"), seen, chunk.first + moved))
+            self.chunks = changed
         elif change.new != change.old:
             known: list[Chunk] = []
             for chunk, text in zip(self.chunks, texts, strict=True):

@@ -1,7 +1,7 @@
 """Digests: one line that says what a tool output was, such as the outcome of a run, without its client's envelope.
 
 >>> digest_output("Bash", "grep -rn lend src", "src/a.py:3:def lend\nsrc/b.py:1:import lend\n", is_error=False)
-'2 matches in 2 files: a.py:3, b.py'
+'2 lines in 2 files: a.py:3, b.py'
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _NUMBERED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t|: ?| {2})", re.MULTILINE)
 def digest_output(tool: str, argument: str, text: str, is_error: bool, max_chars: int = 160) -> str:
     """Describes an output in one line of at most `max_chars` printable characters.
 
-    A test run is described by its counts and first failure, a crash by its last line, a search by matches and files, a
+    A test run is described by its counts and first failure, a crash by its last line, a search by lines and files, a
     file by lines and definitions; anything else by its first and last line.
     """
     printed = unwrap(text if len(text) <= MAX_SCANNED else text[: MAX_SCANNED // 2] + "\n" + text[-MAX_SCANNED // 2 :])
@@ -83,7 +83,7 @@ def _described(call: str, text: str, is_error: bool) -> str:
         files = [name.rstrip("/").rsplit("/", 1)[-1] for name in dict.fromkeys(name for name, _ in matches)]
         named = _listed([f"{files[0]}:{matches[0][1]}", *files[1:]], MAX_NAMED)
         cut = "the first " if _LIMITED.search(call) or _PAGE in text[-100:] else ""
-        return f"{cut}{counted(len(matches), 'match')} in {counted(len(files), 'file')}: {named}"
+        return f"{cut}{counted(len(matches), 'line')} in {counted(len(files), 'file')}: {named}"
     head = text[:MAX_HEAD]
     if len(text) > MAX_HEAD:
         head = head[: head.rfind("\n") + 1] or head
