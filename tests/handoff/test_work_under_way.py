@@ -16,8 +16,9 @@ def summary_of(script: Script, **more: Any) -> str:
 
 
 def under_way(text: str) -> list[str]:
-    lines = [line.partition(": the request in ") for line in read_summary(text).get(Section.OPEN, [])]
-    return [told.replace(", in the words above", "") for how, _, told in lines if how == "In progress"]
+    lines = [line.partition(": ") for line in read_summary(text).get(Section.OPEN, [])]
+    said = [told.removeprefix("the request in ") for how, _, told in lines if how == "In progress"]
+    return [told.replace(", in the words above", "") for told in said]
 
 
 def run(script: Script, command: str = "git status", output: str | None = "clean") -> Script:
@@ -31,8 +32,11 @@ def interrupted() -> Script:
     return run(script.assistant("Removing it."), "git rm -r folder", "rm 'folder'")
 
 
-THEN = "; it may be done, and then: (0) (interrupted), on which no turn has ended"
-BOTH = ["message 6: Just remove the folder.; it may be done, and then: (2) (interrupted), on which no turn has ended"]
+def both(older: str, newest: int, words: str) -> list[str]:
+    return [f"{older} and ({newest}), on which no turn has ended; the newest may be done: {words}"]
+
+
+BOTH = both("(2) (interrupted)", 6, "Just remove the folder.")
 
 
 def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted() -> None:
@@ -41,14 +45,14 @@ def test_a_request_that_was_interrupted_for_another_one_is_told_as_interrupted()
     codex.user("<turn_aborted>\nThe user interrupted the previous turn on purpose.\n</turn_aborted>")
     codex.turns[-1] = replace(codex.turns[-1], kind="host")
     told = under_way(summary_of(run(codex.user("Now it is the right one."))))
-    assert told == [f"message 4: Now it is the right one.{THEN}"]
+    assert told == both("(0) (interrupted)", 4, "Now it is the right one.")
 
 
 def test_what_the_user_says_in_the_message_with_the_interruption_is_the_next_request() -> None:
     script = run(Script().user("Fix each of them in a loop."), "git commit -am a", None)
     script.user(STOPPED, "Just remove the folder.")
     told = under_way(summary_of(run(script)))
-    assert told == [f"message 2: Just remove the folder.{THEN}"]
+    assert told == both("(0) (interrupted)", 2, "Just remove the folder.")
     again = Script().user("Fix `load`.").assistant("Fixed.")
     again.user("Check the comments.", STOPPED, "Check the comments, and reply to them.")
     assert under_way(summary_of(run(again))) == ["message 2: Check the comments, and reply to them."]
@@ -60,7 +64,7 @@ def test_a_refusal_without_words_is_not_under_way_if_words_follow_in_the_same_me
     joined = replace(result, role="user", blocks=result.blocks + words.blocks, texts=result.texts + words.texts)
     script.turns.append(joined)
     told = under_way(summary_of(run(script)))
-    assert told == [f"message 2: Keep a.{THEN}"]
+    assert told == both("(0) (interrupted)", 2, "Keep a.")
 
 
 def test_a_request_that_was_interrupted_last_is_told_as_interrupted_until_the_work_goes_on() -> None:
@@ -73,9 +77,7 @@ def test_a_request_that_was_interrupted_last_is_told_as_interrupted_until_the_wo
 
 def test_requests_that_follow_one_another_without_an_interruption_are_all_under_way() -> None:
     script = run(run(Script().user("Fix the fines.")).user("And the docs."))
-    assert under_way(summary_of(script)) == [
-        "message 3: And the docs.; it may be done, and then: (0), on which no turn has ended"
-    ]
+    assert under_way(summary_of(script)) == both("(0)", 3, "And the docs.")
 
 
 def test_a_message_without_words_ends_the_turn_if_the_user_speaks_next() -> None:

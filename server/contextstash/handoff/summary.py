@@ -289,9 +289,11 @@ class _Writer:
             told = f"the decision in message {now.seq}, above"
         else:
             # It is said again: the summary is printed without the words, too.
-            told = f"the request in message {now.seq}, in the words above: {one_line(now.text, MAX_REPEATED)}"
+            said = f"in the words above: {one_line(now.text, MAX_REPEATED)}"
             others = ", ".join(f"({each.seq}){' (interrupted)' * (each.seq in stops)}" for each in before)
-            told += f"; it may be done, and then: {others}, on which no turn has ended" if others else ""
+            told = f"the request in message {now.seq}, {said}"
+            if others:  # a word in between is done sooner than what it came into
+                told = f"{others} and ({now.seq}), on which no turn has ended; the newest may be done, {said}"
         return f"{'Interrupted by the user' if self.state.stopped else 'In progress'}: {told}"
 
     def _skill(self) -> str:
