@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from contextstash.base.process import error_trace
-from contextstash.reduce.compact import RUNNING, compact_session
+from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import prune_oldest, prune_tool_outputs, take
 from contextstash.reduce.summaries import FOLD_EVERY, fold_behind
 from contextstash.results import Estimate
@@ -157,7 +157,7 @@ class AutoReducer:
         if compacted.compacted:
             done.append(f"{compacted.with_sizes}, written by {compacted.strategy}.")
             done += [compacted.note] if compacted.note else []
-        elif settings.low_water is not None and compacted.reason != RUNNING:
+        elif settings.low_water is not None:
             done += (await take(access, session_id, mark_step, needed=True)).said
 
     async def _still_due(self, session_id: str) -> Due:

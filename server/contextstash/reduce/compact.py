@@ -1,16 +1,11 @@
-"""Compaction: replaces older messages in the view with a summary, if that frees tokens; one compaction at a time."""
+"""Compaction: replaces older messages in the view with a summary, if that frees tokens."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import secrets
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-
-import anyio
 
 from contextstash.events.state import State
 from contextstash.events.turns import Turn
@@ -41,26 +36,12 @@ from contextstash.view.ladder import last_anchor, leading_fixed, oldest_outputs
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, pinned_text, summary_edit
 from contextstash.view.view import Entry, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WriterSettings, WrittenSummary
-from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import ArchiveEdit, Edit, Session, SummaryEdit
-
-logger = logging.getLogger(__name__)
-
-LEASE_SECONDS = 60.0
-"""Longer than a compaction without a model takes, two seconds with 100,000 messages if nothing else runs. A killed one
-blocks others for so long, in which requests still fit. Two at once would both pay for a summary; the second finds the
-view edited."""
-
-MODEL_SECONDS = 240.0
-"""The same if a model writes the summary, which is called for at most 180 seconds."""
-
-COMPACTION = "compaction"
-
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
 
-RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."
+MEANWHILE = "Nothing done: the session was compacted meanwhile. Ask again if more has to leave."
 
 MIN_FILES_TOKENS = 100
 """With less room no texts of files are shown: it would be fewer than some ten lines of code."""
@@ -92,42 +73,24 @@ async def compact_session(
     always: bool = True,
 ) -> CompactResult:
     """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`. If that
-    would not make the view smaller, or if another compaction of the session is running, nothing is changed, and
+    would not make the view smaller, or if another compaction of the session was faster, nothing is changed, and
     `reason` says why. Unless `always`, nothing is summarized as long as placeholders for old outputs are enough."""
     name, asked = await access.session_id(session_id), Asked(strategy, summary, instructions, dry_run)
+    before: list[SessionSnapshot] = []
 
     async def plan() -> Planned[CompactResult] | CompactResult:
         snapshot = await access.snapshot(name, WITH_BODIES)
         model = asked.model(access, snapshot)
+        before.append(snapshot)
+        if summary is None and snapshot.overlay.summaries != before[0].overlay.summaries:
+            return _nothing(snapshot, MEANWHILE)
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
         found = await asyncio.to_thread(plan_of, snapshot, always or binds(snapshot.session.model))
         if not found.covered:
             return _nothing(snapshot, found.reason)
         return await _summarizing(SessionTurns(access, snapshot), asked, model, found)
 
-    async with nullcontext(True) if dry_run or summary is not None else only_one(access, name) as may_run:
-        return await edit(access, plan) if may_run else _nothing(await access.snapshot(name), RUNNING)
-
-
-@asynccontextmanager
-async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
-    """Hold the lease for compacting the session until the end of the block; False if another compaction has it."""
-    session = await access.read_session(session_id)
-    seconds = MODEL_SECONDS if access.reaches_model(session.agent, access.settings(session)) else LEASE_SECONDS
-    holder = secrets.token_hex(8)
-    acquired = True  # until it is known: cancelling the call does not stop the database's thread
-    try:
-        acquired = await access.store.acquire_lease(session_id, COMPACTION, holder, seconds)
-        yield acquired
-    finally:
-        # A client that closes its connection cancels the whole call: without the shield, the first await here would be
-        # cancelled too, and other processes could not compact the session until the lease ends.
-        with anyio.CancelScope(shield=True):
-            try:
-                if acquired:
-                    await access.store.release_lease(session_id, COMPACTION, holder)
-            except ContextstashError as error:  # the lease expires anyway; the compaction itself succeeded
-                logger.warning("the lease of a compaction of %s was not released: %s", session_id, error)
+    return await edit(access, plan)
 
 
 async def _summarizing(
