@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from contextstash.handoff.summary import HandedOff, handoff_sections
@@ -35,10 +36,10 @@ from contextstash.writers import EXTRACTIVE
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Cursor, Event, SummaryEdit
 
-MAX_INDEX_SHARE = 0.02
-"""Share of a hand-off that the index of handles may take, beside what the other sections leave: the newest outputs
-that the lines of the newest calls do not name. search_history finds the others. Measured: twice as much costs half a
-point of what the agent names next."""
+MIN_INDEX_SHARE = 0.0175
+"""Share of a hand-off that is kept for the index of handles, which has what the other sections leave, too: the newest
+outputs that the lines of the newest calls do not name. search_history finds the others. Measured: twice as much costs
+half a point of what the agent names next."""
 
 MIN_INDEXED_TOKENS = 200
 """A smaller output is not worth a line of the index: it is found by search all the same."""
@@ -71,9 +72,6 @@ BESIDE = " What the summary above says is not repeated."
 MAX_PARTS = 3
 """How many hooks are installed for one hand-off, as clients bound what one adds to the window: room for some 7,500
 tokens. Those that are not needed add nothing."""
-
-MIN_FILLED = 0.9
-"""A part ends at the last empty line, if it is at least so full then, or else at the end of a line."""
 
 PART_HEAD = MARKER + ": part {} of {} of a hand-off{}]"
 PART_HEAD_CHARACTERS = 100
@@ -144,33 +142,31 @@ async def _written(snapshot: SessionSnapshot, given: HandedOff, max_tokens: int)
     """The whole hand-off, in at most `max_tokens`; None if there is nothing to say, or no room for it."""
     count = cache(snapshot.counter.count)  # what may be left out is counted twice
     head = HEAD.format(MARKER, snapshot.session_id, BESIDE if given.client_summary else "")
-    index = _index(snapshot, int(max_tokens * MAX_INDEX_SHARE))
-    left = max_tokens - count(f"{head}\n\n\n\n{index}") - 2
+    left = max_tokens - int(max_tokens * MIN_INDEX_SHARE) - count(f"{head}\n\n\n\n") - 2
     if left < MIN_TOKENS:
         return None
     said = await asyncio.to_thread(handoff_sections, given, left, count)
     if not said:
         return None
-    shown = limit(said, OutputLimits(tokens=left, cut="head_tail"), count)
-    index = _index(snapshot, max_tokens - count(f"{head}\n\n{shown}\n\n") - 2, shown)
-    return "\n\n".join(part for part in (head, shown, index) if part)
+    told = f"{head}\n\n{limit(said, OutputLimits(tokens=left, cut='head_tail'), count)}"
+    return "\n\n".join([told, *_index(snapshot, max_tokens - count(f"{told}\n\n") - 2, told)])
 
 
-def _index(snapshot: SessionSnapshot, max_tokens: int, shown: str = "") -> str:
-    """The newest outputs of at least MIN_INDEXED_TOKENS whose handles are not `shown`, one line each."""
-    lines: dict[str, str] = {}
-    left = max_tokens - snapshot.counter.count("## Outputs kept\n")
+def _index(snapshot: SessionSnapshot, max_tokens: int, shown: str) -> list[str]:
+    """The newest outputs of at least MIN_INDEXED_TOKENS whose handles are not `shown`, one line each; empty if there
+    are none."""
+    lines = {"## Outputs kept, newest first": None}
+    left = max_tokens - sum(map(snapshot.counter.count, lines))
     for _, output in sorted(snapshot.outputs.items(), reverse=True):
-        if output.tokens < MIN_INDEXED_TOKENS or output.handle in lines or f"[{output.handle}]" in shown:
-            continue
-        if is_own_call(output.tool, output.argument):
+        known = f"[{output.handle}]" in shown or is_own_call(output.tool, output.argument)
+        if known or output.tokens < MIN_INDEXED_TOKENS:
             continue
         line = output_line(output)
-        left -= snapshot.counter.count(line) + 1
+        left -= 0 if line in lines else snapshot.counter.count(line) + 1
         if left < 0:
             break
-        lines[output.handle] = line
-    return "\n".join(("## Outputs kept, newest first", *lines.values())) if lines else ""
+        lines[line] = None
+    return ["\n".join(lines)] if len(lines) > 1 else []
 
 
 async def hand_off_once(
@@ -203,9 +199,7 @@ def divided(text: str, characters: int) -> list[str]:
     rest, opened = text, ""
     while rest:
         room = characters - PART_HEAD_CHARACTERS
-        # A part ends at the last empty line, else at the last line break, else in the middle of a line.
-        empty, line = rest.rfind("\n\n", int(room * MIN_FILLED), room), rest.rfind("\n", 0, room)
-        end = len(rest) if len(rest) <= room else next((each for each in (empty, line) if each > 0), room)
+        end = len(rest) if len(rest) <= room else max(0, rest.rfind("\n", 0, room)) or room
         piece, rest = rest[:end].rstrip("\n"), rest[end:].lstrip("\n")
         piece = f"{opened}\n{piece}" if opened else piece
         opened = _open_fence(piece)
@@ -274,12 +268,10 @@ class ClientMessage:
     calls: tuple[ClientCall, ...] = ()
     results: tuple[ClientResult, ...] = ()
 
-    def tokens(self, count: Count, shown: Mapping[str, int] | None = None) -> int:
-        """Its tokens without what a provider adds; `shown` are those of results that are shown as something else."""
-        calls = sum(count(f"{call.tool} {call.input}") for call in self.calls)
-        sizes = shown or {}
-        results = (sizes[each.id] if each.id in sizes else count(each.text) for each in self.results)
-        return count(self.text) + calls + sum(results)
+    def tokens(self, count: Count, shown: Mapping[str, str] = MappingProxyType({})) -> int:
+        """Its tokens without what a provider adds; `shown` are the texts that replace results, by their calls."""
+        calls = [f"{call.tool} {call.input}" for call in self.calls]
+        return sum(map(count, [self.text, *calls, *(shown.get(each.id, each.text) for each in self.results)]))
 
 
 class ClientWindow(Result):
@@ -301,7 +293,7 @@ async def compact_client_window(
     nothing can leave."""
     snapshot = await access.snapshot(session_id)
     count = cache(snapshot.counter.count)
-    before = await asyncio.to_thread(_total, messages, count)
+    before = await asyncio.to_thread(lambda: sum(message.tokens(count) for message in messages))
     aim = min(tokens, before // FREED_PART)
     text = await hand_off(access, session_id, int(aim * HANDOFF_SHARE))
     if text is None:
@@ -323,13 +315,12 @@ async def compact_client_window(
     source = session.source or session_id
     cursor = await access.store.get_cursor(source) or Cursor(source=source)
     await record_transcript(access, TranscriptSession(session_id, session.format), [summary], cursor)
-    recorded = summary.key is not None and await access.store.find_key(session_id, summary.key) is not None
+    recorded = await access.store.find_key(session_id, window_key(text)) is not None
     if not recorded:  # the proxy records the session: the new window comes with its next request
         await mirror_before(access, session, summary)
     compacted = await access.snapshot(session_id)
-    replaced = {call: text for call, text in _replaced(compacted).items() if call not in pinned}
     stays = [place for place in range(first, len(messages)) if not is_hand_off(messages[place])]
-    window = await _told(session_id, messages, count, [text], stays, replaced)
+    window = await _told(session_id, messages, count, [text], stays, _replaced(compacted))
     if not recorded:
         session = await access.store.get_session(session_id)
         await log_compaction(access, session, window.tokens_before, window.tokens_after, ours=True)
@@ -362,28 +353,18 @@ async def _told(
     count: Count,
     ours: Sequence[str],
     stays: Sequence[int],
-    replaced: dict[str, str],
+    replaced: Mapping[str, str],
 ) -> ClientWindow:
     window = window_of(messages, ours, stays, replaced)
-    return ClientWindow(
-        session_id=session_id,
-        messages=window,
-        tokens_before=await asyncio.to_thread(_total, messages, count),
-        tokens_after=await asyncio.to_thread(_total_after, messages, window, count),
-        left=len(messages) - sum("at" in part for part in window),
-    )
+    places = [part["at"] for part in window if "at" in part]
 
+    def sizes() -> tuple[int, int]:
+        after = sum(messages[place].tokens(count, replaced) for place in places)
+        return sum(message.tokens(count) for message in messages), after + sum(map(count, ours))
 
-def _total(messages: Sequence[ClientMessage], count: Count) -> int:
-    return sum(message.tokens(count) for message in messages)
-
-
-def _total_after(messages: Sequence[ClientMessage], window: Sequence[Mapping[str, Any]], count: Count) -> int:
-    total = 0
-    for part in window:
-        shown = {call: count(text) for call, text in part.get("results", {}).items()}
-        total += messages[part["at"]].tokens(count, shown) if "at" in part else count(part["text"])
-    return total
+    before, after = await asyncio.to_thread(sizes)
+    left = len(messages) - len(places)
+    return ClientWindow(session_id=session_id, messages=window, tokens_before=before, tokens_after=after, left=left)
 
 
 def is_hand_off(message: ClientMessage) -> bool:
@@ -425,48 +406,31 @@ def _first_key(snapshot: SessionSnapshot, kept: Sequence[ClientMessage]) -> str 
 def plan_tail(
     messages: Sequence[ClientMessage], room: int, count: Count, pinned: Collection[str]
 ) -> tuple[int, frozenset[str]]:
-    """From which message on the list stays below our hand-off, and the calls whose results are placeholders there: the
-    newest messages that take at most `room` tokens, without the first one, which the hand-off tells. Those without a
-    reply stay whatever they take, and results of the calls `pinned` stay whole."""
-    unanswered = _unanswered(messages)
-    taken, whole, shortened, first = 0, 0, set[str](), len(messages)
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
+    """From which message on the list stays below our hand-off, each result with its call, and the calls whose results
+    are placeholders there: the newest messages that take at most `room` tokens, without the first one, which the
+    hand-off tells. The newest step, if the model has not replied to it, stays whatever it takes, and results of the
+    calls `pinned` stay whole."""
+    called = {call.id: place for place, message in enumerate(messages) for call in message.calls}
+    shortened = set[str]()
+    taken, whole, first, needed = 0, 0, len(messages), len(messages)
+    is_reply = is_told = False
+    for place, message in reversed([*enumerate(messages)]):
+        is_reply = is_reply or message.role != "user"
+        is_told = is_told or (is_reply and first == place + 1)  # the newest step is behind it, with its calls
         size = message.tokens(count)
         whole += size
-        if place < unanswered and whole > room * WHOLE_SHARE:
-            short = {
-                each.id: PLACEHOLDER_TOKENS
-                for each in message.results
-                if each.id not in pinned and not is_placeholder(each.text) and count(each.text) > PLACEHOLDER_TOKENS
-            }
-            size = message.tokens(count, short)
-            shortened |= short.keys()
+        if is_told and whole > room * WHOLE_SHARE:
+            large = {each.id: each.text for each in message.results if count(each.text) > PLACEHOLDER_TOKENS}
+            short = {call for call, text in large.items() if call not in pinned and not is_placeholder(text)}
+            size -= sum(count(large[call]) - PLACEHOLDER_TOKENS for call in short)
+            shortened |= short
         taken += size
-        if taken > room and place < unanswered:
+        if is_told and taken > room:
             break
-        first = place
-    first = min(safe for safe in _safe_places(messages) if safe >= min(max(first, 1), unanswered))
+        needed = min([needed, *(called.get(result.id, -1) for result in message.results)])
+        if needed >= place and (place or not is_told):
+            first = place
     return first, frozenset(shortened & {result.id for each in messages[first:] for result in each.results})
-
-
-def _unanswered(messages: Sequence[ClientMessage]) -> int:
-    """Where the newest step begins that the model has not replied to: its results, with their calls."""
-    place = len(messages)
-    while place and messages[place - 1].role == "user":
-        place -= 1
-    return next((safe for safe in _safe_places(messages) if safe <= place), len(messages))
-
-
-def _safe_places(messages: Sequence[ClientMessage]) -> list[int]:
-    """The positions from which on every result has its call, the last one first."""
-    called = {call.id: place for place, message in enumerate(messages) for call in message.calls}
-    safe, needed = [len(messages)], len(messages)
-    for place in range(len(messages) - 1, -1, -1):
-        needed = min([needed, *(called.get(result.id, -1) for result in messages[place].results)])
-        if needed >= place:
-            safe.append(place)
-    return safe
 
 
 def window_of(
