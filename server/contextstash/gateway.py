@@ -35,7 +35,7 @@ from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.server import ToolServer
 from contextstash.messages.main_argument import main_argument
 from contextstash.operations import OPERATIONS
-from contextstash.outputs.own_tools import own_tool
+from contextstash.outputs.placeholders import own_tool
 from contextstash.safety.sanitize import one_line
 from contextstash.stash_opener import StashOpener
 from contextstash_storage.errors import BadInputError

@@ -8,7 +8,7 @@ import json
 import re
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pkgutil import get_data
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from contextstash.messages.base import read_usage
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.safety.sanitize import defused, encodable, one_line, unbracketed
 from contextstash_storage.errors import SummarizerError
-from contextstash_storage.records import Block, Call, Usage
+from contextstash_storage.records import Call, Usage
 
 MIN_CHARACTERS = 20
 """A shorter text is not a summary but a reply such as "Done."."""
@@ -32,14 +32,8 @@ CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTST
 MAX_EXCESS = 1.25
 """A summary may exceed the requested length by this factor before it is cut. Models count words inaccurately."""
 
-MIN_REPLY_TOKENS = 1_024
-"""The least `max_tokens` of a request. It leaves room for a model that writes more than requested."""
-
 _PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 """The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
-
-NO_KEY = "not-needed"
-"""Sent as the key to an API of the user's own that needs none: the SDK refuses to start without a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +60,7 @@ class SummaryRequest:
 
     `previous` is the summary of everything before the turns. If `replaces` is true, the new summary replaces it; if
     not, it stays and the new one builds on it. `instructions` are the user's. `prompt` is the name or the text of a
-    prompt (see `PROMPTS`). The summary may have `max_tokens` tokens, counted with `count`.
+    prompt (see prompts.toml). The summary may have `max_tokens` tokens, counted with `count`.
 
     `extract` writes one without a model, from the state of the session.
     """
@@ -104,22 +98,13 @@ class WriterFailedError(SummarizerError):
 _DATA = tomllib.loads((get_data(__package__, "prompts.toml") or b"").decode())
 _TEXTS: dict[str, str] = _DATA["texts"]
 
-PROMPTS: dict[str, str] = {
-    name: text.replace("{contents}", _DATA["contents"]) for name, text in _DATA["prompts"].items()
-}
-"""The prompts that a setting names."""
-
-DIGEST = _TEXTS["digest"]
-"""The instructions for a digest of at most so many `words`."""
-
-MEDIA = {"image": "[image]", "document": "[document]"}
-
 
 def system_text(request: SummaryRequest) -> str:
     """The instructions to the model."""
     # Two thirds of the tokens, because English text has about 1.3 tokens a word and the limit should not be reached.
     words = max(50, request.max_tokens * 2 // 3)
-    parts = [PROMPTS.get(request.prompt, request.prompt), f"Use at most about {words} words.", _TEXTS["rules"]]
+    prompt = _DATA["prompts"].get(request.prompt, request.prompt).replace("{contents}", _DATA["contents"])
+    parts = [prompt, f"Use at most about {words} words.", _TEXTS["rules"]]
     if request.instructions and request.instructions.strip():
         parts.append(f"The user's wishes for this summary: {request.instructions.strip()}")
     return "\n\n".join(parts)
@@ -137,28 +122,19 @@ def user_text(session: str, previous: str | None, *, replaces: bool) -> str:
 def turn_text(turn: Turn, output_chars: int | None) -> str:
     """One message as text for a model; archived tool results have their handles."""
     speaker = "host" if turn.role == "user" and turn.kind == "host" else turn.role
-    return "\n".join((f"### {speaker} (message {turn.seq})", *_blocks(turn, output_chars)))
-
-
-def _blocks(turn: Turn, output_chars: int | None) -> Iterator[str]:
+    lines = [f"### {speaker} (message {turn.seq})"]
     for index, (block, text) in enumerate(zip(turn.blocks, turn.texts, strict=True)):
-        if block.type in MEDIA:
-            yield MEDIA[block.type]
+        tool = unbracketed(one_line(block.tool or "a tool", 80))
+        if block.type in ("image", "document"):
+            lines.append(f"[{block.type}]")
         elif block.type == "tool_call":
-            yield f"[calls {_tool(block)}] {_cut(text, output_chars)}"
+            lines.append(f"[calls {tool}] {_cut(text, output_chars)}")
         elif block.type == "tool_result":
-            handle, failed = turn.handles.get(index), " failed" if block.is_error else ""
-            kept = f", {handle}" if handle else ""
-            yield f"[result of {_tool(block)}{kept}{failed}]\n{_cut(text, output_chars)}"
-        elif block.type == "thinking":
-            if text:
-                yield f"[thinks] {_cut(text, output_chars)}"
+            kept, failed = f", {turn.handles[index]}" if index in turn.handles else "", " failed" * block.is_error
+            lines.append(f"[result of {tool}{kept}{failed}]\n{_cut(text, output_chars)}")
         elif text:
-            yield _material(text)
-
-
-def _tool(block: Block) -> str:
-    return unbracketed(one_line(block.tool or "a tool", 80))
+            lines.append(f"[thinks] {_cut(text, output_chars)}" if block.type == "thinking" else _material(text))
+    return "\n".join(lines)
 
 
 _LABELS = re.compile(
@@ -218,7 +194,7 @@ async def digest_by_model(
     """The model's digest of one tool output, of at most `max_chars` characters, and the request that it took. Raises
     WriterFailedError."""
     # English has about six characters a word and four a token: seven and three leave a margin on both sides.
-    system = DIGEST.format(words=max(20, max_chars // 7))
+    system = _TEXTS["digest"].format(words=max(20, max_chars // 7))
     digest, _, call = await _ask(settings, system, digest_text(tool, argument, text), max_chars // 3)
     return digest[:max_chars], (call,)
 
@@ -244,7 +220,7 @@ def _client(settings: WriterSettings) -> AsyncAnthropic:
     from anthropic import AsyncAnthropic
 
     return AsyncAnthropic(
-        api_key=settings.api_key or NO_KEY,
+        api_key=settings.api_key or "not-needed",  # by an API of the user's own; the SDK does not start without one
         base_url=settings.base_url,
         timeout=settings.timeout,
         max_retries=settings.retries,
@@ -268,8 +244,7 @@ async def _ask(settings: WriterSettings, system: str, asked: str, max_tokens: in
                 model=settings.model,
                 system=system,
                 messages=[{"role": "user", "content": asked}],
-                # Twice the length of the text, so that a reply slightly too long is whole.
-                max_tokens=max(MIN_REPLY_TOKENS, 2 * max_tokens),
+                max_tokens=2 * max_tokens,  # so that a reply slightly too long is whole
             ) as stream,
         ):
             message = await stream.get_final_message()
@@ -307,6 +282,5 @@ def _what_failed(error: Exception) -> str:
     if isinstance(error, TimeoutError | anthropic.APITimeoutError):
         return "The model that writes summaries did not answer in time."
     if isinstance(error, anthropic.APIStatusError):
-        kind = error.body.get("error", {}).get("type") if isinstance(error.body, dict) else None
-        return f"The API answered with status {error.status_code}{f' ({kind})' if isinstance(kind, str) else ''}."
+        return f"The API answered with status {error.status_code}."
     return f"The connection to the model that writes summaries failed ({type(error).__name__})."

@@ -21,7 +21,7 @@ from mcp import MCPError
 from mcp.types import ImageContent, ToolListChangedNotification
 
 from contextstash.events.calls import ASKING_TOOLS
-from contextstash.outputs.own_tools import own_tool
+from contextstash.outputs.placeholders import own_tool
 from tests.support.gateways import SCRIPT, appears, gateway, original, server, text_of, tool_names
 from tests.support.provider import Asked, Sent, served
 from tests.support.servers import MODES, Mode

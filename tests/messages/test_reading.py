@@ -11,7 +11,7 @@ from contextstash.messages.base import Reading, read_usage
 from contextstash.messages.detection import get_format
 from contextstash.messages.main_argument import main_argument
 from contextstash.messages.openai_responses import scripted_call
-from contextstash.outputs.own_tools import is_own_call
+from contextstash.outputs.placeholders import is_own_call
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage
 from tests.messages.natives import (

@@ -1,4 +1,5 @@
-"""Placeholders say how to read an archived output again, and cannot be forged."""
+"""Placeholders say how to read an archived output again, and cannot be forged; and our own tools are recognized by the
+names that clients give them, and nothing else is taken for one of them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contextstash.outputs.digest import digest_output
-from contextstash.outputs.placeholders import digest_message, filled_placeholder, placeholder
+from contextstash.outputs.placeholders import digest_message, filled_placeholder, is_own_call, placeholder
 from contextstash_storage.records import Output
 from tests.support.turns import laws
 
@@ -73,3 +74,26 @@ def test_a_placeholder_is_one_bracketed_unit_whatever_text_it_contains(tool: str
         assert not set(line[1:-1]) & {"[", "]"}
         assert not any(unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in line)
         assert not re.search("[\u200b-\u200f\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]", line)
+
+
+OURS = """
+    mcp__contextstash__search_history mcp__plugin_contextstash_contextstash__get_summary
+    mcp__contextstash-gateway__context_status mcp_contextstash_search_history contextstash_list_sessions
+    contextstash__compact_session contextstash.search_history contextstash/get_context get_archived_output
+"""
+OF_OTHERS = "search_history mcp__contextstash__github_list_sessions mcp__zoom__list_sessions use_mcp_tool Bash"
+
+
+@pytest.mark.parametrize("name", OURS.split())
+def test_our_tools_are_recognized_however_the_client_names_them(name: str) -> None:
+    assert is_own_call(name)
+
+
+@pytest.mark.parametrize("name", [*OF_OTHERS.split(), "", None])
+def test_the_tools_of_others_are_not_ours(name: str | None) -> None:
+    assert not is_own_call(name)
+
+
+def test_our_own_command_is_recognized_if_it_runs_alone() -> None:
+    assert is_own_call("Bash", "contextstash show out_abcdefgh")
+    assert not is_own_call("Bash", "contextstash show out_abcdefgh | sh")

@@ -11,7 +11,7 @@ import pytest
 from contextstash.reduce.compact import MEANWHILE
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
-from contextstash.view import compaction_plan
+from contextstash.view import ladder
 from contextstash_storage.records import Native, SummaryEdit
 from tests.support.stashes import SESSION, as_bytes, called, history, reply, stash_at, user, valid_view, view
 
@@ -127,7 +127,7 @@ async def test_a_new_summary_stands_beside_the_last_one(tmp_path: Path) -> None:
 async def test_once_they_pass_their_share_the_next_summary_takes_the_place_of_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction_plan, "SUMMARIES_SHARE", 0.04)
+    monkeypatch.setattr(ladder, "SUMMARIES_SHARE", 0.04)
     async with stash_at(tmp_path / "m.db", window=20_000, compact_keep_tokens=0) as stash:
         natives = await compacted_chapters(stash, 8)
         found, *later = await visible_summaries(stash)

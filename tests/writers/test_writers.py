@@ -20,6 +20,7 @@ from contextstash.writers import (
     WriterFailedError,
     WriterSettings,
     WrittenSummary,
+    compaction_prompt,
     digest_text,
     summary_by_model,
     turn_text,
@@ -164,3 +165,13 @@ def test_nothing_in_a_session_can_end_it(rest: str, end: str) -> None:
     folded = user_text(session, None, replaces=True).casefold().replace(" ", "")
     assert folded.count("</session>") == 1
     assert digest_text("Bash", "x", f"</output>{rest}").count("</output>") == 1
+
+
+CONTENTS = "progress, decisions, constraints, next steps, critical data, files changed, errors met"
+
+
+def test_the_prompt_names_everything_that_a_summary_must_contain_and_the_users_wishes() -> None:
+    prompt = compaction_prompt(session_id="s-1", instructions=" keep the ports ")
+    assert [part for part in CONTENTS.split(", ") if part not in prompt.lower()] == []
+    assert 'compact_session with the whole text as `summary` and session_id "s-1"' in prompt
+    assert "In particular: keep the ports\n" in prompt

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from contextstash.outputs.own_tools import is_own_call
+from contextstash.outputs.placeholders import is_own_call
 from contextstash_storage.records import Block, Kind, Role
 
 

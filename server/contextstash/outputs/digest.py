@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from contextstash.outputs.limits import error_line, line_count
@@ -252,7 +253,12 @@ def unwrap(text: str) -> Printed:
         end = re.sub(rf"\n?{FOLDER_RESET}[^\n]*\s*\Z", "", text[-MAX_HEADER_CHARACTERS:])
         text = text[:-MAX_HEADER_CHARACTERS] + end
     if text.startswith(_JSON_ENVELOPE):
-        return _from_envelope(text)
+        with suppress(ValueError, RecursionError):
+            match json.loads(text):
+                case {"output": str(output), "metadata": {"exit_code": int(status)}}:
+                    return Printed(output, status)
+                case {"output": str(output)}:
+                    return Printed(output)
     if tagged := _TAGGED.match(text[:MAX_HEADER_CHARACTERS]):
         return Printed(_TAGS.sub("", text[tagged.end() :]), int(tagged[1]))
     if text.startswith(TOOL_ERROR):
@@ -278,37 +284,19 @@ def without_reminders(text: str) -> str:
     return "".join([*kept, text[place:]])
 
 
-def _from_envelope(text: str) -> Printed:
-    try:
-        envelope = json.loads(text)
-    except (ValueError, RecursionError):
-        return Printed(text)
-    if not isinstance(envelope, dict) or not isinstance(envelope.get("output"), str):
-        return Printed(text)
-    metadata = envelope.get("metadata")
-    code = metadata.get("exit_code") if isinstance(metadata, dict) else None
-    return Printed(envelope["output"], code if isinstance(code, int) else None)
-
-
-_HEREDOC = re.compile(r"<<-?[ \t]*(['\"]?)(\w{1,40})\1")
+_HEREDOC = re.compile(
+    r"<<(-)?[ \t]*(['\"]?)(\w{1,40})\2([^\n]*)(?:\n(.*?))??(?:\n(?(1)[ \t]*)\3\r?$|\Z)", re.MULTILINE | re.DOTALL
+)
 
 
 def without_heredocs(command: str, mark: str = " ") -> tuple[str, list[str]]:
     """The command with a `mark` in place of its here-documents, and the lines of these. Only a delimiter alone in its
     line ends one, with tabs before it behind `<<-`: without it, all that follows is in the file, and nothing of it is
     run."""
-    may_be_indented = "<<-" in command
-    kept: list[str] = []
     bodies: list[str] = []
-    closing: str | None = None
-    for line in command.split("\n"):
-        if closing is not None:
-            if (line.strip() if may_be_indented else line.strip("\r")) == closing:
-                closing = None
-            else:
-                bodies.append(line)
-            continue
-        found = _HEREDOC.search(line)
-        closing = found[2] if found else None
-        kept.append(_HEREDOC.sub(mark, line))
-    return "\n".join(kept), bodies
+
+    def taken(found: re.Match[str]) -> str:
+        bodies.extend([] if found[5] is None else found[5].split("\n"))
+        return f"{mark}{found[4]}"
+
+    return _HEREDOC.sub(taken, command), bodies

@@ -90,7 +90,8 @@ def divided(cut: Cut, unit: Unit, budget: int) -> tuple[int, int]:
 
 
 def ends(text: str, limits: Sequence[UnitLimit], budgets: Sequence[int], cut: Cut) -> tuple[str, str]:
-    """The head and the tail to show of a text that does not fit: cut by each limit in turn to its budget."""
+    """The head and the tail to show of a text that does not fit: cut by each limit in turn to its budget. Those of a
+    `smart` cut are whole lines."""
     first = last = text
     whole = True
     for limit, budget in zip(limits, budgets, strict=True):
@@ -101,7 +102,7 @@ def ends(text: str, limits: Sequence[UnitLimit], budgets: Sequence[int], cut: Cu
         first, last, whole = limit.longest(first, head), limit.longest(last, tail, last=True), False
     if len(first) + len(last) > len(text):
         last = text[len(first) :]
-    return first, last
+    return _whole_lines(first, last) if cut == "smart" else (first, last)
 
 
 def byte_length(text: str) -> int:
@@ -188,14 +189,14 @@ class OutputLimits:
     def may_cut(self, characters: int, tokens: int) -> bool:
         """Whether a text of that many characters and about that many tokens could exceed a limit. If not, the text
         need not be read."""
-        most_bytes = 4 * characters  # UTF-8 takes at most four bytes for a character
-        most_tokens = max(tokens + 1, -(-characters // CHARACTERS_PER_TOKEN))
-        of_characters = any(_over(characters, most) for most in (self.lines, self.chars, self.spill_chars))
-        return of_characters or _over(most_bytes, self.bytes) or _over(most_tokens, self.tokens)
+        # UTF-8 takes at most four bytes for a character.
+        most = {"lines": characters, "characters": characters, "bytes": 4 * characters}
+        most["tokens"] = max(tokens + 1, -(-characters // CHARACTERS_PER_TOKEN))
+        return any(most[each.unit] > each.maximum for each in self.unit_limits(len))
 
     def holds(self, text: str, count: Count) -> bool:
         """Whether a text is within all the limits."""
-        return not _over(len(text), self.spill_chars) and all(each.holds(text) for each in self.unit_limits(count))
+        return all(each.holds(text) for each in self.unit_limits(count))
 
     def unit_limits(self, count: Count) -> tuple[UnitLimit, ...]:
         """The limits in the order in which they are applied."""
@@ -206,6 +207,7 @@ class OutputLimits:
             ("characters", middle_out),
             ("bytes", self.bytes),
             ("tokens", self.tokens),
+            ("characters", self.spill_chars),
         )
         return tuple(UnitLimit(unit, most, _MEASURES.get(unit, count)) for unit, most in maxima if most is not None)
 
@@ -227,10 +229,6 @@ def sets_output_limits(layer: Mapping[str, Any]) -> bool:
     return any(name == "preset" or name.startswith("output_") for name in layer)
 
 
-def _over(value: int, maximum: int | None) -> bool:
-    return maximum is not None and value > maximum
-
-
 def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> str:
     """The text cut to all the limits: lines first, then characters, bytes and tokens.
 
@@ -240,13 +238,13 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> st
     """
     units = limits.unit_limits(count)
     cut = limits.cut
-    spilled = _over(len(text), limits.spill_chars)
+    spilled = limits.spill_chars is not None and len(text) > limits.spill_chars
     if spilled:
         units, cut = (*units, UnitLimit("characters", MAX_PREVIEW_CHARACTERS, len)), "head_tail"
     exceeded = [each.unit for each in units if not each.holds(text)]
     if not exceeded:
         return text
-    excerpt = _Excerpt(text, units, exceeded[0], handle, spilled)
+    excerpt = _Excerpt(text, units, exceeded[0], f"; whole output: {handle}" if handle else "", spilled)
     if limits.notice == "beside":
         return excerpt.shown([each.maximum for each in units], cut)
     return excerpt.fitted(cut) or excerpt.brief()
@@ -254,13 +252,13 @@ def limit(text: str, limits: OutputLimits, count: Count, handle: str = "") -> st
 
 @dataclass(frozen=True, slots=True)
 class _Excerpt:
-    """The excerpt of one text that exceeds its limits. `unit` is that of the first limit that it exceeds; `handle` is
-    that of the archived text, empty if it is not archived; a `spilled` text is far too large."""
+    """The excerpt of one text that exceeds its limits. `unit` is that of the first limit that it exceeds; `whole` says
+    where all of it is archived, empty if it is not; a `spilled` text is far too large."""
 
     text: str
     limits: tuple[UnitLimit, ...]
     unit: Unit
-    handle: str
+    whole: str
     spilled: bool
 
     def fitted(self, cut: Cut) -> str | None:
@@ -283,17 +281,16 @@ class _Excerpt:
 
     def shown(self, budgets: Sequence[int], cut: Cut, found: Sequence[SalientLine] = ()) -> str:
         """The ends that fit the budgets, and the notice in addition to them, with those of the salient lines between
-        them that fit. Ends of a `smart` cut are whole lines."""
+        them that fit."""
         text, limits = self.text, self.limits
         selected: list[SalientLine] = []
         if found:
             shares = [int(budget * SALIENT_SHARE) for budget in budgets]
-            first, last = _whole_lines(*ends(text, limits, _less(budgets, shares), cut))
+            first, last = ends(text, limits, _less(budgets, shares), cut)
             selected = select(found, limits, shares, len(first), len(text) - len(last))
             # What they leave of their share goes to head and tail, which may then include some of them.
             budgets = _less(budgets, [each.measure("\n".join(map(str, selected))) for each in limits])
         first, last = ends(text, limits, budgets, cut)
-        first, last = _whole_lines(first, last) if cut == "smart" else (first, last)
         end = len(text) - len(last)
         lines = [str(each) for each in selected if len(first) <= each.start < end]
         if lines:
@@ -303,7 +300,7 @@ class _Excerpt:
 
     def brief(self) -> str:
         """The head with a brief notice behind it, or without one if there is no room for it."""
-        notice = f" {MARKER}: cut{self._whole()}]"
+        notice = f" {MARKER}: cut{self.whole}]"
         for suffix in (notice, ""):
             first = self.text
             for each in self.limits:
@@ -326,10 +323,7 @@ class _Excerpt:
         if self.spilled:
             parts.append(f"SHA-256 {hashlib.sha256(gone.encode('utf-8', 'surrogatepass')).hexdigest()}")
         said = f"too large to show: {', '.join(parts)}" if self.spilled else f"{', '.join(parts)} cut here"
-        return f"{MARKER}: {said}{self._whole()}{more}]"
-
-    def _whole(self) -> str:
-        return f"; whole output: {self.handle}" if self.handle else ""
+        return f"{MARKER}: {said}{self.whole}{more}]"
 
 
 WHOLE = re.compile(rf"{re.escape(MARKER)}: [^\n]{{1,300}}; whole output: (out_[a-z2-7]+(?:-\d+)?)[^\n]{{0,30}}]")
@@ -388,17 +382,16 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 @dataclass(frozen=True, slots=True)
 class SalientLine:
     """A line worth showing, with an error or `counts`, or the part of a long one around a word. `number` counts from 1;
-    `start` and `end` are its place in the output; `times` is how many lines differ from it in numbers only."""
+    `start` and `end` are its place in the output."""
 
     counts: bool
     number: int
     start: int
     end: int
     text: str
-    times: int = 1
 
     def __str__(self) -> str:
-        return f"{self.number}: {self.text}" + (f" (and {self.times - 1:,} like it)" if self.times > 1 else "")
+        return f"{self.number}: {self.text}"
 
 
 def salient_lines(text: str) -> list[SalientLine]:
@@ -407,9 +400,8 @@ def salient_lines(text: str) -> list[SalientLine]:
     kinds: dict[tuple[bool, str], SalientLine] = {}
     for line in _said(text):
         kind = line.counts, _NUMBER.sub("#", line.text)
-        known = kinds.get(kind)
-        kept = line if known is None or line.counts else known
-        kinds[kind] = replace(kept, times=known.times + 1 if known else 1)
+        if line.counts or kind not in kinds:
+            kinds[kind] = line
     return sorted(kinds.values(), key=lambda line: (not line.counts, -line.start if line.counts else line.start))
 
 
@@ -445,12 +437,9 @@ def select(
     left = list(budgets)
     selected: list[SalientLine] = []
     for line in lines:
-        if line.start < start or line.end > end:
+        if line.start < start or line.end > end or len(selected) == MAX_LINES:
             continue
-        cost = [limit.measure(f"{line}\n") for limit in limits]
-        if all(price <= budget for price, budget in zip(cost, left, strict=True)):
-            left = _less(left, cost)
-            selected.append(line)
-        if len(selected) == MAX_LINES:
-            break
+        rest = _less(left, [limit.measure(f"{line}\n") for limit in limits])
+        if min(rest) >= 0:
+            left, selected = rest, [*selected, line]
     return sorted(selected, key=lambda line: line.start)

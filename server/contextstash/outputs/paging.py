@@ -36,7 +36,6 @@ class Page:
 
     text: str
     total_lines: int
-    total_tokens: int
     next_offset: int | None = None
     note: str | None = None
 
@@ -49,26 +48,24 @@ def page(
     pattern: str | None = None,
     max_tokens: int,
     count: Count,
-    total_tokens: int | None = None,
 ) -> Page:
     """One page of `text` from `offset` on, of at most `limit` lines (with `pattern`: matching lines).
 
     Without a pattern, all pages joined are exactly the text. With one (a regular expression, matched against each
-    line), the matching lines are shown with their numbers and two lines of context. Pass `total_tokens` if it is
-    known, so that the text is not counted again. Raises BadInputError if the offset is past the end, the limit is
-    below 1, the pattern is invalid or takes too long, or `max_tokens` is too small for one character.
+    line), the matching lines are shown with their numbers and two lines of context. Raises BadInputError if the offset
+    is past the end, the limit is below 1, the pattern is invalid or takes too long, or `max_tokens` is too small for
+    one character.
     """
     if limit is not None and limit < 1:
         raise BadInputError("limit must be 1 or more.")
     lines = line_list(text)
-    total = count(text) if total_tokens is None else total_tokens
     if not lines:
-        return Page("", 0, total, note="The output is empty.")
+        return Page("", 0, note="The output is empty.")
     line, column = _address(offset, lines)
     fit = UnitLimit("tokens", max_tokens, count)
     if pattern is not None:
-        return _matches(lines, line, limit, pattern, fit, total)
-    return _plain(lines, line, column, limit, fit, total)
+        return _matches(lines, line, limit, pattern, fit)
+    return _plain(lines, line, column, limit, fit)
 
 
 def _base(lines: int) -> int:
@@ -99,7 +96,7 @@ def _longest(text: str, fit: UnitLimit) -> str:
     return shown
 
 
-def _plain(lines: list[str], line: int, column: int, limit: int | None, fit: UnitLimit, total: int) -> Page:
+def _plain(lines: list[str], line: int, column: int, limit: int | None, fit: UnitLimit) -> Page:
     wanted = "".join(lines[line : None if limit is None else line + limit])[column:]
     shown = _longest(wanted, fit)
     whole_lines = shown[: shown.rfind("\n") + 1]
@@ -116,7 +113,7 @@ def _plain(lines: list[str], line: int, column: int, limit: int | None, fit: Uni
     if following or line or column:
         note = f"Lines {line + 1:,} to {last + 1:,} of {len(lines):,}{part}."
         note += f" The rest from offset {following}." if following else " This is the end."
-    return Page(shown, len(lines), total, following, note)
+    return Page(shown, len(lines), following, note)
 
 
 def _matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tuple[int, tuple[int, int]]]:
@@ -158,7 +155,7 @@ def _matching_lines(lines: Sequence[str], first: int, pattern: str) -> list[tupl
     return found
 
 
-def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit: UnitLimit, total: int) -> Page:
+def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit: UnitLimit) -> Page:
     found = _matching_lines(lines, first, pattern)
     if not found:
         where = f"from line {first + 1:,} on" if first else f"in {counted(len(lines), 'line')}"
@@ -166,7 +163,7 @@ def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit:
             f"Nothing {where} matches {one_line(pattern, 80)}."
             " Matching is case-sensitive: begin with (?i) if case may differ."
         )
-        return Page("", len(lines), total, note=note)
+        return Page("", len(lines), note=note)
     spans = dict(found if limit is None else found[:limit])
     rows = _rows(lines, first, spans, min(MAX_LINE_SHOWN, max(20, 2 * fit.maximum)))
     whole = "\n".join(text for _, text in rows)
@@ -182,7 +179,7 @@ def _matches(lines: list[str], first: int, limit: int | None, pattern: str, fit:
     following = next((line + 1 for line, _ in found if line > matches[-1]), None)
     note = f"{len(matches):,} of {len(found):,} matching lines" + (f" from line {first + 1:,} on." if first else ".")
     note += f" The rest from offset {following}." if following else ""
-    return Page("\n".join(text for _, text in shown), len(lines), total, following, note)
+    return Page("\n".join(text for _, text in shown), len(lines), following, note)
 
 
 def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], width: int) -> list[tuple[int, str]]:
@@ -192,17 +189,11 @@ def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], w
     for line in sorted(around.intersection(range(first, len(lines)))):
         if rows and rows[-1][0] != line - 1:
             rows.append((-1, "--"))
-        shown = _window(lines[line].rstrip(), *spans.get(line, (0, 0)), width)
+        shown, (start, end) = lines[line].rstrip(), spans.get(line, (0, 0))
+        if len(shown) > width:
+            shown = _cut(shown, max(0, min(start - max(0, width - (end - start)) // 2, len(shown) - width)), width)
         rows.append((line, f"{line + 1}{':' if line in spans else '-'}{shown}"))
     return rows
-
-
-def _window(line: str, start: int, end: int, width: int) -> str:
-    """The part of a long line around its match."""
-    if len(line) <= width:
-        return line
-    begin = max(0, min(start - max(0, width - (end - start)) // 2, len(line) - width))
-    return ("…" if begin else "") + line[begin : begin + width] + ("…" if begin + width < len(line) else "")
 
 
 MAX_OCCURRENCES, MAX_WORDS = 500, 20
@@ -273,12 +264,9 @@ def _find(text: str, lower: str, word: str) -> list[int]:
 
 
 def _cut(text: str, start: int, width: int) -> str:
+    """The part from about there on, as one line of at most so many characters."""
     if start:
         space = re.search(r"\s", text[start : start + 24])
         start += space.end() if space and start + space.end() < len(text) else 0
-    before = "…" if start else ""
-    room = max(0, width - len(before))
-    line = one_line(text[start : start + 4 * width], room)
-    if start + 4 * width < len(text) and not line.endswith("…"):
-        line = line[: max(0, room - 1)] + "…" * (room > 0)
-    return (before + line)[:width]
+    before, more = "…" if start else "", "…" if start + 4 * width < len(text) else ""
+    return one_line(f"{before}{text[start : start + 4 * width].strip()}{more}", width)

@@ -1,4 +1,5 @@
-"""Placeholders: the text that replaces an archived output in the view, and the digest messages about such outputs."""
+"""Placeholders: the text that replaces an archived output in the view, and the digest messages about such outputs; and
+which outputs are our own: those of our tools, which are never replaced."""
 
 from __future__ import annotations
 
@@ -12,9 +13,6 @@ from contextstash_storage.records import Output
 MAX_TOOL_CHARACTERS, MAX_ARGUMENT_CHARACTERS, MAX_DIGEST_CHARACTERS = 40, 60, 160
 """Characters of a tool's name, of its main argument, and of the digest in a placeholder, which so stays at about 50
 tokens."""
-
-MIN_SHARE_CHARACTERS = 80
-"""Least characters for each output in a digest message about several: one short sentence."""
 
 COMPACTION_DIGEST = "[Compaction tool digest]"
 """The first line of such a message: the contract of the preset `rolling`."""
@@ -67,7 +65,7 @@ def digest_wording(output: Output, digest: str) -> str:
 
 def compaction_digest(outputs: Sequence[tuple[Output, str]], max_chars: int) -> str:
     """One digest message for all outputs that a compaction archived; each gets an equal share of `max_chars`."""
-    share = max(MIN_SHARE_CHARACTERS, max_chars // max(1, len(outputs)))
+    share = max_chars // max(1, len(outputs))
     lines = [
         f"- {_call(output.tool, output.argument)} ({output.handle}): {one_line(digest, share)}"
         for output, digest in outputs
@@ -103,3 +101,47 @@ def _subject(output: Output) -> str:
     if argument and _READS_FILE.search(output.tool) and " " not in argument:
         return f"File: {argument}"
     return _call(output.tool, output.argument)
+
+
+# Our own tools' calls and results, by whatever name a client gives them: they quote the session and add nothing.
+
+OWN_TOOLS = (
+    "compact_session", "configure_session", "context_status", "delete_session", "estimate_context",
+    "get_archived_output", "get_context", "get_summary", "list_sessions", "prune_tool_outputs", "record_messages",
+    "recover_context", "restore_outputs", "search_history",
+)  # fmt: skip
+
+RETRIEVALS = frozenset({"get_archived_output", "get_summary", "search_history"})
+"""Those whose results quote the archive: they are never cut or archived again."""
+
+_COMMAND = re.compile(r"\s*contextstash (?:show|search)\b[^|;&<>\n]*")
+
+_DISTINCT = ("estimate_context", "get_archived_output", "prune_tool_outputs", "restore_outputs")
+"""Names that no other server is known to use; the others count only if the name of our server precedes them."""
+
+_SERVER = re.compile(r"(?<![^._/:-])contextstash(?:[._-]?(?:gateway|server|mcp))?[._/:-]*\Z")
+"""Clients write `mcp__contextstash__search_history` (Claude Code, Codex), `mcp__plugin_contextstash_contextstash__…`
+(its plugins), `contextstash_search_history` (OpenCode), `mcp_contextstash_search_history` (VS Code, Cursor),
+`contextstash.search_history` and the like. Nothing else may stand between the server's name and the tool's: our gateway
+offers the tools of other servers as `contextstash__github_get_summary`.
+"""
+
+
+def is_own_call(tool: str | None, argument: str | None = None) -> bool:
+    """Whether a call is one of our own tools, by its name, or our own command that reads the archive and no other, by
+    its main argument. The texts of call and result are not considered: any tool could forge them."""
+    return own_tool(tool) is not None or _COMMAND.fullmatch(argument or "") is not None
+
+
+def is_own_retrieval(tool: str | None, argument: str | None = None) -> bool:
+    """The same of calls that read the archive."""
+    return own_tool(tool) in RETRIEVALS or _COMMAND.fullmatch(argument or "") is not None
+
+
+def own_tool(name: str | None) -> str | None:
+    """Which of our tools a client means by this name; None if it is another's."""
+    lowered = (name or "").lower()
+    own = next((each for each in OWN_TOOLS if lowered.endswith(each)), None)
+    before = lowered.removesuffix(own or "")
+    is_distinct = own in _DISTINCT and (not before or before[-1] in "._/:-")
+    return own if is_distinct or _SERVER.search(before) else None

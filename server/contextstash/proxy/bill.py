@@ -17,7 +17,7 @@ from typing import Any
 from contextstash.messages.base import with_cache
 from contextstash.messages.detection import get_format
 from contextstash.messages.request import TextMessage
-from contextstash.outputs.own_tools import is_own_call
+from contextstash.outputs.placeholders import is_own_call
 from contextstash.proxy.conversations import behind_reply
 from contextstash.proxy.edits import Prepared, cache_seconds, writes_long
 from contextstash.window.models import price_of, window_of

@@ -24,8 +24,7 @@ from contextstash.messages.request import RequestText, SummaryOf, TextMessage, e
 from contextstash.proxy.conversations import AskedRequest, Conversation, lists_tools
 from contextstash.request.proxied import ProxiedEdits
 from contextstash.view.ladder import PrunePlan, Step, plan_prune
-from contextstash.view.outputs_in_use import outputs_in_use
-from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.view.session_snapshot import SessionSnapshot, outputs_in_use
 from contextstash.window.models import reasoning_binding
 
 DEFAULT_KEEP_TOKENS = 8_000

@@ -187,8 +187,8 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
         kind = f"{level} " if level else ""
         raise NotFoundError(f"Session {snapshot.session_id} has no {kind}summary yet. compact_session writes one.")
     newest = found[-1]
-    words = [entry for entry in snapshot.entries if entry.is_user_block] if level is None else []
-    texts = [entry.digest.text for entry in words if entry.digest]
+    words = [entry for entry in snapshot.entries if entry.user_words] if level is None else []
+    texts = [entry.user_words for entry in words]
     chapters = [
         f"# Messages {each.first_seq} to {each.last_seq} ({each.summary_id})\n\n{each.summary}" for each in found
     ]
@@ -243,9 +243,9 @@ async def get_archived_output(
         pattern=pattern,
         max_tokens=bound - FIELDS_TOKENS,
         count=counter.count,
-        total_tokens=output.tokens,
     )
-    return OutputPage.of(found, handle=output.handle, tool=one_line(output.tool, MAX_TOOL))
+    about = {"handle": output.handle, "tool": one_line(output.tool, MAX_TOOL), "total_tokens": output.tokens}
+    return OutputPage.of(found, **about)
 
 
 async def _read_output(access: Access, session_id: str, output: Output) -> tuple[Session, Output, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from contextstash.messages.detection import detect_format, get_format, shown_format
 from contextstash.outputs.limits import OutputLimits, shared_limit
-from contextstash.outputs.own_tools import is_own_retrieval
+from contextstash.outputs.placeholders import is_own_retrieval
 from contextstash.record.messages import (
     MAX_HEAD,
     System,
@@ -350,7 +350,7 @@ async def limit_outputs(access: Access, session: Session, messages: Sequence[Mes
 
     async def plan() -> Planned[Session] | Session:
         snapshot = await access.snapshot(session.session_id, WITHIN_REACH)
-        if snapshot.beyond is not None and min(places)[0] <= snapshot.beyond.last_seq:
+        if min(places)[0] <= snapshot.beyond.last_seq:
             snapshot = await access.snapshot(session.session_id)
         shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
         whole = [place for place in sorted(places) if place[0] in shown and place[1] not in shown[place[0]].replaced]

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 from contextstash.base.json_values import NotJsonError, check_json, value_bytes
 from contextstash.messages.base import Format, Reading, reported_usage
 from contextstash.messages.detection import get_format
-from contextstash.outputs.own_tools import is_own_call
+from contextstash.outputs.placeholders import is_own_call
 from contextstash.record.output_archive import MAX_CHARACTERS, output_of
 from contextstash.session.access import Access
 from contextstash.session.masks import derived, stored_body

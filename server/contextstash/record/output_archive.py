@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contextstash.messages.main_argument import main_argument
 from contextstash.outputs.limits import OutputLimits, limit
-from contextstash.outputs.own_tools import is_own_call, is_own_retrieval
+from contextstash.outputs.placeholders import is_own_call, is_own_retrieval
 from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX, check_session_id
 from contextstash.session.masks import derived, stored_body
 from contextstash.window.settings import ContextSettings

@@ -19,7 +19,7 @@ from contextstash.reduce.summaries import FOLD_EVERY, fold_behind
 from contextstash.results import Estimate
 from contextstash.session.access import Access, BoundedCache, estimate_session
 from contextstash.session.edit import binds
-from contextstash.view.compaction_plan import mark_step
+from contextstash.view.ladder import mark_step
 from contextstash.view.session_counters import own_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import Due, due, results_due

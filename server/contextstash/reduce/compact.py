@@ -31,8 +31,15 @@ from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit, entries_after, plan_stripping
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import WITHIN_REACH
-from contextstash.view.compaction_plan import MAX_SUMMARY_SHARE, CompactPlan, plan_of, standing_summaries
-from contextstash.view.ladder import last_anchor, leading_fixed, oldest_outputs
+from contextstash.view.ladder import (
+    MAX_SUMMARY_SHARE,
+    CompactPlan,
+    last_anchor,
+    leading_fixed,
+    oldest_outputs,
+    plan_of,
+    standing_summaries,
+)
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, pinned_text, summary_edit
 from contextstash.view.view import Entry, total_tokens
 from contextstash.writers import EXTRACTIVE, SummaryRequest, WriterSettings, WrittenSummary

@@ -13,8 +13,7 @@ from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit
 from contextstash.view.ladder import last_anchor
-from contextstash.view.outputs_in_use import is_handle, outputs_of_pins
-from contextstash.view.session_snapshot import digest_edit
+from contextstash.view.session_snapshot import digest_edit, is_handle, outputs_of_pins
 from contextstash.window.settings import DESTINATION, USERS_ALONE, UserSettings, resolve_settings, session_layer
 from contextstash.writers import CONSENT
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
@@ -120,7 +119,7 @@ async def _rules_shown(access: Access, session_id: str) -> Planned[None] | None:
     sent gets them with that if they cannot stand at the end."""
     snapshot = await access.snapshot(session_id)
     entries, anchor = snapshot.entries, last_anchor(snapshot.entries)
-    shown = shown_by(entry.digest.text for entry in entries if entry.is_user_block and entry.digest)
+    shown = shown_by(entry.user_words for entry in entries if entry.user_words)
     text = rules_block(pinned_rules(snapshot.settings.pin), shown.rules) if keeps_words(snapshot.settings) else ""
     if not text or anchor is None or (entries[-1].last_seq != anchor and binds(snapshot.session.model)):
         return None

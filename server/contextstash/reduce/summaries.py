@@ -26,8 +26,7 @@ from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_text, shown_texts
 from contextstash.session.open_session import NO_VIEW
-from contextstash.view.compaction_plan import CompactPlan
-from contextstash.view.ladder import leading_fixed
+from contextstash.view.ladder import CompactPlan, leading_fixed
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.view import rewinds_in_force
 from contextstash.window.settings import ContextSettings
@@ -226,7 +225,7 @@ def added_words(state: State, plan: CompactPlan) -> str:
     if not keeps_words(snapshot.settings):
         return ""
     head = snapshot.entries[: leading_fixed(snapshot.entries)]
-    before = [entry.digest.text for entry in head if entry.is_user_block and entry.digest]
+    before = [entry.user_words for entry in head if entry.user_words]
     room = budget.request_tokens + WORDS_PARTS * budget.words_tokens
     renew = sum(map(count, before)) + budget.words_tokens > room
     return user_block(

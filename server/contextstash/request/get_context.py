@@ -34,7 +34,7 @@ from contextstash.session.edit import (
 from contextstash.session.open_session import Scope
 from contextstash.view.ladder import Fitted, cut_candidates, fit, leading_kept
 from contextstash.view.session_counters import refused, request_excess
-from contextstash.view.session_snapshot import SessionSnapshot, pinned_text, truncate_edit
+from contextstash.view.session_snapshot import Beyond, SessionSnapshot, pinned_text, truncate_edit
 from contextstash.view.view import Entry, total_tokens
 from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError
@@ -146,7 +146,7 @@ async def get_context(
         snapshot = made.sources.snapshot
         if messages is not None and snapshot.session.counters.messages != messages:
             raise BadInputError(OTHER_WRITER.format(snapshot.session_id))
-        if snapshot.followed or not made.edits:
+        if snapshot.session.source or not made.edits:
             return snapshot.session, made
         reason = " ".join(made.result.done or ())
         return Planned(
@@ -208,7 +208,7 @@ async def _read(access: Access, session_id: str | None, budget: int | None, with
 def _composed(sources: _Sources) -> _Composed | None:
     """The request with its message list: what must be shortened and left out, in addition to what the last request left
     out. None if it would show something beyond the reach of the snapshot."""
-    snapshot, beyond = sources.snapshot, sources.snapshot.beyond
+    snapshot = sources.snapshot
     left_out = _left_out(snapshot, sources.left_out)
     fitted = _fitted(sources, left_out)
     edits: list[Edit] = list(fitted.edits)
@@ -219,7 +219,7 @@ def _composed(sources: _Sources) -> _Composed | None:
         last = max(fitted.dropped[-1].last_seq, sources.left_out)
         left_out = _left_out(snapshot, last)
         edits += strip_after(snapshot, changed_entries(snapshot, edits), last + 1)
-    if beyond is not None and (left_out is None or left_out.last_seq < beyond.last_seq):
+    if (left_out.last_seq if left_out else -1) < snapshot.beyond.last_seq:
         return None
     entries = tuple(changed_entries(snapshot, edits)) if edits else snapshot.entries
     sent = _shown(entries, left_out)
@@ -245,8 +245,7 @@ def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
     counters, entries = snapshot.session.counters, _shown(snapshot.entries, known)
     excess = request_excess(counters, snapshot.settings, snapshot.counter, sources.tokens) + _repair_tokens(entries)
     budget = counters.view_tokens - excess - (notice if known else 0)
-    is_part = snapshot.beyond is not None and known is None
-    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice, is_part=is_part)
+    return fit(snapshot, entries, budget, sources.shortened, notice_tokens=0 if known else notice)
 
 
 def _left_out(snapshot: SessionSnapshot, last: int) -> LeftOutSpan | None:
@@ -254,17 +253,16 @@ def _left_out(snapshot: SessionSnapshot, last: int) -> LeftOutSpan | None:
     is nothing."""
     if last < 0:
         return None
-    head, beyond = leading_kept(snapshot.entries), snapshot.beyond
+    head = leading_kept(snapshot.entries)
     out = [entry for entry in snapshot.entries[head:] if entry.last_seq <= last and not entry.summary]
-    if beyond is not None and last < beyond.first_seq:
-        beyond = None
-    if not out and beyond is None:
+    beyond = snapshot.beyond if last >= snapshot.beyond.first_seq else Beyond()
+    if not out and not beyond.messages:
         return None
     return LeftOutSpan(
-        first_seq=beyond.first_seq if beyond else out[0].first_seq,
+        first_seq=beyond.first_seq if beyond.messages else out[0].first_seq,
         last_seq=last,
-        messages=sum(1 for entry in out if entry.message) + (beyond.messages if beyond else 0),
-        tokens=total_tokens(out) + (beyond.tokens if beyond else 0),
+        messages=sum(1 for entry in out if entry.message) + beyond.messages,
+        tokens=total_tokens(out) + beyond.tokens,
     )
 
 

@@ -20,8 +20,7 @@ from typing import Any
 from contextstash.handoff.summary import HandedOff, handoff_sections
 from contextstash.handoff.user_block import pinned_rules
 from contextstash.outputs.limits import Count, OutputLimits, limit
-from contextstash.outputs.own_tools import is_own_call
-from contextstash.outputs.placeholders import is_placeholder, output_line
+from contextstash.outputs.placeholders import is_own_call, is_placeholder, output_line
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key, window_key
 from contextstash.record.transcripts import log_compaction, mirror_before, record_transcript
 from contextstash.reduce.summaries import HISTORY_MESSAGES, SessionTurns, keep_state, state_at, turn_of

@@ -18,7 +18,7 @@ from contextstash.session.ids import check_session_id
 from contextstash.session.open_session import READ_AT_ONCE, WHOLE, Known, OpenSession, Scope
 from contextstash.view import session_counters as counting
 from contextstash.view.session_counters import fixed_tokens
-from contextstash.view.session_snapshot import SessionSnapshot
+from contextstash.view.session_snapshot import Beyond, SessionSnapshot
 from contextstash.window import thresholds
 from contextstash.window.settings import ContextSettings, consenting, resolve_settings, session_layer
 from contextstash.window.thresholds import WindowBudget, budget_of
@@ -234,7 +234,7 @@ class Access:
         counter = self.counter(settings, session.model)
         opened = self.opened(session.session_id)
         usable = lambda: self.limits(session)[1].usable  # noqa: E731 - found only if it is needed
-        entries, beyond = await opened.view(known, settings, counter, scope, usable) if scope.view else ((), None)
+        entries, beyond = await opened.view(known, settings, counter, scope, usable) if scope.view else ((), Beyond())
         if scope.all_outputs or (settings.pin and scope.view):
             recorded = await self.store.read_outputs(session.session_id)
             outputs = {(output.seq, output.block): output for output in recorded}

@@ -17,7 +17,6 @@ from contextstash.messages.rules import KnownParts
 from contextstash.view.session_counters import request_excess
 from contextstash.view.session_snapshot import Beyond, Place
 from contextstash.view.view import (
-    USUAL_PLACEHOLDER,
     Entry,
     Overlay,
     build_view,
@@ -188,7 +187,7 @@ class OpenSession:
 
     async def view(
         self, known: Known, settings: ContextSettings, counter: Counter, scope: Scope, usable: Callable[[], int]
-    ) -> tuple[tuple[Entry, ...], Beyond | None]:
+    ) -> tuple[tuple[Entry, ...], Beyond]:
         """The view, as far as the scope needs it, and what is beyond its reach. `usable` is asked only if that is a
         part."""
         counters = known.session.counters
@@ -197,17 +196,17 @@ class OpenSession:
             excess = request_excess(counters, settings, counter, scope.budget or usable())
             limit = counters.view_tokens - excess
             if counters.view_tokens > MANY_WINDOWS * max(0, limit):
-                placeholder = smallest_placeholder(settings, counter, USUAL_PLACEHOLDER)
+                placeholder = smallest_placeholder(settings, counter)
                 part = await self._within_reach(known, spans, scope, limit, placeholder)
                 entries = await _entries(known, part[0]) if part else ()
-                beyond = _beyond(known, entries, part[1]) if part else None
-                if part and beyond:
+                beyond = _beyond(known, entries, part[1]) if part else Beyond()
+                if part and beyond.messages:
                     self._keep(known, scope, part[0], entries)
                     return entries, beyond
         messages = await self.messages(known, spans, bodies=scope.bodies)
         entries = await _entries(known, messages)
         self._keep(known, scope, messages, entries)
-        return entries, None
+        return entries, Beyond()
 
     async def _within_reach(
         self, known: Known, spans: Sequence[Span], scope: Scope, limit: int, placeholder: int
@@ -277,13 +276,13 @@ async def _entries(known: Known, messages: Sequence[Message]) -> tuple[Entry, ..
     return await asyncio.to_thread(made)
 
 
-def _beyond(known: Known, entries: Sequence[Entry], span: Span) -> Beyond | None:
-    """The part of the view beyond these entries, by the counters; None if the counters are not in step."""
+def _beyond(known: Known, entries: Sequence[Entry], span: Span) -> Beyond:
+    """The part of the view beyond these entries, by the counters; empty if the counters are not in step."""
     counters, read = known.session.counters, parts_of(entries)
     parts = {part: counters.parts.get(part, 0) - read.get(part, 0) for part in (*counters.parts, *read)}
     messages, results = counters.view_messages - len(entries), counters.view_results - results_of(entries)
     if messages <= 0 or results < 0 or min(parts.values()) < 0:
-        return None
+        return Beyond()
     return Beyond(*span, messages, results, {part: tokens for part, tokens in parts.items() if tokens})
 
 

@@ -1,20 +1,24 @@
 """The ladder: the steps by which a view becomes smaller, one after another, until it is small enough.
 
 A step is pure: it takes the view and says which outputs become placeholders (`archive`), which are cut, which messages
-are left out of one request; compaction_plan.py says which are summarized. A preset is the steps and the numbers that
-its settings name: `plan_prune` protects the newest outputs, `count_step` allows a number of them, `mark_step` (of
-compaction_plan.py) stops at the low-water mark, `fit` makes the view fit one request.
+are summarized, or left out of one request. A preset is the steps and the numbers that its settings name: `plan_prune`
+protects the newest outputs, `count_step` allows a number of them, `plan_of` says what is summarized and what is kept,
+`mark_step` stops at the low-water mark, `fit` makes the view fit one request.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
 
 from contextstash.messages.rules import safe_cuts
-from contextstash.view.session_snapshot import Place, SessionSnapshot
+from contextstash.view.session_counters import own_tokens
+from contextstash.view.session_snapshot import PINNED_SHARE, Place, SessionSnapshot
 from contextstash.view.view import Entry, output_tokens, smallest_placeholder, smallest_tokens, total_tokens
-from contextstash_storage.records import ArchiveEdit, Output, Replacement
+from contextstash_storage.records import ArchiveEdit, Output, Replacement, SummaryEdit
 
 PLACEHOLDER_TOKENS = 60
 """About how many tokens a placeholder takes; the exact number is counted from its text. Ours take about 50."""
@@ -31,19 +35,18 @@ class Candidate:
 
 
 def visible_outputs(entry: Entry, outputs: Mapping[Place, Output]) -> list[Candidate]:
-    """The outputs that an entry shows whole or cut, the last first."""
+    """Those of the outputs that an entry shows whole or cut, in order."""
     message = entry.message
     found: list[Candidate] = []
-    for place in range(len(message.blocks) - 1, -1, -1) if message else ():
-        output = outputs.get((entry.first_seq, place))
-        shown = entry.replaced.get(place)
+    for place, block in enumerate(message.blocks) if message else ():
+        output, shown = outputs.get((entry.first_seq, place)), entry.replaced.get(place)
         if message is None or output is None or isinstance(shown, ArchiveEdit):
             continue
         if shown is not None:
             found.append(Candidate(output, shown.tokens, shown.tokens))
         else:
             cost = output_tokens(message, place)
-            found.append(Candidate(output, cost, cost - message.blocks[place].tokens + output.tokens))
+            found.append(Candidate(output, cost, cost - block.tokens + output.tokens))
     return found
 
 
@@ -72,7 +75,7 @@ def cut_candidates(snapshot: SessionSnapshot, characters: int) -> list[Candidate
     return [
         each
         for entry in snapshot.entries
-        for each in reversed(visible_outputs(entry, snapshot.unpinned))
+        for each in visible_outputs(entry, snapshot.unpinned)
         if (len(edit.text) if (edit := entry.replaced.get(each.output.block)) else each.output.characters) > characters
     ]
 
@@ -110,7 +113,7 @@ def plan_prune(
     chosen: list[Candidate] = []
     for entry in reversed(snapshot.entries):
         turns += entry.is_user_turn
-        for candidate in visible_outputs(entry, outputs):
+        for candidate in reversed(visible_outputs(entry, outputs)):
             tokens = candidate.content_tokens
             if turns < protect_turns:
                 protected += 1
@@ -137,7 +140,7 @@ def plan_prune(
 
 def oldest_outputs(entries: Sequence[Entry], outputs: Mapping[Place, Output], keep: int) -> tuple[Candidate, ...]:
     """The oldest outputs, whatever their size, without which `keep` are left in the view."""
-    visible = [candidate for entry in entries for candidate in reversed(visible_outputs(entry, outputs))]
+    visible = [candidate for entry in entries for candidate in visible_outputs(entry, outputs)]
     return tuple(visible[: max(0, len(visible) - keep)])
 
 
@@ -165,8 +168,10 @@ def enough_to_free(candidates: Iterable[Candidate], tokens: int) -> tuple[Candid
 
 def leading_fixed(entries: Sequence[Entry]) -> int:
     """How many entries at the head stay in every view: the system messages, and our messages with the user's words."""
-    other = (place for place, entry in enumerate(entries) if not (entry.is_system or entry.is_user_block))
-    return next(other, len(entries))
+    for place, entry in enumerate(entries):
+        if not entry.user_words and (entry.message is None or entry.message.role != "system"):
+            return place
+    return len(entries)
 
 
 def leading_kept(entries: Sequence[Entry]) -> int:
@@ -198,6 +203,230 @@ def last_anchor(entries: Sequence[Entry]) -> int | None:
     digest would be among the covered messages, and be hidden with them."""
     places = [cut for cut in cuts_of(entries) if cut > 0 and entries[cut - 1].summary is None]
     return entries[places[-1] - 1].last_seq if places else None
+
+
+# A compaction: what is summarized and what is kept.
+
+MAX_SUMMARY_SHARE = 0.9
+"""A compaction is only done if the summary takes less than this share of what it replaces. A smaller saving is
+not worth the loss of detail."""
+
+WHOLE_SHARE = 0.6
+"""Of the messages that a reduction to the low-water mark keeps, the newest with this share of the tokens stay whole; in
+older ones, outputs become placeholders. Measured with bench/fidelity: 0.3 to 1 keep about as much of what is needed
+later; with 0.6 the history that is kept is about half as long again, and each of its outputs has a handle."""
+
+WHOLE_REQUEST_SHARE = 1 / 4
+"""Of the usable window: a first request up to this size is not summarized alone, which could only shorten the user's
+words."""
+
+SUMMARIES_SHARE = 0.10
+"""Of the usable window: if the summaries exceed it, the next one takes the place of all. They leave nine tenths of the
+window to the work."""
+
+LEFT_SHARE = 0.47
+"""A reduction to the low-water mark leaves about this share of the usable window at most, with its summary and the
+texts of files: a little less than leaving out the oldest messages down to half does. Measured with bench/fidelity: with
+more the window is reduced sooner again, and each reduction is written to the prompt cache."""
+
+MIN_SUMMARY_TOKENS = 200
+"""The smallest max_tokens that a summarizer is given, even if the summary covers little. Below this a summary
+cannot name the task, the state and the next step."""
+
+MAX_PART = 4
+"""The texts of files take at most one part in so many of the tokens that a compaction frees, so that it frees most of
+them: with more, the window fills again within a few turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLimits:
+    """How many of the newest messages a compaction keeps: about `tokens`, and at least `messages`. With `either`,
+    `messages` counts only if `tokens` is 0. With `levels`, earlier summaries stay next to the new one. Only the newest
+    messages with `whole` tokens, and the newest step, keep large outputs, the others keep placeholders; all keep them
+    if `whole` is None. A first request of at most `request` tokens is not summarized alone."""
+
+    tokens: int
+    messages: int
+    either: bool = False
+    levels: bool = False
+    whole: int | None = None
+    request: int = 0
+
+
+@dataclass(frozen=True)
+class CompactPlan:
+    """A compaction of a view: `covered` are the entries that are to be summarized, which may include an earlier
+    summary, with what is beyond the snapshot's reach; `kept` those behind them. If there are none, `reason` says
+    why."""
+
+    snapshot: SessionSnapshot
+    keep: KeepLimits
+    covered: tuple[Entry, ...] = ()
+    kept: tuple[Entry, ...] = ()
+    reason: str = ""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last position. Digest messages at the head are skipped: each belongs to a message that is
+        not covered."""
+        first = next(entry.first_seq for entry in self.covered if not entry.digest)
+        return min(first, self.snapshot.beyond.first_seq), self.covered[-1].last_seq
+
+    @property
+    def tokens(self) -> int:
+        return total_tokens(self.covered) + self.snapshot.beyond.tokens
+
+    @property
+    def messages(self) -> int:
+        """How many recorded messages are covered."""
+        return sum(entry.message is not None for entry in self.covered) + self.snapshot.beyond.messages
+
+    @cached_property
+    def archived(self) -> tuple[Candidate, ...]:
+        """The outputs in kept messages that become placeholders."""
+        return _outputs_to_archive(self.snapshot, self.kept, self.keep)
+
+    @property
+    def summary_limit(self) -> int:
+        """The tokens that a summary must stay below to be used: the preset's share of the usable window, or all of
+        it."""
+        share = self.snapshot.settings.summary_share
+        return int((1 if share is None else share) * self.snapshot.budget.usable)
+
+    @property
+    def summary_room(self) -> int:
+        """How many tokens the summary may take."""
+        room = max(MIN_SUMMARY_TOKENS, min(self.snapshot.budget.summary_tokens, self.tokens // 3))
+        return min(room, self.summary_limit * 3 // 4)  # the rest for the words around it
+
+    @property
+    def files_room(self) -> int:
+        """How many tokens the texts of files that follow the summary may take: what a plan leaves of LEFT_SHARE of the
+        usable window beside it. Without a low-water mark, only what the compaction frees bounds them."""
+        snapshot, budget, room = self.snapshot, self.snapshot.budget, self.summary_room
+        beside = self.summary_limit * 3 // 4 - room
+        most = max(0, min(self.tokens // MAX_PART, budget.standing_tokens, beside))
+        if self.keep.whole is None:
+            return most
+        kept = _fixed_tokens(snapshot, self.keep.levels) + sum(_costs(snapshot, self.kept, self.keep))
+        return max(0, min(most, int(budget.usable * LEFT_SHARE) - kept - room))
+
+
+def _split(snapshot: SessionSnapshot, keep: KeepLimits, cuts: Sequence[int]) -> CompactPlan:
+    """Splits a view into what is summarized and what is kept.
+
+    System messages and the user's words at the head are always kept. Of the rest about `keep.tokens` of the newest are
+    kept, at most half unless `keep.either`, and at least `keep.messages` messages. The view is split only at one of the
+    `cuts`, where no provider's rule is violated.
+    """
+    head = leading_kept(snapshot.entries) if keep.levels else leading_fixed(snapshot.entries)
+    body, cuts = snapshot.entries[head:], [cut - head for cut in cuts if cut > head]
+    messages = 0 if keep.either and keep.tokens else keep.messages
+    # At most half, so that a short session gets smaller too.
+    budget = keep.tokens if keep.either else min(keep.tokens, total_tokens(body) // 2)
+    fitting = sum(total <= budget for total in accumulate(reversed(_costs(snapshot, body, keep))))
+    wanted = min(len(body) - fitting, max(0, len(body) - messages))
+    later = [cut for cut in cuts if wanted <= cut <= len(body) - messages]
+    earlier = [cut for cut in cuts if cut <= wanted]
+    cut = later[0] if later else earlier[-1] if earlier else 0
+    covered, why = body[:cut], ""
+    if not wanted or not cut:
+        why = f"all {len(body)} messages are recent or belong to an open tool call."
+    elif not any(entry.message for entry in covered):
+        why = "only summaries precede the recent messages."
+    elif len(covered) == 1 and not covered[0].summary and covered[0].tokens <= keep.request:
+        why = "only the first request precedes the recent messages."
+    if why:
+        return CompactPlan(snapshot, keep, reason=f"Nothing done: {why}")
+    return CompactPlan(snapshot, keep, covered, body[cut:])
+
+
+def _costs(snapshot: SessionSnapshot, body: Sequence[Entry], keep: KeepLimits) -> list[int]:
+    """The tokens of each entry once the outputs that the plan replaces are placeholders."""
+    saved = Counter[int]()
+    for candidate in _outputs_to_archive(snapshot, body, keep):
+        saved[candidate.output.seq] += candidate.view_tokens - PLACEHOLDER_TOKENS
+    return [entry.tokens - (saved[entry.message.seq] if entry.message else 0) for entry in body]
+
+
+def _outputs_to_archive(snapshot: SessionSnapshot, kept: Sequence[Entry], keep: KeepLimits) -> tuple[Candidate, ...]:
+    """The outputs in kept messages that become placeholders, the oldest first: all but those of the newest messages."""
+    if keep.whole is None:
+        return ()
+    found: list[Candidate] = []
+    tokens, replied = 0, False
+    for position, entry in enumerate(reversed(kept)):
+        tokens += entry.tokens
+        # What the model has not replied to yet it must see, with its calls.
+        protected = not replied or (position < keep.messages and tokens <= keep.tokens)
+        replied = replied or (entry.message is not None and entry.message.role == "assistant")
+        if not protected and tokens > keep.whole:
+            large = max(snapshot.settings.prune_smallest_tokens, PLACEHOLDER_TOKENS)
+            found += [each for each in visible_outputs(entry, snapshot.unpinned)[::-1] if each.view_tokens > large]
+    return tuple(reversed(found))
+
+
+def mark_step(snapshot: SessionSnapshot) -> PrunePlan:
+    """As many, of the whole view, of the outputs that a compaction to the low-water mark would archive among the
+    messages that it keeps, as the mark needs: for a session that has too little else to summarize."""
+    found = _outputs_to_archive(snapshot, snapshot.entries, keep_limits(snapshot))
+    tokens = own_tokens(snapshot.session, snapshot.settings)
+    chosen = enough_to_free(found, tokens - (snapshot.budget.low_water or 0))
+    if sum(candidate.content_tokens for candidate in chosen) <= snapshot.budget.prune_minimum_tokens:
+        return PrunePlan((), "Nothing done: older outputs take too little to pay for the broken cache.")
+    return PrunePlan(chosen, "")
+
+
+def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
+    """What a compaction keeps, by the session's settings."""
+    settings, budget = snapshot.settings, snapshot.budget
+    bounded = budget.low_water is not None and settings.compact_keep_tokens is None
+    # If the summaries take too much of the window, the next one takes the place of all.
+    standing = sum(edit.tokens for edit in standing_summaries(snapshot.entries)) + budget.summary_tokens * bounded
+    levels = settings.summaries == "levels" and standing <= int(budget.usable * SUMMARIES_SHARE)
+    tokens, whole, request = budget.compact_keep_tokens, None, 0
+    if bounded:
+        # An eighth is kept even if system prompt, tools and summaries take the rest of what the mark allows.
+        pinned = min(sum(output.tokens for output in snapshot.pinned.values()), budget.usable // PINNED_SHARE)
+        tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned, budget.free // 8)
+        whole = int(tokens * WHOLE_SHARE)
+        request = int(budget.usable * WHOLE_REQUEST_SHARE)
+    either = settings.compact_keep == "either"
+    return KeepLimits(tokens, settings.compact_keep_messages, either, levels, whole, request)
+
+
+def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:
+    """What a compaction leaves as it is: system messages, with `levels` the standing summaries, and what was never
+    recorded."""
+    unrecorded = max(0, snapshot.estimate[0] - snapshot.session.counters.view_tokens)
+    head = leading_kept(snapshot.entries) if levels else leading_fixed(snapshot.entries)
+    return unrecorded + total_tokens(snapshot.entries[:head])
+
+
+def plan_of(snapshot: SessionSnapshot, asked: bool) -> CompactPlan:
+    """The plan of a compaction by the session's settings. If somebody `asked` for it, messages are summarized although
+    placeholders for old outputs would be enough."""
+    cuts, keep, budget = cuts_of(snapshot.entries), keep_limits(snapshot), snapshot.budget
+    plan = _split(snapshot, keep, cuts)
+    if not plan.covered and not keep.levels and snapshot.settings.summaries == "levels":
+        # There is too little beside the summaries to write one in the place of all.
+        keep = replace(keep, levels=True)
+        plan = _split(snapshot, keep, cuts)
+    if not plan.covered and asked and (keep.whole is not None or standing_summaries(snapshot.entries)):
+        # With placeholders everything fits below the mark, or a short summary leaves room for all that came after it.
+        # Who asks for a compaction gets one all the same.
+        plan = replace(_split(snapshot, replace(keep, whole=None, either=False), cuts), keep=keep)
+    if plan.covered and keep.whole is not None:
+        # The texts of files in use follow the summary, and take the place of some recent messages.
+        tokens = max(keep.tokens - budget.standing_tokens, budget.free // 8)
+        narrower = _split(snapshot, replace(keep, tokens=tokens, whole=int(tokens * WHOLE_SHARE)), cuts)
+        return narrower if narrower.covered else plan
+    return plan
+
+
+def standing_summaries(entries: Sequence[Entry]) -> tuple[SummaryEdit, ...]:
+    """The summaries at the head of a view, after the system messages, oldest first."""
+    return tuple(entry.summary for entry in entries[leading_fixed(entries) : leading_kept(entries)] if entry.summary)
 
 
 # One request.
@@ -235,38 +464,37 @@ def fit(
     shorten: Shorten,
     *,
     notice_tokens: int,
-    is_part: bool = False,
 ) -> Fitted:
-    """Shortens a view to `budget` tokens. If the settings say so, tool outputs become placeholders first, the oldest
-    first, and then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up
-    to a position that every pairing rule allows, but never the newest `fit_keep_messages`. Last, outputs in what
-    remains are cut, also those that are cut already, and if that is not enough, they become placeholders too; pinned
-    ones only if nothing else is left.
+    """Shortens a view to `budget` tokens. If the settings say so, the oldest messages are left out that would not fit
+    however small their outputs became; then tool outputs become placeholders, the oldest first, and the newest are cut,
+    as far as that leaves enough of them. Then the oldest messages are left out, up to a position that every pairing
+    rule allows, but never the newest `fit_keep_messages`. Last, outputs in what remains are cut, also those that are
+    cut already, and if that is not enough, they become placeholders too; pinned ones only if nothing else is left.
 
     `entries` lack what earlier requests left out. The pairing rules are applied to the whole view: of a part they may
-    allow more, and then the second request of a view would leave out more than the first. A placeholder has a smallest
-    size: so it is known of a long view, of which this is only a part, that messages will be left out, and their outputs
-    are not shortened before."""
+    allow more, and then the second request of a view would leave out more than the first."""
     if total_tokens(entries) <= budget:
         return Fitted()
     settings, whole, unpinned = snapshot.settings, snapshot.entries, snapshot.unpinned
     archive, keep_messages = settings.fit_by == "archive", settings.fit_keep_messages
     starts = set(starts_of(whole))
     ladder = _Ladder(list(entries), shorten)
-    goal = budget - budget // MARGIN if archive else budget
-    if archive:
-        tail = max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
-        size = max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)
-        smallest = smallest_placeholder(settings, snapshot.counter)
-        if is_part or sum(smallest_tokens(entry, smallest) for entry in entries) > budget:
-            ladder.shorten_kept(unpinned, goal, tail, size)
-        else:
-            ladder.archive(unpinned, goal, range(tail))
-            if ladder.tokens > budget:
-                ladder.cut(unpinned, goal, size)
+    goal, head = budget - budget // MARGIN if archive else budget, leading_kept(entries)
     dropped: tuple[Entry, ...] = ()
+    if archive:
+        smallest = smallest_placeholder(settings, snapshot.counter)
+        sizes = [smallest_tokens(entry, smallest) for entry in entries[head:]]
+        room = budget - total_tokens(entries[:head])
+        fitting = sum(size <= room for size in accumulate(reversed(sizes)))
+        if fitting < len(sizes):
+            excess = total_tokens(entries[head : len(entries) - fitting])
+            dropped = ladder.leave_out(excess, keep_messages, starts)
+        tail = max((place for place, entry in enumerate(ladder.view) if entry.first_seq in starts), default=0)
+        ladder.archive(unpinned, goal, range(tail))
+        if ladder.tokens > budget:
+            ladder.cut(unpinned, goal, max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS))
     if ladder.tokens > budget:
-        dropped = ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
+        dropped += ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
     room = budget - (notice_tokens if dropped else 0)
     for these in (unpinned, snapshot.outputs):
         ladder.cut(these, room, MIN_CUT_TOKENS)
@@ -311,21 +539,6 @@ class _Ladder:
         size = max(minimum, level)
         self._replace(sorted(self._shown(outputs, size), key=lambda each: (-each[0], each[1])), excess, size)
 
-    def shorten_kept(self, outputs: Mapping[Place, Output], goal: int, first: int, size: int) -> None:
-        """The same two steps in a view that they do not bring below its budget, so that they change each output: they
-        go back from the newest one to where the view exceeds the goal, and archive what is before `first`."""
-        head = leading_kept(self.view)
-        left = goal - total_tokens(self.view[:head])
-        for place in reversed(range(head, len(self.view))):
-            if left < 0 and place < first:
-                break
-            here, whole = range(place, place + 1), self.view[place].tokens
-            if place < first:
-                self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, here), whole, None)
-            self._replace(self._shown(outputs, size, here), whole, size)
-            left -= self.view[place].tokens
-        self.made = dict(sorted(self.made.items()))
-
     def leave_out(self, excess: int, keep: int, starts: Collection[int]) -> tuple[Entry, ...]:
         """Leave out the oldest messages up to one of the `starts`, and return them."""
         head = leading_kept(self.view)
@@ -347,7 +560,7 @@ class _Ladder:
         return [
             (candidate.view_tokens, place, candidate.output)
             for place in (range(len(self.view)) if places is None else places)
-            for candidate in reversed(visible_outputs(self.view[place], outputs))
+            for candidate in visible_outputs(self.view[place], outputs)
             if candidate.view_tokens > minimum
         ]
 

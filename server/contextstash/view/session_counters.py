@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from contextstash.window.settings import ContextSettings
+from contextstash.window.token_counters import Counter
 from contextstash_storage.errors import EditConflictError
 from contextstash_storage.records import Counters, Kind, NewMessage, Part, Role, Session, Usage
-
-if TYPE_CHECKING:
-    from contextstash.window.token_counters import Counter
 
 MAX_SHRINK_STEP = 0.15
 """What leaves the view is taken to be larger or smaller than counted by at most this share. Whole windows of recorded
@@ -46,13 +43,13 @@ def edited(counters: Counters, planned: Counters, after: Counters, *, own: bool)
     """The counters after edits of a view that was as `planned`, and that they have made as `after`, which has only what
     the view adds up to. What was recorded in between is added. By how much our `own` edits changed the view is also
     kept apart: a client that sends its own history has not seen that, until it compacts itself."""
-    change = _sums(after.parts, planned.parts, -1)
-    by_us = _sums(counters.own, change) if own else counters.own
+    change = sums(after.parts, planned.parts, -1)
+    by_us = sums(counters.own, change) if own else counters.own
     if not own and after.summary_seq > planned.summary_seq:
         by_us = {}
     return counters.model_copy(
         update={
-            "parts": _sums(counters.parts, change),
+            "parts": sums(counters.parts, change),
             "view_messages": counters.view_messages + after.view_messages - planned.view_messages,
             "view_results": counters.view_results + after.view_results - planned.view_results,
             "summary_seq": after.summary_seq,
@@ -61,7 +58,7 @@ def edited(counters: Counters, planned: Counters, after: Counters, *, own: bool)
     )
 
 
-def _sums(parts: Mapping[Part, int], others: Mapping[Part, int], sign: int = 1) -> dict[Part, int]:
+def sums(parts: Mapping[Part, int], others: Mapping[Part, int], sign: int = 1) -> dict[Part, int]:
     """The sums, or with the sign -1 the differences, of the tokens by part; parts of none are left out."""
     sums = {part: parts.get(part, 0) + sign * others.get(part, 0) for part in (*parts, *others)}
     return {part: tokens for part, tokens in sums.items() if tokens}

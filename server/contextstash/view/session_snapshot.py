@@ -1,16 +1,18 @@
-"""A session at one moment: its edits, its view, its outputs, and the numbers in force; and the edits made of it: a
-placeholder or a part of an output, a summary, a message that is added."""
+"""A session at one moment: its edits, its view, its outputs, which of these are in use, and the numbers in force; and
+the edits made of it: a placeholder or a part of an output, a summary, a message that is added."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from posixpath import normpath
+from typing import TYPE_CHECKING, Any
 
 from contextstash.messages.base import Format
 from contextstash.outputs.limits import OutputLimits, limit
-from contextstash.outputs.placeholders import filled_placeholder, placeholder
+from contextstash.outputs.placeholders import filled_placeholder, is_own_retrieval, placeholder
 from contextstash.safety.sanitize import MARKER, counted, one_line, unforged
 from contextstash.view import session_counters as counting
 from contextstash.view.view import Entry, Overlay, parts_of, results_of, rewinds_in_force, total_tokens
@@ -32,19 +34,22 @@ from contextstash_storage.records import (
     handle_of,
 )
 
+if TYPE_CHECKING:
+    from contextstash.events.turns import FileUse
+
 Place = tuple[int, int]
 """The place of an output: the position of its message, and the index of its block."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """Messages of the view beyond the reach, `first_seq..last_seq`: how many they are, how many tool results they show,
-    and their tokens by part."""
+    """Messages of the view beyond the reach, `first_seq..last_seq`, by default none: how many they are, how many tool
+    results they show, and their tokens by part."""
 
-    first_seq: int
-    last_seq: int
-    messages: int
-    results: int
+    first_seq: int = 2**63
+    last_seq: int = -1
+    messages: int = 0
+    results: int = 0
     parts: Mapping[Part, int] = field(default_factory=dict)
 
     @property
@@ -68,7 +73,7 @@ class SessionSnapshot:
     entries: tuple[Entry, ...]
     outputs: Mapping[Place, Output]
     proxied: bool = False
-    beyond: Beyond | None = None
+    beyond: Beyond = Beyond()
 
     @cached_property
     def budget(self) -> WindowBudget:
@@ -80,25 +85,15 @@ class SessionSnapshot:
     def session_id(self) -> str:
         return self.session.session_id
 
-    @property
-    def followed(self) -> bool:
-        """Whether a client sends its own history, which is read from its transcript."""
-        return self.session.source is not None
-
     @cached_property
     def view_tokens(self) -> int:
         """Tokens of the whole view by our count."""
-        return total_tokens(self.entries) + (self.beyond.tokens if self.beyond else 0)
+        return total_tokens(self.entries) + self.beyond.tokens
 
     @cached_property
     def estimate(self) -> tuple[int, str]:
         """The tokens of our view as a request with it would take them, and how they were determined."""
         return counting.estimate(self.session.counters, self.settings, self.counter.name)
-
-    @property
-    def own_tokens(self) -> int:
-        """The same as thresholds look at it."""
-        return counting.own_tokens(self.session, self.settings)
 
     @cached_property
     def messages_with_bodies(self) -> Mapping[int, Message]:
@@ -109,16 +104,12 @@ class SessionSnapshot:
     def changed_since(self, output: Output) -> int | None:
         """The message of the newest change of the file that an output shows, if that came after it; None if it shows no
         file, or if no call changed it by its name."""
-        from contextstash.view.outputs_in_use import paths_read  # a hook, which has no view, needs no events
-
         newest = max((self._changes.get(path, -1) for path in paths_read(output)), default=-1)
         return newest if newest > output.seq else None
 
     @cached_property
     def _changes(self) -> Mapping[str, int]:
         """The message of the newest change of each file, by the paths that calls name it with."""
-        from contextstash.view.outputs_in_use import paths_changed
-
         newest: dict[str, int] = {}
         for output in self.outputs.values():
             for path in () if output.is_error else paths_changed(output):
@@ -129,35 +120,25 @@ class SessionSnapshot:
     def pinned(self) -> Mapping[Place, Output]:
         """The pinned outputs of the session; without those of a branch that the conversation has left. They are neither
         archived nor cut as long as anything else can be; if a summary replaces their message, they follow it."""
-        if not self.settings.pin:
-            return {}
-        from contextstash.view.outputs_in_use import outputs_of_pins
-
-        return {
-            (output.seq, output.block): output for output in outputs_of_pins(self.settings.pin, self.current_outputs)
-        }
+        pins = self.settings.pin
+        found = outputs_of_pins(pins, self.current_outputs) if pins else []
+        return {(output.seq, output.block): output for output in found}
 
     @cached_property
     def unpinned(self) -> Mapping[Place, Output]:
         """The outputs that a reduction may replace."""
-        pinned = self.pinned
-        return (
-            {place: output for place, output in self.outputs.items() if place not in pinned} if pinned else self.outputs
-        )
+        return {place: output for place, output in self.outputs.items() if place not in self.pinned}
 
     def totals_of(self, entries: Sequence[Entry]) -> Counters:
         """What a view with these entries adds up to, with what is beyond the reach, unless one of its summaries covers
         that."""
         beyond, summaries = self.beyond, [entry.edit.span for entry in entries if entry.summary]
-        if beyond and any(first <= beyond.first_seq and beyond.last_seq <= last for first, last in summaries):
-            beyond = None
-        parts = parts_of(entries)
-        for part, tokens in beyond.parts.items() if beyond else ():
-            parts[part] = parts.get(part, 0) + tokens
+        if any(first <= beyond.first_seq and beyond.last_seq <= last for first, last in summaries):
+            beyond = Beyond()
         return Counters(
-            parts=parts,
-            view_messages=len(entries) + (beyond.messages if beyond else 0),
-            view_results=results_of(entries) + (beyond.results if beyond else 0),
+            parts=counting.sums(parts_of(entries), beyond.parts),
+            view_messages=len(entries) + beyond.messages,
+            view_results=results_of(entries) + beyond.results,
             summary_seq=max((last for _, last in summaries), default=-1),
         )
 
@@ -180,10 +161,9 @@ class SessionSnapshot:
     @property
     def client_tokens(self) -> int | None:
         """What the followed client sends, None if it sends our view."""
-        if not self.followed or self.proxied:
+        if self.session.source is None or self.proxied:
             return None
-        counters = self.session.counters
-        return counting.estimate(counters, self.settings, self.counter.name, followed=True)[0]
+        return counting.estimate(self.session.counters, self.settings, self.counter.name, followed=True)[0]
 
 
 def event_of(
@@ -192,14 +172,15 @@ def event_of(
     """An event for the session's log: what was done to the view. `entries` are those of the view afterwards; what is
     beyond the snapshot's reach is unchanged, unless a summary covers it."""
     counters, after = snapshot.session.counters, snapshot.totals_of(entries)
-    parts = {str(part): tokens for part, tokens in sorted(after.parts.items()) if tokens}
-    tokens, _ = counting.estimate(counters, snapshot.settings, snapshot.counter.name, followed=snapshot.followed)
-    parts_now = counting.breakdown(counters, tokens, followed=snapshot.followed)
+    parts = {str(part): tokens for part, tokens in sorted(after.parts.items())}
+    followed = snapshot.session.source is not None
+    tokens, _ = counting.estimate(counters, snapshot.settings, snapshot.counter.name, followed=followed)
+    parts_now = counting.breakdown(counters, tokens, followed=followed)
     return Event(
         kind=kind,
         tokens_before=snapshot.view_tokens,
-        tokens_after=sum(after.parts.values()),
-        messages_before=len(snapshot.entries) + (snapshot.beyond.messages if snapshot.beyond else 0),
+        tokens_after=after.view_tokens,
+        messages_before=len(snapshot.entries) + snapshot.beyond.messages,
         messages_after=after.view_messages,
         reason=reason,
         seq=counters.messages,
@@ -290,11 +271,6 @@ def digest_edit(snapshot: SessionSnapshot, anchor: int, text: str, handles: tupl
     return DigestEdit(after_seq=anchor, handles=handles, text=text, tokens=tokens)
 
 
-def pinned_tokens(snapshot: SessionSnapshot) -> int:
-    """About how many tokens of the view the pinned outputs take: at most their share of the window."""
-    return min(sum(output.tokens for output in snapshot.pinned.values()), snapshot.budget.usable // PINNED_SHARE)
-
-
 def pinned_text(snapshot: SessionSnapshot, texts: Sequence[tuple[Output, str]]) -> str:
     """The text that shows pinned outputs of messages that are not shown, each word for word between two lines that name
     it; empty if there are none. If all pinned outputs exceed their share of the window, each is cut to an equal
@@ -312,3 +288,77 @@ def pinned_text(snapshot: SessionSnapshot, texts: Sequence[tuple[Output, str]]) 
             f"{MARKER} end of {output.handle}]"
         )
     return "\n\n".join(shown)
+
+
+# Outputs in use: those that are not old, whatever their age, since the model is working on them or they are pinned.
+
+RECENT_CALLS = 60
+"""A file is under edit if it was changed in so many newest calls, about one task; with more, old reads stay in the
+view."""
+
+_LOOKS = re.compile(r"grep|search|glob|find|list|ls", re.IGNORECASE)
+"""Tools whose main argument is neither a command nor a file that they show."""
+
+_HEREDOC = re.compile(r"<<-?\s*['\"]?\w+['\"]?(\s*>{1,2} *[\w./~-]+)?.*", re.DOTALL)
+"""A here-document in a call's main argument, which is one line: its end is not told from its text."""
+
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: (\S+)")
+
+
+def paths_read(output: Output) -> set[str]:
+    """The files whose text the call reads."""
+    return {use.path for use in _uses_of(output.tool, output.argument) if use.verb == "read"}
+
+
+def paths_changed(output: Output) -> set[str]:
+    """The files that the call changes."""
+    return {use.path for use in _uses_of(output.tool, output.argument) if use.changes}
+
+
+@lru_cache(maxsize=4_096)
+def _uses_of(tool: str, argument: str) -> Sequence[FileUse]:
+    """The files that a call uses, by its tool's name and its main argument, a path or a command."""
+    from contextstash.events.calls import Call  # a hook, which has no view, needs no events
+    from contextstash.events.files import file_uses
+    from contextstash.events.turns import FileUse
+
+    if patched := _PATCHED.findall(argument):
+        return [FileUse(path, "edited") for path in patched]
+    uses = file_uses(Call(0, tool, argument, "", {"path": argument}))
+    if uses or _LOOKS.search(tool):
+        return uses
+    return file_uses(Call(0, "", argument, "", {"command": _HEREDOC.sub(r"\1", argument)}))
+
+
+def outputs_in_use(outputs: Sequence[Output]) -> set[str]:
+    """The handles of those of the outputs, which are in order, that stay: the newest read of each file under edit, and
+    our own retrievals."""
+    edited = {path for output in outputs[-RECENT_CALLS:] for path in paths_changed(output)}
+    newest: dict[str, str] = {}
+    for output in outputs:
+        if not paths_changed(output):
+            newest.update(dict.fromkeys(paths_read(output) & edited, output.handle))
+    own = {output.handle for output in outputs if is_own_retrieval(output.tool, output.argument)}
+    return own | set(newest.values())
+
+
+def is_handle(pin: str) -> bool:
+    """Whether a pin is the handle of an output, and not a path that begins like one."""
+    return pin.startswith("out_") and "/" not in pin and "." not in pin
+
+
+def outputs_of_pins(pins: Sequence[str], recorded: Sequence[Output]) -> list[Output]:
+    """The outputs that the pins stand for among these, which are in order. A pin is a handle, or the path of a file,
+    which stands for the newest output that shows it."""
+    found = (next((output for output in reversed(recorded) if _is_pinned(output, pin)), None) for pin in pins)
+    return [output for output in found if output is not None]
+
+
+def _is_pinned(output: Output, pin: str) -> bool:
+    from contextstash.events.files import is_same_file
+
+    if is_handle(pin):
+        return output.handle == pin
+    if output.argument.startswith("wc "):  # it reads the file, and shows nothing of it
+        return False
+    return any(is_same_file(normpath(each), normpath(pin)) for each in paths_read(output))

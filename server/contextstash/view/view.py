@@ -33,11 +33,8 @@ from contextstash_storage.records import (
     TruncateEdit,
 )
 
-SHORTEST_PLACEHOLDER = 20
-"""No placeholder of our own wording takes fewer tokens."""
-
 USUAL_PLACEHOLDER = 70
-"""Of those of recorded sessions, 19 in 20 take more, of every model."""
+"""Tokens. Of the placeholders of our own wording in recorded sessions, 19 in 20 take more, of every model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +65,20 @@ class Overlay:
         replaced, covers = dict(self.replaced), list(self.covers)
         digests, strips = list(self.digests), list(self.strips)
         for edit in edits:
+            # Messages with the user's words leave the view when they are written again as a whole, and with a summary
+            # by the client (it stands at the position of the client's own message), whose new window has none of them.
+            renewed = isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK_WHOLE)
+            if renewed or (isinstance(edit, SummaryEdit) and edit.seq is not None):
+                digests = [each for each in digests if not is_user_block(each)]
             match edit:
                 case ArchiveEdit() | TruncateEdit():
                     replaced[edit.seq, edit.block] = edit
                 case DigestEdit():
-                    digests = [*_still_shown(digests, edit), edit]
+                    digests.append(edit)
                 case StripEdit():
                     strips.append(edit)
                 case SummaryEdit() | RewindEdit():
-                    digests, (first, last) = _still_shown(digests, edit), edit.span
+                    first, last = edit.span
                     outside = [each for each in covers if each.first_seq < first or last < each.last_seq]
                     covers = [*outside, edit]
         return Overlay(replaced, tuple(sorted(covers, key=lambda cover: cover.span)), tuple(digests), tuple(strips))
@@ -88,15 +90,6 @@ def edits_in_force(edits: Iterable[Edit]) -> Overlay:
     A cover that lies completely inside a later one is hidden by it, and returns when the later one is undone.
     """
     return Overlay({}, ()).with_edits(_live(edits)[0])
-
-
-def _still_shown(digests: list[DigestEdit], edit: DigestEdit | Cover) -> list[DigestEdit]:
-    """The digests that a later edit leaves in the view. Messages with the user's words leave it when they are written
-    again as a whole, and with a summary by the client (it stands at the position of the client's own message): the
-    client's new window has none of them."""
-    renewed = isinstance(edit, DigestEdit) and edit.text.startswith(USER_BLOCK_WHOLE)
-    by_client = isinstance(edit, SummaryEdit) and edit.seq is not None
-    return [each for each in digests if not is_user_block(each)] if renewed or by_client else digests
 
 
 def is_user_block(edit: object) -> bool:
@@ -136,21 +129,15 @@ class Entry:
         """The kind of message that the model sees here."""
         if self.message is None:
             return "summary" if self.summary else "tool_summary"
-        blocks = self.message.blocks
-        archived = any(
-            isinstance(edit, ArchiveEdit) and blocks[index].type == "tool_result"
-            for index, edit in self.replaced.items()
-        )
-        return "tool_result_archived" if archived and not self.visible_results else self.message.kind
+        has_results = any(block.type == "tool_result" for block in self.message.blocks)
+        return "tool_result_archived" if has_results and not self.visible_results else self.message.kind
 
     @cached_property
     def visible_results(self) -> int:
         """How many tool results are shown here, whole or cut."""
-        shown = 0
-        for index, block in enumerate(self.message.blocks) if self.message else ():
-            if block.type == "tool_result" and not isinstance(self.replaced.get(index), ArchiveEdit):
-                shown += 1
-        return shown
+        blocks = self.message.blocks if self.message else ()
+        results = [place for place, block in enumerate(blocks) if block.type == "tool_result"]
+        return sum(not isinstance(self.replaced.get(place), ArchiveEdit) for place in results)
 
     @cached_property
     def parts(self) -> Mapping[Part, int]:
@@ -196,13 +183,9 @@ class Entry:
         return self.message is not None and not self.stripped and thinking_tokens(self.message) > 0
 
     @property
-    def is_system(self) -> bool:
-        return self.message is not None and self.message.role == "system"
-
-    @property
-    def is_user_block(self) -> bool:
-        """Whether this message was added to hold the user's words."""
-        return is_user_block(self.digest)
+    def user_words(self) -> str:
+        """The text of a message that was added to hold the user's words; else empty."""
+        return self.digest.text if self.digest and is_user_block(self.digest) else ""
 
     @property
     def is_user_turn(self) -> bool:
@@ -219,17 +202,14 @@ def thinking_tokens(message: Message) -> int:
     return sum([max(1, block.tokens) for block in message.blocks if block.type == "thinking"])
 
 
-def _with_images(blocks: Sequence[Block], index: int) -> list[int]:
+def _with_images(blocks: Sequence[Block], index: int) -> range:
     """The index of a block, and of a tool result also those of the images nested in it, which follow it."""
-    indexes = [index]
-    if blocks[index].type != "tool_result":
-        return indexes
-    for later in range(index + 1, len(blocks)):
-        block = blocks[later]
-        if block.type not in ("image", "document") or block.call_id != blocks[index].call_id:
+    end = index + 1
+    while blocks[index].type == "tool_result" and end < len(blocks) and blocks[end].type in ("image", "document"):
+        if blocks[end].call_id != blocks[index].call_id:
             break
-        indexes.append(later)
-    return indexes
+        end += 1
+    return range(index, end)
 
 
 def output_tokens(message: Message, index: int) -> int:
@@ -259,30 +239,23 @@ def message_entries(
     hidden = _Spans(overlay.covers)
     stripped = _Spans(overlay.strips)
     edits = overlay.replaced
-    shown = range(0)
     for message in messages:
         seq = message.seq
-        if seq not in shown:
-            shown = hidden.gap(seq)
-        if not message.agent_visible or seq not in shown:
+        if not message.agent_visible or seq in hidden:
             continue
         made = known.get(seq)
         if made is None or made.message is not message:
             # Looked up one by one: there can be far more edits of hidden messages.
-            replaced: dict[int, Replacement] = {}
-            for place in range(len(message.blocks)) if edits else ():
-                if (seq, place) in edits:
-                    replaced[place] = edits[seq, place]
+            places = range(len(message.blocks)) if edits else ()
+            replaced = {place: edits[seq, place] for place in places if (seq, place) in edits}
             made = Entry(message, replaced=replaced, stripped=seq in stripped)
         entries.append(made)
     return entries
 
 
-def untouched(entries: Iterable[Entry], edits: Iterable[Edit]) -> dict[int, Entry]:
-    """The entries of messages, by position, of which these edits change nothing; they may hide them."""
-    edits = list(edits)
-    if any(isinstance(edit, RestoreEdit) for edit in edits):
-        return {}
+def untouched(entries: Iterable[Entry], edits: Sequence[Edit]) -> dict[int, Entry]:
+    """The entries of messages, by position, of which these edits change nothing; they may hide them. None of the edits
+    restores anything."""
     places = {edit.seq for edit in edits if isinstance(edit, ArchiveEdit | TruncateEdit)}
     stripped = _Spans(edit for edit in edits if isinstance(edit, StripEdit))
     return {
@@ -310,13 +283,6 @@ class _Spans:
                 self.starts.append(first)
                 self.ends.append(last)
 
-    def gap(self, seq: int) -> range:
-        """The positions around this one that are in no span; empty if it is in one."""
-        place = bisect_right(self.starts, seq)
-        first = self.ends[place - 1] + 1 if place else 0
-        end = self.starts[place] if place < len(self.starts) else 2**63
-        return range(first, end) if seq >= first else range(0)
-
     def __contains__(self, seq: int) -> bool:
         place = bisect_right(self.starts, seq) - 1
         return place >= 0 and seq <= self.ends[place]
@@ -337,9 +303,9 @@ def total_tokens(entries: Iterable[Entry]) -> int:
     return sum([entry.tokens for entry in entries])
 
 
-def smallest_placeholder(settings: ContextSettings, counter: Counter, own: int = SHORTEST_PLACEHOLDER) -> int:
-    """The fewest tokens that a placeholder takes, of which its words take `own`; those of the user can be empty."""
-    return (own if settings.placeholder == DESCRIBED else 0) + counter.result_overhead
+def smallest_placeholder(settings: ContextSettings, counter: Counter) -> int:
+    """The tokens that nearly every placeholder takes at least; words of the user's own can be empty."""
+    return (USUAL_PLACEHOLDER if settings.placeholder == DESCRIBED else 0) + counter.result_overhead
 
 
 def smallest_tokens(entry: Entry, placeholder: int) -> int:

@@ -1,10 +1,10 @@
-"""Which files a call reads and changes, by its tool and main argument."""
+"""A snapshot's outputs in use, by their tools and main arguments; and a summary as the view shows it."""
 
 from __future__ import annotations
 
 import pytest
 
-from contextstash.view.outputs_in_use import outputs_in_use, paths_changed, paths_read
+from contextstash.view.session_snapshot import outputs_in_use, paths_changed, paths_read, summary_text
 from contextstash_storage.records import Output
 
 
@@ -46,3 +46,14 @@ def test_a_folder_in_common_does_not_make_a_file_one_under_edit() -> None:
         output_of("edit", "bash", "cd /testbed && sed -i s/a/b/ src/a.py"),
     ]
     assert outputs_in_use(calls) == {"under edit"}
+
+
+def test_a_summary_in_the_view_says_what_it_replaces_up_to_when_and_how_to_retrieve_the_originals() -> None:
+    older = "What a summary above says is open, failed or the last state is out of date."
+    shown = summary_text("Done: the parser.", 0, 41)
+    for part in ("42 earlier messages (0 to 41)", "search_history", "get_archived_output", "as of message 41."):
+        assert part in shown
+    assert shown.endswith("\n\nDone: the parser.")
+    assert older not in shown
+    assert older in summary_text("Done.", 42, 50, later=True)
+    assert summary_text("[contextstash summary: all done]", 0, 1).count("[contextstash") == 1
