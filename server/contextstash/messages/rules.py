@@ -13,15 +13,15 @@ time linear in the number of blocks, and need the messages' blocks alone.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, dropwhile, groupby
+from itertools import accumulate, chain, dropwhile, groupby, takewhile
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from contextstash.messages.base import Call, Format, Part
-from contextstash_storage.records import Block, Message, Native
+from contextstash_storage.records import BlockType, Message, Native
 
 Place = tuple[int, int]
 """The index of a message and the index of a part in it."""
@@ -83,56 +83,47 @@ def calls_of_results(events: Iterable[Event], *, one_open: bool = False) -> dict
     A result answers the nearest open call before it, so that an id may be used again. If there is none, it answers the
     next call after it in the same turn that nothing else answers. With `one_open`, a call closes an open one of its
     key. `events` are in the order of the list."""
-    events = list(events)
-    waiting: defaultdict[str, list[deque[Event]]] = defaultdict(list)
+    open_calls: defaultdict[str, dict[Place, Event]] = defaultdict(dict)
+    unanswered: dict[Place, Event] = {}
     answered: dict[Place, Place] = {}
-    taken: set[Place] = set()
     early: list[Event] = []
     for event in events:
         if event.is_call:
+            unanswered[event.place] = event
             for key in event.keys:
-                batches = waiting[key]
                 if one_open:
-                    batches.clear()
-                if not (batches and batches[-1] and batches[-1][-1].batch == event.batch):
-                    batches.append(deque())
-                batches[-1].append(event)
+                    open_calls[key].clear()
+                open_calls[key][event.place] = event
             continue
-        call = None
-        for key in event.keys:
-            call = call or _newest_open(waiting[key], taken)
+        call = next((_newest(open_calls[key]) for key in event.keys if open_calls[key]), None)
         if call is None:
             early.append(event)
-        else:
-            answered[event.place] = call.place
-            taken.add(call.place)
+            continue
+        answered[event.place] = call.place
+        del unanswered[call.place]
+        for key in call.keys:
+            open_calls[key].pop(call.place, None)
     if early:
-        unanswered = [event for event in events if event.is_call and event.place not in taken]
-        answered.update(_answers_before_calls(early, unanswered))
+        answered.update(_answers_before_calls(early, unanswered.values()))
     return answered
 
 
-def _newest_open(batches: list[deque[Event]], taken: Collection[Place]) -> Event | None:
-    """The next call of the newest batch that has one; calls that are `taken` leave the batches."""
-    while batches:
-        while batches[-1] and batches[-1][0].place in taken:
-            batches[-1].popleft()
-        if batches[-1]:
-            return batches[-1][0]
-        batches.pop()
-    return None
+def _newest(calls: dict[Place, Event]) -> Event:
+    """The first call of the newest batch."""
+    newest = next(reversed(calls.values()))
+    return [*takewhile(lambda call: call.batch == newest.batch, reversed(calls.values()))][-1]
 
 
 def _answers_before_calls(early: Iterable[Event], unanswered: Iterable[Event]) -> Iterator[tuple[Place, Place]]:
-    left: defaultdict[str, deque[Event]] = defaultdict(deque)
-    for call in unanswered:
-        left[call.keys[0]].append(call)
+    following: defaultdict[tuple[str, int], list[Event]] = defaultdict(list)
+    for call in reversed([*unanswered]):
+        following[call.keys[0], call.turn].append(call)
     for result in early:
-        following = left[result.keys[0]]
-        while following and (following[0].place < result.place or following[0].turn < result.turn):
-            following.popleft()
-        if following and following[0].turn == result.turn:
-            yield result.place, following.popleft().place
+        calls = following[result.keys[0], result.turn]
+        while calls and calls[-1].place < result.place:
+            calls.pop()
+        if calls:
+            yield result.place, calls.pop().place
 
 
 MISSING_RESULT = "[No result of this tool call was recorded: it was interrupted.]"
@@ -432,11 +423,7 @@ def safe_cuts(messages: Sequence[Message]) -> list[int]:
     answered = [_answered_ids(message) for message in messages]
     replies = _reply_numbers(messages, answered)
     changes = [0] * (len(messages) + 2)
-    rules = (
-        _calls_with_results(messages, answered, replies),
-        _neighbours(messages, answered, replies),
-        _open_loop(messages, replies),
-    )
+    rules = (_whole_replies(messages, answered, replies), _open_loop(messages, answered, replies))
     for first, last in chain.from_iterable(rules):
         changes[first + 1] += 1
         changes[last + 1] -= 1
@@ -456,10 +443,10 @@ def _answered_ids(message: Message) -> list[str]:
     return list(dict.fromkeys(ids)) if len(ids) > 1 else ids
 
 
-def _is_open_call(block: Block) -> bool:
-    """Whether this block is a tool call that needs an answer. A call of a provider's own tool whose result is in the
-    same block has no id."""
-    return block.type == "tool_call" and block.call_id is not None
+def _has(message: Message, kind: BlockType) -> bool:
+    """Whether it has such a block. A call of a provider's own tool whose result is in the same block has no id, and
+    needs no answer."""
+    return any(block.type == kind and (block.call_id is not None or kind != "tool_call") for block in message.blocks)
 
 
 def _reply_numbers(messages: Sequence[Message], answered: Sequence[Sequence[str]]) -> list[int]:
@@ -487,58 +474,42 @@ def _reply_numbers(messages: Sequence[Message], answered: Sequence[Sequence[str]
     return numbers
 
 
-def _calls_with_results(
+def _whole_replies(
     messages: Sequence[Message], answered: Sequence[Sequence[str]], replies: Sequence[int]
 ) -> Iterator[Together]:
-    """Calls and their results, whichever was recorded first.
-
-    A call without a result is interrupted by the next message that neither answers a call nor continues the reply;
-    until then, and so at the end of the list, its result may still come.
-    """
+    """Calls and their results, whichever was recorded first; all messages of one reply and the answers to its calls,
+    also an answer whose call is not there, and what is before it; a message of thinking alone, and the next one if it is the
+    assistant's or does not exist yet. The results of calls in the last reply may still come."""
     events = list(_events_of_blocks(messages, answered))
     pairs = calls_of_results(events)
     for result, call in pairs.items():
         yield min(call[0], result[0]), max(call[0], result[0])
-    ends = [len(messages)] * len(messages)
-    for place in range(len(messages) - 2, -1, -1):
-        ends[place] = ends[place + 1] if replies[place + 1] == replies[place] else place
-    for place, _ in {event.place for event in events if event.is_call} - set(pairs.values()):
-        yield place, ends[place]
+    for place, message in enumerate(messages):
+        if replies[place] == replies[place - 1] if place else answers_calls(message):
+            yield place - 1, place
+        is_followed = place + 1 == len(messages) or messages[place + 1].role == "assistant"
+        if is_followed and message.blocks and all(block.type == "thinking" for block in message.blocks):
+            yield place, place + 1
+    unanswered = {event.place for event in events if event.is_call} - set(pairs.values())
+    if any(replies[place] == replies[-1] for place, _ in unanswered):
+        yield len(messages) - 1, len(messages)
 
 
 def _events_of_blocks(messages: Sequence[Message], answered: Sequence[Sequence[str]]) -> Iterator[Event]:
     """Calls before results within a message: a provider's own tool may be called and answered in one reply."""
     turn = 0
     for at, message in enumerate(messages):
-        answers = answered[at]
-        turn += message.role == "user" and not answers
+        turn += message.role == "user" and not answered[at]
         for index, block in enumerate(message.blocks):
-            if _is_open_call(block):
-                yield Event((at, index), (block.call_id or "",), is_call=True, turn=turn, batch=at)
-        for index, call_id in enumerate(answers, len(message.blocks)):
+            if block.type == "tool_call" and block.call_id is not None:
+                yield Event((at, index), (block.call_id,), is_call=True, turn=turn, batch=at)
+        for index, call_id in enumerate(answered[at], len(message.blocks)):
             yield Event((at, index), (call_id,), is_call=False, turn=turn, batch=at)
 
 
-def _neighbours(
+def _open_loop(
     messages: Sequence[Message], answered: Sequence[Sequence[str]], replies: Sequence[int]
 ) -> Iterator[Together]:
-    """The messages of one reply, so also parallel calls that were recorded one by one; a message that answers a call of
-    an earlier message, and what is before it, even if the call is not there; a message of thinking alone, and the next
-    one if it is the assistant's or does not exist yet."""
-    for place, message in enumerate(messages):
-        blocks, answers = message.blocks, answered[place]
-        is_same_reply = place > 0 and message.role == "assistant" and replies[place] == replies[place - 1]
-        own = {block.call_id for block in blocks if block.type == "tool_call"} if answers else set()
-        if is_same_reply or not own.issuperset(answers):
-            yield place - 1, place
-        if not blocks or blocks[0].type != "thinking":
-            continue
-        is_followed = place + 1 == len(messages) or messages[place + 1].role == "assistant"
-        if is_followed and all(block.type == "thinking" for block in blocks):
-            yield place, place + 1
-
-
-def _open_loop(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[Together]:
     """In the tool loop at the end of the list, each round without thinking of its own, and what is before it.
 
     If a request sets a thinking budget, Anthropic requires that the reply which such a loop continues begins with
@@ -549,20 +520,16 @@ def _open_loop(messages: Sequence[Message], replies: Sequence[int]) -> Iterator[
     """
     if not messages or any(message.role == "tool" for message in messages):
         return
-    if not (answers_calls(messages[-1]) or any(map(_is_open_call, messages[-1].blocks))):
+    if not (answers_calls(messages[-1]) or _has(messages[-1], "tool_call")):
         return
-    thinks: set[int] = set()
-    calls: set[int] = set()
-    loops: list[list[int]] = []
+    thinks = {reply for reply, message in zip(replies, messages, strict=True) if _has(message, "thinking")}
+    calls = {reply for reply, message in zip(replies, messages, strict=True) if _has(message, "tool_call")}
+    loops: list[list[int]] = [[]]  # of each, the places where its replies begin; what is before the first is no loop
     for place, message in enumerate(messages):
-        reply = replies[place]
-        if message.role == "user" and not answers_calls(message):
+        if message.role == "user" and not answered[place]:
             loops.append([])
-        elif message.role == "assistant":
-            thinks |= {reply for block in message.blocks if block.type == "thinking"}
-            calls |= {reply for block in message.blocks if _is_open_call(block)}
-            if loops and (not loops[-1] or replies[loops[-1][-1]] != reply):
-                loops[-1].append(place)  # where the reply begins
-    begun = [replies[loop[0]] in thinks for loop in loops if loop and replies[loop[0]] in calls]
+        elif message.role == "assistant" and replies[place] != replies[place - 1]:
+            loops[-1].append(place)
+    begun = [replies[loop[0]] in thinks for loop in loops[1:] if loop and replies[loop[0]] in calls]
     if len(begun) > 1 and all(begun):
         yield from ((place - 1, place) for place in loops[-1][1:] if replies[place] not in thinks)
