@@ -33,7 +33,7 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from contextstash import __version__
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.mcp.server import ToolServer
-from contextstash.messages.main_argument import main_argument
+from contextstash.messages.base import main_argument
 from contextstash.operations import OPERATIONS
 from contextstash.outputs.placeholders import own_tool
 from contextstash.safety.sanitize import one_line

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from contextstash.messages.base import Reading, read_usage
+from contextstash.messages.base import Reading, main_argument, read_usage
 from contextstash.messages.detection import get_format
-from contextstash.messages.main_argument import main_argument
 from contextstash.messages.openai_responses import scripted_call
 from contextstash.outputs.placeholders import is_own_call
 from contextstash_storage.errors import BadInputError, BadMessageError
@@ -130,7 +129,7 @@ KINDS: dict[str, list[tuple[Native, str, tuple[str, ...] | None]]] = {
     GEMINI: [
         (asked(INLINE_IMAGE), "user image", None),
         (asked({"fileData": {"mimeType": "application/pdf", "fileUri": "a.pdf"}}), "user document", None),
-        (replied({"inline_data": {"mime_type": "audio/wav", "data": "A" * 10_000}}), "assistant opaque", None),
+        (replied({"inline_data": {"mime_type": "audio/wav", "data": "A" * 10_000}}), "assistant document", None),
         (replied({"executableCode": {"language": "PYTHON", "code": "print(1)"}}), "assistant tool_call", None),
         (replied({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}), "assistant opaque", None),
     ],

@@ -13,7 +13,7 @@ from hypothesis import settings
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn
 from contextstash.handoff.summary import Beside, summary_of
-from contextstash.messages.main_argument import main_argument
+from contextstash.messages.base import main_argument
 from contextstash_storage.records import Block
 from tests.support.effort import examples
 

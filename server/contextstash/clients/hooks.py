@@ -214,7 +214,7 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
     the archived text is counted by its bytes, because a tokenizer's vocabulary takes longer to load than all the rest.
     """
     from contextstash.configuration.database import open_briefly
-    from contextstash.messages.main_argument import main_argument
+    from contextstash.messages.base import main_argument
     from contextstash.outputs.limits import OutputLimits, sets_output_limits
     from contextstash.record.output_archive import OutputArchive, tokens_of_bytes
     from contextstash.session.ids import check_session_id

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from contextstash.events.turns import FileUse, Turn, Verb
-from contextstash.messages.main_argument import parsed
+from contextstash.messages.base import parsed
 from contextstash.outputs.digest import (
     TOOL_ERROR,
     Printed,

@@ -63,6 +63,7 @@ class AnthropicFormat(Format):
     """
 
     name = "anthropic"
+    own_keys = frozenset({"stop_reason", "stop_sequence"})
     schema_key = "input_schema"
 
     def read(self, native: Native) -> Reading:
@@ -78,8 +79,10 @@ class AnthropicFormat(Format):
                 pieces.append(_read_block(block, kind, where))
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
-    def is_own(self, native: Native) -> bool:
-        return "stop_reason" in native or "stop_sequence" in native or any(map(_is_own_block, content_of(native)))
+    def is_own_part(self, part: BlockJson) -> bool:
+        kind = part["type"]
+        is_own = kind in (*ASSISTANT_BLOCKS, *OTHER_BLOCKS) or _is_server_result(part)
+        return is_own or (kind == "text" and (BREAKPOINT_KEY in part or "citations" in part))
 
     def without_thinking(self, native: Native) -> Native | None:
         content = content_of(native)
@@ -90,14 +93,11 @@ class AnthropicFormat(Format):
 
     def limit_breakpoints(self, natives: Sequence[Native]) -> Sequence[Native]:
         """A list longer than a session's first requests has far more: agents set one at the end of each request."""
-        counts = [_breakpoints(content_of(native)) for native in natives]
-        if sum(counts) <= SENT_BREAKPOINTS:
-            return natives
         left, most = list(natives), SENT_BREAKPOINTS
         for place in range(len(left) - 1, -1, -1):
-            most -= counts[place]
-            if counts[place] and most < 0:
-                left[place] = without_breakpoints(left[place])
+            if count := _breakpoints(content_of(left[place])):
+                most -= count
+                left[place] = left[place] if most >= 0 else without_breakpoints(left[place])
         return left
 
     def sent_parts(self, native: Native) -> list[Part]:
@@ -135,12 +135,6 @@ class AnthropicFormat(Format):
 
     def joined(self, messages: Sequence[Sequence[Part]]) -> list[Native]:
         return [_joined(parts) for parts in messages]
-
-
-def _is_own_block(block: BlockJson) -> bool:
-    kind = block["type"]
-    is_own = kind in (*ASSISTANT_BLOCKS, *OTHER_BLOCKS) or _is_server_result(block)
-    return is_own or (kind == "text" and (BREAKPOINT_KEY in block or "citations" in block))
 
 
 def _read_result(block: BlockJson, where: str, path: Path) -> list[Piece]:

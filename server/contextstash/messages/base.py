@@ -4,13 +4,14 @@ wrong, and the usage of tokens as any provider reports it."""
 from __future__ import annotations
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from contextstash.messages.main_argument import main_argument
+from contextstash.safety.sanitize import encodable
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Block, BlockType, Native, Role, Usage
 
@@ -71,6 +72,8 @@ class Format(ABC):
     """One provider's wire format. All methods are pure and never change their arguments."""
 
     name: str
+    own_keys: frozenset[str]
+    """Members of messages that no other format has."""
     schema_key = "parameters"
     """The member of a tool's definition that holds the schema of its arguments."""
 
@@ -78,9 +81,15 @@ class Format(ABC):
     def read(self, native: Native) -> Reading:
         """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
 
-    @abstractmethod
     def is_own(self, native: Native) -> bool:
         """Whether a message that this format can read has something that no other format has."""
+        content = native.get("content")
+        parts = content if isinstance(content, list) else ()
+        return not self.own_keys.isdisjoint(native) or any(map(self.is_own_part, parts))
+
+    def is_own_part(self, part: Mapping[str, Any]) -> bool:
+        """Whether no other format has such a part."""
+        return False
 
     def misfit(self, native: Native) -> BadMessageError | None:
         """Why this format cannot read the message; None if it can."""
@@ -166,13 +175,6 @@ def _replaced(value: Any, path: Path, change: Callable[[Any], Any]) -> Any:
     return [_replaced(item, path[1:], change) if place == path[0] else item for place, item in enumerate(value)]
 
 
-TOO_DEEP = "the message is nested too deeply for JSON."
-
-MAX_MEDIA_TEXT = 400
-"""In characters. A longer string inside a block of media is taken for encoded data (base64), which a model does not
-read as text. That is longer than a URL or a caption."""
-
-
 class Piece(NamedTuple):
     """A block, its readable text, and the way to the value that can be replaced by another text."""
 
@@ -194,9 +196,9 @@ def piece(
     block = Block(
         type=block_type,
         size=len(text),
-        call_id=storable(call_id),
-        tool=storable(tool),
-        argument=storable(argument),
+        call_id=call_id and encodable(call_id),
+        tool=tool and encodable(tool),
+        argument=argument and encodable(argument),
         is_error=is_error,
     )
     return Piece(block, text)
@@ -217,7 +219,7 @@ def result_pieces(
     nested: list[Piece] = []
     for part in parts:
         if part.block.type in ("image", "document"):
-            nested.append(Piece(part.block.model_copy(update={"call_id": storable(call_id)}), part.text))
+            nested.append(Piece(part.block.model_copy(update={"call_id": encodable(call_id)}), part.text))
         else:
             texts.append(part.text)
     result = piece("tool_result", "\n".join(texts), call_id=call_id, tool=tool, is_error=is_error)
@@ -227,23 +229,6 @@ def result_pieces(
 def opaque(native: Mapping[str, Any], call_id: str | None = None) -> Piece:
     """A block that contextstash doesn't interpret; its text is its JSON."""
     return piece("opaque", as_json(native), call_id=call_id)
-
-
-def opaque_media(native: Mapping[str, Any]) -> Piece:
-    """Like `opaque`, with encoded media data left out of the text."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: plain(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [plain(item) for item in value]
-        is_data = isinstance(value, str) and len(value) > MAX_MEDIA_TEXT
-        return f"[{len(value)} characters of data]" if is_data else value
-
-    try:
-        return opaque(plain(native))
-    except RecursionError as error:
-        raise BadMessageError(TOO_DEEP) from error
 
 
 def reading(native: Mapping[str, Any], role: Role, pieces: Iterable[Piece], group: object) -> Reading:
@@ -263,14 +248,7 @@ def reading(native: Mapping[str, Any], role: Role, pieces: Iterable[Piece], grou
 
 def name_of(value: object) -> str | None:
     """A name or an id, made storable; None if the value is not a text, or empty."""
-    return storable(value) if isinstance(value, str) and value else None
-
-
-def storable(text: str | None) -> str | None:
-    """The text with lone surrogates replaced by escape sequences, so that it can be encoded as UTF-8."""
-    if text is None or text.isascii():
-        return text
-    return text.encode("utf-8", "backslashreplace").decode()
+    return encodable(value) if isinstance(value, str) and value else None
 
 
 def as_json(value: object) -> str:
@@ -278,7 +256,7 @@ def as_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError as error:
-        raise BadMessageError(TOO_DEEP) from error
+        raise BadMessageError("the message is nested too deeply for JSON.") from error
     except (TypeError, ValueError) as error:
         raise BadMessageError(f"the message cannot be written as JSON: {error}.") from error
 
@@ -286,13 +264,12 @@ def as_json(value: object) -> str:
 @dataclass(frozen=True)
 class PartKinds:
     """The parts that a format's content has, by their `type`: those with text, and the field that holds it; images;
-    documents, and what of them can be read; encoded `data`. `foreign` ones belong to another format, and are refused:
+    documents and sounds, and what of them can be read. `foreign` ones belong to another format, and are refused:
     as unknown parts they would hide tool calls from every rule. Any other part is opaque."""
 
     texts: Mapping[str, str]
     images: Collection[str]
     documents: Mapping[str, Callable[[Mapping[str, Any]], str]]
-    data: Collection[str] = ()
     foreign: Callable[[str], bool] = lambda kind: False
 
     def read(self, content: object, where: str = "content") -> list[Piece]:
@@ -323,7 +300,7 @@ class PartKinds:
             return piece("image")
         if kind in self.documents:
             return piece("document", self.documents[kind](part))
-        return opaque_media(part) if kind in self.data else opaque(part)
+        return opaque(part)
 
     def left_of(self, content: object, text_kind: str = "text") -> list[Native]:
         """What is shown of a result's content without its call: its text, in one part, then images and documents."""
@@ -372,6 +349,69 @@ def need_role(native: Mapping[str, Any], roles: Mapping[str, Role], expected: st
 def kind_of(value: object) -> str:
     """The type of a JSON value, for a message."""
     return "missing or null" if value is None else f"of type {type(value).__name__}"
+
+
+# The main argument of a tool call: one line that identifies the call for a reader.
+
+MAX_ARGUMENT = 120
+"""Length of a main argument, in characters: one line of a terminal."""
+
+MAIN_NAMES = (
+    "file_path", "path", "command", "cmd", "query", "pattern", "url", "filename", "file", "notebook_path", "uri",
+    "script", "code", "skill", "description", "name", "id",
+)  # fmt: skip
+"""The names of arguments that can be the main one, in order of preference."""
+
+_PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_SHELL_WRAPPER = re.compile(r"^(?:\S*/)?(?:ba|z|da|)sh -l?c$")
+
+
+def main_argument(arguments: object) -> str | None:
+    """The main argument in one line of at most 120 characters, or None.
+
+    `arguments` is an object, an object as JSON text, or free text. Free text is joined to one line; for a patch, the
+    result is the first file that it changes.
+    """
+    if isinstance(arguments, str):
+        arguments = parsed(arguments)
+    if isinstance(arguments, str):
+        patched = _PATCHED_FILE.search(arguments)
+        return _one_line(patched.group(1) if patched else arguments)
+    if not isinstance(arguments, Mapping):
+        return None
+    for name in MAIN_NAMES:
+        if text := _as_line(arguments.get(name)):
+            return text
+    texts = (value for value in arguments.values() if isinstance(value, str))
+    return _one_line(next((text for text in texts if text.strip() and len(text) <= MAX_ARGUMENT), ""))
+
+
+def parsed(text: str) -> object:
+    """The JSON object that a text writes, such as the arguments of a call; the text itself if it writes none."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _as_line(value: object) -> str | None:
+    if isinstance(value, str):
+        return _one_line(value)
+    if isinstance(value, Sequence) and value and all(isinstance(word, str) for word in value):
+        words = list(value)
+        if len(words) == 3 and _SHELL_WRAPPER.match(" ".join(words[:2])):
+            words = words[2:]
+        return _one_line(" ".join(words))
+    return None
+
+
+def _one_line(text: str) -> str | None:
+    line = " ".join(text[: 20 * MAX_ARGUMENT].split())
+    if not line:
+        return None
+    return line if len(line) <= MAX_ARGUMENT else line[: MAX_ARGUMENT - 1] + "…"
 
 
 # Usage.

@@ -28,7 +28,6 @@ from contextstash.messages.base import (
     need_role,
     need_text,
     opaque,
-    opaque_media,
     orphan_text,
     piece,
     reading,
@@ -107,6 +106,7 @@ class GeminiFormat(Format):
     """
 
     name = "gemini"
+    own_keys = frozenset({"parts"})
     schema_key = "parameters_json_schema"
 
     def read(self, native: Native) -> Reading:
@@ -130,9 +130,6 @@ class GeminiFormat(Format):
         usage, model = get(native, "usageMetadata"), get(native, "modelVersion")
         about = {"usage": usage or native.get("usage"), "model": model or native.get("model")}
         return reading(about, role, pieces, group=get(native, "responseId"))
-
-    def is_own(self, native: Native) -> bool:
-        return True
 
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
         """A response with this text, an object as the API requires, and without nested media. An output stays under its
@@ -231,7 +228,7 @@ def _read_part(value: object, place: int, numbers: Counter[tuple[str, str]]) -> 
     if len(found) > 1:
         raise BadMessageError(f"{where} has {' and '.join(found)}; expected one of them.")
     if not found:
-        return [opaque_media(part)] if _other_keys(part) else []
+        return [opaque(part)] if _other_keys(part) else []
     key, spelled = found[0], _spelling(part, found[0])
     data = part[spelled]
     if key == "text":
@@ -269,7 +266,7 @@ def _read_response(answer: Mapping[str, Any], where: str, path: Path, numbers: C
     for place, value in enumerate(nested or ()):
         part = need_object(value, f"{where}.parts[{place}]")
         data = next((data for key in MEDIA_KEYS if isinstance(data := get(part, key), dict)), None)
-        pieces.append(opaque_media(part) if data is None else _read_media(part, data))
+        pieces.append(opaque(part) if data is None else _read_media(part, data))
     call_id = _call_id(answer, name, "response", numbers)
     return result_pieces(call_id, pieces, path, tool=name, is_error=_is_error(response or {}))
 
@@ -278,8 +275,6 @@ def _read_media(part: Mapping[str, Any], data: Mapping[str, Any]) -> Piece:
     kind = str(get(data, "mimeType") or "")
     if kind.startswith("image/"):
         return piece("image")
-    if kind.startswith(("audio/", "video/")):
-        return opaque_media({key: value for key, value in part.items() if value is not None})
     name = get(data, "displayName") or get(data, "fileUri")
     return piece("document", name if isinstance(name, str) else "")
 

@@ -42,8 +42,6 @@ PLAIN_THINKING = ("reasoning_content", "reasoning")
 OTHER_CONTENT = ("tool_calls", "refusal")
 """Keys other than `content` that give a message content."""
 
-OWN_KEYS = ("tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING)
-
 REPLY_KEYS = frozenset({
     "usage", "annotations", "finish_reason", "logprobs", "model", "id", "object", "created", "index", "provider",
     "system_fingerprint", "timestamp", "extra",
@@ -65,6 +63,7 @@ class OpenAIChatFormat(Format):
     """
 
     name = "openai-chat"
+    own_keys = frozenset({"tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING})
 
     def read(self, native: Native) -> Reading:
         need_object(native, "the message")
@@ -87,11 +86,8 @@ class OpenAIChatFormat(Format):
             pieces = [*_thinking(native), *pieces, *spoken, *_read_calls(native)]
         return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
 
-    def is_own(self, native: Native) -> bool:
-        content = native.get("content")
-        parts = content if isinstance(content, list) else ()
-        own_keys = native["role"] == "tool" or any(native.get(key) is not None for key in OWN_KEYS)
-        return own_keys or any(part["type"] in _OWN_PARTS for part in parts)
+    def is_own_part(self, part: Mapping[str, Any]) -> bool:
+        return part["type"] in _OWN_PARTS
 
     def without_thinking(self, native: Native) -> Native | None:
         """A copy without the signed thinking of a Claude model behind a gateway. Other reasoning stays: DeepSeek and
@@ -147,8 +143,7 @@ def _file_name(part: Mapping[str, Any]) -> str:
 _KINDS = PartKinds(
     {"text": "text", "refusal": "refusal"},
     images=["image_url"],
-    documents={"file": _file_name},
-    data=["input_audio"],
+    documents={"file": _file_name, "input_audio": lambda part: ""},
     foreign=lambda kind: kind in _FOREIGN_PARTS or kind.startswith("output_"),
 )
 

@@ -28,7 +28,6 @@ from contextstash.messages.base import (
     need_role,
     need_text,
     opaque,
-    opaque_media,
     piece,
     reading,
     result_pieces,
@@ -80,6 +79,7 @@ class OpenAIResponsesFormat(Format):
     """
 
     name = "openai-responses"
+    own_keys = frozenset({"type"})
 
     def read(self, native: Native) -> Reading:
         need_object(native, "the item")
@@ -109,10 +109,8 @@ class OpenAIResponsesFormat(Format):
                 pieces = [opaque(native, _answered_id(native, kind))]
         return reading(native, role, pieces, group=native.get("response_id"))
 
-    def is_own(self, native: Native) -> bool:
-        content = native.get("content")
-        kinds = [part["type"] for part in content] if isinstance(content, list) else ()
-        return "type" in native or any(kind.startswith(("input_", "output_")) for kind in kinds)
+    def is_own_part(self, part: Item) -> bool:
+        return str(part["type"]).startswith(("input_", "output_"))
 
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
         if item_type(native) == "shell_call_output":
@@ -212,8 +210,7 @@ def is_input(item: Item, kind: str) -> bool:
 _KINDS = PartKinds(
     {**dict.fromkeys(_TEXT_PARTS, "text"), "refusal": "refusal"},
     images=["input_image", "computer_screenshot"],
-    documents={"input_file": lambda part: name_of(part.get("filename")) or ""},
-    data=["input_audio"],
+    documents={"input_file": lambda part: name_of(part.get("filename")) or "", "input_audio": lambda part: ""},
     foreign=lambda kind: kind in _FOREIGN_PARTS,
 )
 
@@ -234,7 +231,7 @@ def _read_call(native: Item, kind: str) -> Piece:
         need_text(native, "call_id", "the item", empty=False)
         need_text(native, "name", "the item")
     if kind == "image_generation_call":
-        return opaque_media(native)
+        return piece("image")
     name, namespace = native.get("name"), native.get("namespace")
     tool = name_of(name) or kind.removesuffix("_call")
     if isinstance(namespace, str) and isinstance(name, str):

@@ -477,8 +477,8 @@ def _reply_numbers(messages: Sequence[Message], answered: Sequence[Sequence[str]
 def _whole_replies(
     messages: Sequence[Message], answered: Sequence[Sequence[str]], replies: Sequence[int]
 ) -> Iterator[Together]:
-    """Calls and their results, whichever was recorded first; all messages of one reply and the answers to its calls,
-    also an answer whose call is not there, and what is before it; a message of thinking alone, and the next one if it is the
+    """Calls and their results, whichever was recorded first; all messages of one reply and the answers to its calls; an
+    answer whose call is not there, and what is before it; a message of thinking alone, and the next one if it is the
     assistant's or does not exist yet. The results of calls in the last reply may still come."""
     events = list(_events_of_blocks(messages, answered))
     pairs = calls_of_results(events)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contextstash.messages.main_argument import main_argument
+from contextstash.messages.base import main_argument
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import is_own_call, is_own_retrieval
 from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX, check_session_id

@@ -16,7 +16,7 @@ from itertools import takewhile
 from operator import eq
 from typing import Any
 
-from contextstash.messages.main_argument import main_argument
+from contextstash.messages.base import main_argument
 from contextstash.safety.secret_masks import masked, masked_value, may_hold_secrets, shown
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.records import Block, Native
