@@ -14,7 +14,7 @@ from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from contextstash.result_base import Moment, Result
-from contextstash.safety.sanitize import before_and_after, counted
+from contextstash.safety.sanitize import counted
 from contextstash_storage.records import Level
 
 SessionId = Annotated[str, Field(description="The session")]
@@ -388,7 +388,7 @@ class Reduction(ViewChange):
     @property
     def with_sizes(self) -> str:
         """What was done, and the sizes of the view before and after it."""
-        return f"{self.reason} {before_and_after(self.tokens_before, self.tokens_after)} tokens"
+        return f"{self.reason} {self.tokens_before:,} → {self.tokens_after:,} tokens"
 
 
 class PruneResult(Reduction):
@@ -485,7 +485,7 @@ class RestoreResult(ViewChange):
     tokens_after: TokensAfter
 
     def in_words(self) -> str:
-        change = before_and_after(self.tokens_before, self.tokens_after)
+        change = f"{self.tokens_before:,} → {self.tokens_after:,}"
         return self._with_scale(f"{len(self.restored)} back in view, {change} tokens.")
 
 

@@ -225,14 +225,17 @@ def test_no_file_is_trusted_without_a_confirmation_and_no_invalid_one(untrusted:
     ("environment", "says"),
     [
         ({"ANTHROPIC_API_KEY": KEY}, "Nothing leaves this machine."),
-        ({"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY}, "Sessions may be sent to api.anthropic.com (model claude-haiku-4-5)"),
+        (
+            {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY},
+            "Sessions may be sent to https://api.anthropic.com (model claude-haiku-4-5)",
+        ),
         (
             {
                 "ANTHROPIC_API_KEY": KEY,
                 "CONTEXTSTASH_SUMMARIZER_MODEL": "m",
                 "CONTEXTSTASH_SUMMARIZER_BASE_URL": "http://user:secret@llm.example:81/v1",
             },
-            "Sessions may be sent to llm.example:81 (model m): allowed by summarizer_model in environment.",
+            "Sessions may be sent to http://llm.example:81 (model m): allowed by summarizer_model in environment.",
         ),
     ],
 )

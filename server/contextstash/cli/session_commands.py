@@ -11,7 +11,7 @@ import click
 from contextstash.cli.console import echo, for_reader, in_commands, print_table, tell, when
 from contextstash.cli.options import SESSION, Number, day, find_session, stash_command
 from contextstash.display import project_name, readable_arguments
-from contextstash.safety.sanitize import amount, before_and_after, clip, counted
+from contextstash.safety.sanitize import amount, clip, counted
 from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import BadInputError, NotFoundError
 
@@ -65,7 +65,7 @@ async def status(stash: Stash, session: str | None) -> Any:
     newest message]"""
     found = await stash.context_status(await find_session(stash, session))
     changes = [
-        (when(each.created_at), each.kind, before_and_after(each.tokens_before, each.tokens_after), each.reason)
+        (when(each.created_at), each.kind, f"{each.tokens_before:,} → {each.tokens_after:,}", each.reason)
         for each in found.changes
     ]
 

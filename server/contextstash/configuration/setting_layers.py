@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from contextstash.base.files import PRIVATE, read_regular, replace_file
 from contextstash.configuration.database import KEY_SETTING, SETTINGS_FILE, user_config_folder
@@ -316,11 +315,7 @@ def network_use(
             unused = f"Model calls are allowed ({consent}), but no key and no address are set."
         return False, "Nothing leaves this machine.", unused
     address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
-    try:
-        parts = urlsplit(address)  # never the user, password or path in it
-        host = f"{parts.hostname or 'an unreadable address'}{f':{parts.port}' if parts.port else ''}"
-    except ValueError:
-        host = "an unreadable address"
+    host = "/".join(without_credentials(address).split("/")[:3])  # a path may hold a credential too
     return True, f"Sessions may be sent to {host} (model {settings.summarizer_model}): allowed by {consent}.", ""
 
 

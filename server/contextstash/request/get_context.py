@@ -19,7 +19,7 @@ from contextstash.record.messages import System, Tools, declare, declared_system
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import prune_tool_outputs
 from contextstash.results import ContextResult, Estimate, LeftOut, RecoverResult
-from contextstash.safety.sanitize import before_and_after, counted
+from contextstash.safety.sanitize import counted
 from contextstash.session.access import Access, estimate_session
 from contextstash.session.edit import (
     Planned,
@@ -405,7 +405,7 @@ def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
     if context.tokens >= before.tokens:
         return "The context could not be made smaller; it was within the limit already. Send it once more."
     left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
-    return f"Context {before_and_after(before.tokens, after.tokens)} tokens; send these messages once.{left}"
+    return f"Context {before.tokens:,} → {after.tokens:,} tokens; send these messages once.{left}"
 
 
 async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> Session:

@@ -132,23 +132,14 @@ def unforged(text: str) -> str:
     return _FORGED.sub("(", text) if "[" in text else text
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is probably meant, by difflib's ratio (`prune_att` has 0.94 of `prune_at`), else None."""
+def did_you_mean(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The question for the name that is probably meant, by difflib's ratio (`prune_att` has 0.94 of `prune_at`); if
+    none is near, all that are known, or what to do otherwise."""
     import difflib  # the command line loads this module, and seldom needs it
 
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)), None)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question for the name that is probably meant, or else all that are known."""
     known = list(known)
-    near = nearest(name, known)
-    return f"Did you mean '{near}'?" if near else f"Known: {', '.join(known) or 'none'}."
-
-
-def before_and_after(before: int, after: int) -> str:
-    """For example `12,000 → 8,000`."""
-    return f"{before:,} → {after:,}"
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"Did you mean '{near[0]}'?" if near else otherwise or f"Known: {', '.join(known) or 'none'}."
 
 
 def counted(number: float, noun: str) -> str:

@@ -252,7 +252,7 @@ def unknown_setting(name: str, place: str = "") -> str:
     sentence = f"There is no setting '{name}'{place and f' (in {place})'}."
     if name in ContextSettings.model_fields:
         return f"{sentence} Only a preset sets this number: choose one by preset=…"
-    from contextstash.safety.sanitize import nearest
+    from contextstash.safety.sanitize import did_you_mean
 
-    near = nearest(name, UserSettings.model_fields)
-    return f"{sentence} " + (f"Did you mean '{near}'?" if near else "contextstash config show lists the settings.")
+    listed = "contextstash config show lists the settings."
+    return f"{sentence} {did_you_mean(name, UserSettings.model_fields, listed)}"
