@@ -281,9 +281,8 @@ def write_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @config.command("trust")
 @click.argument("path", required=False, type=click.Path(path_type=Path))
-@click.option("--revoke", is_flag=True, help="Stop trusting this file.")
 @click.option("--yes", is_flag=True, help="Trust without asking.")
-def trust(path: Path | None, revoke: bool, yes: bool) -> None:
+def trust(path: Path | None, yes: bool) -> None:
     """Use the settings of a project's file, as long as it does not change.
 
     A project's contextstash.toml comes from the author of the repository. A file that is not
@@ -297,11 +296,6 @@ def trust(path: Path | None, revoke: bool, yes: bool) -> None:
         file /= SETTINGS_FILE
     if file.name != SETTINGS_FILE:
         raise BadInputError(f"Only {SETTINGS_FILE} of a project can be trusted, not {file}.")
-    if revoke:
-        if not trusted.remove(file):
-            raise BadInputError(f"{file} is not trusted.")
-        click.echo(f"No longer trusted: {one_line(str(file), SHOWN)}")
-        return
     text = text_of(file, of_user=False)
     if text is None:
         raise BadInputError(f"{file} does not exist.")

@@ -198,29 +198,14 @@ class TrustedFiles:
     def holds(self, path: Path, text: str) -> bool:
         """Whether exactly this file was accepted. A list that cannot be read accepts none."""
         try:
-            return self.hashes().get(_place(path)) == hashlib.sha256(text.encode()).hexdigest()
+            return self.hashes().get(str(path.resolve())) == hashlib.sha256(text.encode()).hexdigest()
         except BadInputError:
             return False
 
     def add(self, path: Path, text: str) -> None:
         """Accept a file with the text that was read."""
-        self._write({**self.hashes(), _place(path): hashlib.sha256(text.encode()).hexdigest()})
-
-    def remove(self, path: Path) -> bool:
-        """Revoke the acceptance of a file; False if it was not accepted."""
-        known = self.hashes()
-        if known.pop(_place(path), None) is None:
-            return False
-        self._write(known)
-        return True
-
-    def _write(self, files: dict[str, str]) -> None:
+        files = {**self.hashes(), str(path.resolve()): hashlib.sha256(text.encode()).hexdigest()}
         replace_file(self.folder / TRUST_FILE, json.dumps({"files": files}, indent=2).encode(), PRIVATE)
-
-
-def _place(path: Path) -> str:
-    """By what a file is known, also one that has become a link since."""
-    return str(path.parent.resolve() / path.name)
 
 
 def text_of(path: Path, *, of_user: bool = True) -> str | None:

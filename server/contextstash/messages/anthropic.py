@@ -12,17 +12,14 @@ from contextstash.messages.base import (
     PartKinds,
     Path,
     Piece,
-    Reading,
     as_json,
     call_piece,
     in_shape_of,
     name_of,
-    need_object,
     need_role,
     need_text,
     opaque,
     piece,
-    reading,
     result_pieces,
 )
 from contextstash.messages.rules import MISSING_RESULT
@@ -66,8 +63,7 @@ class AnthropicFormat(Format):
     own_keys = frozenset({"stop_reason", "stop_sequence"})
     schema_key = "input_schema"
 
-    def read(self, native: Native) -> Reading:
-        need_object(native, "the message")
+    def pieces(self, native: Mapping[str, Any]) -> tuple[Role, list[Piece]]:
         role = need_role(native, _ROLES, "'user' or 'assistant'")
         if any(native.get(key) is not None for key in ("tool_calls", "function_call", "tool_call_id")):
             raise BadMessageError("it has tool calls of OpenAI Chat. Record it in its own format.")
@@ -77,7 +73,7 @@ class AnthropicFormat(Format):
                 pieces += _read_result(block, where, ("content", place, "content"))
             else:
                 pieces.append(_read_block(block, kind, where))
-        return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
+        return role, pieces
 
     def is_own_part(self, part: BlockJson) -> bool:
         kind = part["type"]

@@ -77,9 +77,29 @@ class Format(ABC):
     schema_key = "parameters"
     """The member of a tool's definition that holds the schema of its arguments."""
 
-    @abstractmethod
+    usage_keys: tuple[str, ...] = ("usage",)
+    model_keys: tuple[str, ...] = ("model",)
+    group_keys: tuple[str, ...] = ("id",)
+    """Where a message has its usage, its model, and the id of its reply; the first one counts."""
+
     def read(self, native: Native) -> Reading:
         """The contents of the message. Raises BadMessageError, which names the wrong field and what it should be."""
+        role, pieces = self.pieces(need_object(native, "the message"))
+        keys = (self.usage_keys, self.model_keys, self.group_keys)
+        usage, model, group = (next((native[key] for key in each if native.get(key)), None) for each in keys)
+        return Reading(
+            role=role,
+            blocks=tuple(each.block for each in pieces),
+            texts=tuple(each.text for each in pieces),
+            paths=tuple(each.path for each in pieces),
+            usage=read_usage(usage) if isinstance(usage, Mapping) else None,
+            model=name_of(model),
+            group=name_of(group) if role == "assistant" else None,
+        )
+
+    @abstractmethod
+    def pieces(self, native: Mapping[str, Any]) -> tuple[Role, list[Piece]]:
+        """The role of the message, and what is in it. Raises BadMessageError."""
 
     def is_own(self, native: Native) -> bool:
         """Whether a message that this format can read has something that no other format has."""
@@ -229,21 +249,6 @@ def result_pieces(
 def opaque(native: Mapping[str, Any], call_id: str | None = None) -> Piece:
     """A block that contextstash doesn't interpret; its text is its JSON."""
     return piece("opaque", as_json(native), call_id=call_id)
-
-
-def reading(native: Mapping[str, Any], role: Role, pieces: Iterable[Piece], group: object) -> Reading:
-    """A Reading of a message from its pieces; its `model` and `group` are ignored if they are not non-empty strings."""
-    pieces = list(pieces)
-    usage = native.get("usage")
-    return Reading(
-        role=role,
-        blocks=tuple(each.block for each in pieces),
-        texts=tuple(each.text for each in pieces),
-        paths=tuple(each.path for each in pieces),
-        usage=read_usage(usage) if isinstance(usage, Mapping) else None,
-        model=name_of(native.get("model")),
-        group=name_of(group),
-    )
 
 
 def name_of(value: object) -> str | None:

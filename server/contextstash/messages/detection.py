@@ -52,12 +52,8 @@ def detect_format(natives: Sequence[Native]) -> str:
         left = [name for name in fitting if reasons[name] is None]
         if not left:
             details = "; ".join(f"as {name}: {str(reason).rstrip('.')}" for name, reason in reasons.items())
-            kind = (
-                "not in the format of those before it, which a session of its own takes"
-                if place
-                else "in no known format"
-            )
-            raise BadMessageError(f"Message {place} is {kind} ({details}).")
+            kind = "not in the format of those before it" if place else "in no known format"
+            raise BadMessageError(f"Message {place} is {kind} ({details}). A session has messages of one format.")
         fitting = {name: fitting[name] + get_format(name).is_own(native) for name in left}
     return max(fitting, key=lambda name: fitting[name])
 

@@ -18,7 +18,6 @@ from contextstash.messages.base import (
     Part,
     Path,
     Piece,
-    Reading,
     as_json,
     call_piece,
     in_shape_of,
@@ -30,7 +29,6 @@ from contextstash.messages.base import (
     opaque,
     orphan_text,
     piece,
-    reading,
     result_pieces,
 )
 from contextstash.messages.rules import MISSING_RESULT
@@ -71,8 +69,7 @@ _KNOWN = {*_DATA, *(spelled for key in ABOUT_KEYS for spelled in (key, snake(key
 
 def get(value: Mapping[str, Any], key: str) -> Any:
     """The value of a field in either spelling; None if it is missing or null. `key` is the REST spelling."""
-    found = value.get(key)
-    return value.get(snake(key)) if found is None else found
+    return value.get(_spelling(value, key))
 
 
 def _spelling(value: Mapping[str, Any], key: str) -> str:
@@ -107,10 +104,12 @@ class GeminiFormat(Format):
 
     name = "gemini"
     own_keys = frozenset({"parts"})
+    usage_keys = ("usageMetadata", "usage_metadata", "usage")
+    model_keys = ("modelVersion", "model_version", "model")
+    group_keys = ("responseId", "response_id")
     schema_key = "parameters_json_schema"
 
-    def read(self, native: Native) -> Reading:
-        need_object(native, "the content")
+    def pieces(self, native: Mapping[str, Any]) -> tuple[Role, list[Piece]]:
         if "type" in native:
             raise BadMessageError("it has a 'type', as messages of other formats do. Record it in its own format.")
         if "candidates" in native:
@@ -127,9 +126,7 @@ class GeminiFormat(Format):
         answers = [found.block.call_id is not None and found.block.type != "tool_call" for found in pieces]
         if role == "user" and answers and all(answers):
             role = "tool"
-        usage, model = get(native, "usageMetadata"), get(native, "modelVersion")
-        about = {"usage": usage or native.get("usage"), "model": model or native.get("model")}
-        return reading(about, role, pieces, group=get(native, "responseId"))
+        return role, pieces
 
     def in_place_of(self, native: Native, text: str, old: Any) -> Any:
         """A response with this text, an object as the API requires, and without nested media. An output stays under its

@@ -11,7 +11,6 @@ from contextstash.messages.base import (
     Part,
     PartKinds,
     Piece,
-    Reading,
     call_piece,
     kind_of,
     name_of,
@@ -19,7 +18,6 @@ from contextstash.messages.base import (
     need_role,
     need_text,
     piece,
-    reading,
     result_pieces,
 )
 from contextstash.messages.rules import MISSING_RESULT
@@ -65,8 +63,7 @@ class OpenAIChatFormat(Format):
     name = "openai-chat"
     own_keys = frozenset({"tool_call_id", "reasoning_content", *OTHER_CONTENT, *SIGNED_THINKING})
 
-    def read(self, native: Native) -> Reading:
-        need_object(native, "the message")
+    def pieces(self, native: Mapping[str, Any]) -> tuple[Role, list[Piece]]:
         if "choices" in native and "role" not in native:
             raise BadMessageError("this is a whole API response; record its choices[0].message.")
         if native.get("function_call") is not None:
@@ -84,7 +81,7 @@ class OpenAIChatFormat(Format):
             refusal = native.get("refusal")
             spoken = [piece("text", refusal)] if isinstance(refusal, str) and refusal else []
             pieces = [*_thinking(native), *pieces, *spoken, *_read_calls(native)]
-        return reading(native, role, pieces, group=native.get("id") if role == "assistant" else None)
+        return role, pieces
 
     def is_own_part(self, part: Mapping[str, Any]) -> bool:
         return part["type"] in _OWN_PARTS

@@ -20,7 +20,6 @@ from contextstash.messages.base import (
     Part,
     PartKinds,
     Piece,
-    Reading,
     call_piece,
     kind_of,
     name_of,
@@ -29,7 +28,6 @@ from contextstash.messages.base import (
     need_text,
     opaque,
     piece,
-    reading,
     result_pieces,
 )
 from contextstash.messages.rules import MISSING_RESULT
@@ -80,9 +78,9 @@ class OpenAIResponsesFormat(Format):
 
     name = "openai-responses"
     own_keys = frozenset({"type"})
+    group_keys = ("response_id",)
 
-    def read(self, native: Native) -> Reading:
-        need_object(native, "the item")
+    def pieces(self, native: Item) -> tuple[Role, list[Piece]]:
         kind = item_type(native)
         if "tool_calls" in native or "stop_reason" in native or ("role" in native and kind not in _WITH_ROLE):
             raise BadMessageError("it is a message of another API. Record it in its own format.")
@@ -94,20 +92,17 @@ class OpenAIResponsesFormat(Format):
             raise BadMessageError("it has neither 'type' nor 'role'; expected an item of the Responses API.")
         if kind == "message":
             role = need_role(native, _ROLES, "assistant, user, system, developer")
-            pieces = _KINDS.read(native.get("content"))
-        elif kind == "reasoning":
-            role, pieces = "assistant", [piece("thinking", _reasoning_text(native))]
-        elif kind == ADDED_TOOLS:
-            role, pieces = "system", [opaque(native)]
-        else:
-            role = "tool" if is_input(native, kind) else "assistant"
-            if kind.endswith("_call") or kind in (APPROVAL_REQUEST, PROGRAM):
-                pieces = [_read_call(native, kind)]
-            elif kind.endswith("_call_output"):
-                pieces = _read_output(native, kind)
-            else:
-                pieces = [opaque(native, _answered_id(native, kind))]
-        return reading(native, role, pieces, group=native.get("response_id"))
+            return role, _KINDS.read(native.get("content"))
+        if kind == "reasoning":
+            return "assistant", [piece("thinking", _reasoning_text(native))]
+        if kind == ADDED_TOOLS:
+            return "system", [opaque(native)]
+        role = "tool" if is_input(native, kind) else "assistant"
+        if kind.endswith("_call") or kind in (APPROVAL_REQUEST, PROGRAM):
+            return role, [_read_call(native, kind)]
+        if kind.endswith("_call_output"):
+            return role, _read_output(native, kind)
+        return role, [opaque(native, _answered_id(native, kind))]
 
     def is_own_part(self, part: Item) -> bool:
         return str(part["type"]).startswith(("input_", "output_"))

@@ -34,10 +34,6 @@ LIST_KEYS = {"anthropic": "messages", "openai-chat": "messages", "openai-respons
 SERVER_STATE_KEYS = ("previous_response_id", "conversation")
 """Fields of a Responses request that continue a conversation stored by OpenAI."""
 
-MAX_MESSAGES = 10_000
-"""A request with more messages is not read: each takes 30 µs, in which no other request goes on. The longest recorded
-session had 2,000."""
-
 Derived = TypeVar("Derived")
 
 
@@ -172,8 +168,6 @@ def read_request(format_name: str, body: bytes, before: RequestText | None = Non
 
     def message_at(place: str | int, at: int) -> Span:
         number = len(messages)
-        if number >= MAX_MESSAGES:
-            raise JsonPositionError(f"more than {MAX_MESSAGES:,} messages")
         is_known = number < len(known) and body.startswith(known[number].raw, at)
         messages.append(known[number] if is_known else _message_at(body, text, at, format_name))
         return Span(at, at + len(messages[-1].raw))

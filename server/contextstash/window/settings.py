@@ -5,9 +5,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pkgutil import get_data
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints, ValidationError, field_validator
 
 from contextstash_storage.errors import BadInputError
 
@@ -32,8 +32,8 @@ MAX_PINS = 50
 MAX_DAYS = 36_500
 """Days after which a session may be deleted: a hundred years, which a date can hold."""
 
-MAX_PIN_CHARACTERS = 500
-"""Length of a pin. A longer one is refused; paths of real projects are shorter."""
+Pin = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+"""A handle, a path or a rule; paths of real projects are shorter."""
 
 DESTINATION = "summarizer_base_url"
 """The setting that says where sessions are sent. A session cannot set it, since a model may change session settings."""
@@ -135,7 +135,7 @@ class UserSettings(BaseModel):
     """Which part of a longer output is shown: its `head`, its `head_tail`, both ends of equal size (`middle`), or both
     ends and the relevant lines between them, such as errors and counts (`smart`)."""
 
-    pin: tuple[str, ...] = Field(default=(), max_length=MAX_PINS)
+    pin: tuple[Pin, ...] = Field(default=(), max_length=MAX_PINS)
     """Tool outputs that stay in the view: handles (out_…), or paths of files, of which the newest output that shows the
     file stays; or rules (rule: never push), which stand with every summary. What a summary replaces follows it word for
     word."""
@@ -150,14 +150,6 @@ class UserSettings(BaseModel):
     encryption_key: str | None = None
     """The file with the key of an encrypted database: `file:PATH`. Read from the environment or the user's own file
     alone. `contextstash encrypt` encrypts a database that exists."""
-
-    @field_validator("pin")
-    @classmethod
-    def _pins_are_handles_or_paths(cls, pins: tuple[str, ...]) -> tuple[str, ...]:
-        for pin in pins:
-            if not pin.strip() or len(pin) > MAX_PIN_CHARACTERS:
-                raise ValueError(f"must hold handles or paths of 1 to {MAX_PIN_CHARACTERS} characters")
-        return tuple(dict.fromkeys(pins))
 
     @field_validator("encryption_key")
     @classmethod
