@@ -174,6 +174,11 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
         [GO, CUSTOM, output_item("a", "gone")],
         [GO, CUSTOM, output_item("a", "gone", "custom_tool_call_output")],
     ),
+    "a program that was recorded twice is sent once": (
+        RESPONSES,
+        [GO, REASONING, PROGRAM, PROGRAM, CALLED, OUTPUT, PROGRAM_OUTPUT],
+        [GO, REASONING, PROGRAM, CALLED, OUTPUT, PROGRAM_OUTPUT],
+    ),
     "reasoning that nothing follows is left out with its computer call": (
         RESPONSES,
         [GO, REASONING, COMPUTER, GO, REASONING],

@@ -41,9 +41,6 @@ class Rules:
     """Whether a reply may not hold two calls of one id."""
     user_first: bool = False
     """Whether the list must begin with the user."""
-    early_results: bool = False
-    """Whether hosts of this format write a result before its call: Claude Code does so as soon as the tool ends, while
-    the reply still streams in."""
 
 
 RULES: Mapping[str, Rules] = MappingProxyType(
@@ -51,7 +48,7 @@ RULES: Mapping[str, Rules] = MappingProxyType(
         # "Tool result blocks must immediately follow their corresponding tool use blocks", and come first in their
         # message: https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use. Roles alternate; the
         # first is the user's: https://docs.claude.com/en/api/messages
-        "anthropic": Rules("all", results_next=True, user_first=True, early_results=True),
+        "anthropic": Rules("all", results_next=True, user_first=True),
         # "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'"
         # (the API's error): https://platform.openai.com/docs/guides/function-calling
         "openai-chat": Rules("none", results_next=True),
@@ -267,7 +264,7 @@ class _Repair:
             run += not (is_models and was_models)
             was_models = is_models
             turn += not is_models and not all(part.answers for part in parts)
-            named = turn if self._rules.early_results else at, at if self._rules.one_call_an_id else run
+            named = turn if self._rules.results_next else at, at if self._rules.one_call_an_id else run
             number = 0
             for index, part in enumerate(parts):
                 if part.answers:
@@ -378,7 +375,7 @@ class _Repair:
 def _unanswered(parts: Iterable[Part]) -> set[int]:
     """The places of calls of the provider's own tools that have no result, and of results without a call. A call may be
     open in the last message (the provider paused there), or while it waits for a client's tool that it called."""
-    pending: dict[str, list[int]] = {}
+    pending: dict[str, int] = {}
     lone: set[int] = set()
     callers: set[str | None] = set()
     last = -1
@@ -387,14 +384,12 @@ def _unanswered(parts: Iterable[Part]) -> set[int]:
         if not part.by_model:
             last = place
         elif part.asks:
-            pending.setdefault(part.asks, []).append(place)
-        elif part.gets:
-            if waiting := pending.get(part.gets):
-                waiting.pop()
-            else:
-                lone.add(place)
-    open_calls = (place for call, places in pending.items() if call not in callers for place in places)
-    return lone.union(place for place in open_calls if place < last)
+            if part.asks in pending:  # recorded twice
+                lone.add(pending[part.asks])
+            pending[part.asks] = place
+        elif part.gets and pending.pop(part.gets, None) is None:
+            lone.add(place)
+    return lone.union(place for call, place in pending.items() if call not in callers and place < last)
 
 
 def _without_lone_thinking(placed: Sequence[tuple[int, Part]]) -> list[tuple[int, Part]]:
