@@ -140,20 +140,9 @@ class _Turn:
     answered: bool = False
 
 
-class KnownParts:
-    """What can be sent of the messages of a list, kept for the next one, which mostly begins with the same messages."""
-
-    def __init__(self) -> None:
-        # The messages are kept too, so that none of their ids becomes another one's.
-        self._last: tuple[Format | None, Sequence[Native], dict[int, Sequence[Part]]] = (None, (), {})
-
-    def of(self, fmt: Format, natives: Sequence[Native]) -> list[Sequence[Part]]:
-        """The parts of each message that has some."""
-        last = self._last  # with its messages, also if another thread replaces it
-        known = last[2] if last[0] is fmt else {}
-        parts = [known.get(id(native)) or fmt.sent_parts(native) for native in natives]
-        self._last = (fmt, natives, dict(zip(map(id, natives), parts, strict=True)))
-        return [each for each in parts if each]
+KnownParts = dict[int, tuple[Native, Sequence[Part]]]
+"""What can be sent of the messages of a list, kept for the next one, which mostly begins with the same messages: by the
+id of the object, with the message, so that its id becomes no other one's."""
 
 
 def render(fmt: Format, natives: Sequence[Native], known: KnownParts | None = None) -> list[Native]:
@@ -165,7 +154,11 @@ def render(fmt: Format, natives: Sequence[Native], known: KnownParts | None = No
     with `natives` but never changes them. `known` are the parts of an earlier list of the same messages.
     """
     rules, natives = RULES[fmt.name], fmt.limit_breakpoints(natives)
-    messages: Sequence[Sequence[Part]] = (known or KnownParts()).of(fmt, natives)
+    known = {} if known is None else known
+    parts = {id(native): known.get(id(native)) or (native, fmt.sent_parts(native)) for native in natives}
+    known.clear()
+    known.update(parts)
+    messages: Sequence[Sequence[Part]] = [found for native in natives if (found := parts[id(native)][1])]
     if rules.user_first:  # these providers take the system prompt beside the list
         messages = list(dropwhile(lambda parts: parts[0].instructs, messages))
     ordered = _in_order(fmt, rules, messages)
