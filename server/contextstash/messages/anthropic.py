@@ -5,23 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextstash.messages.base import (
-    Call,
-    Format,
-    Part,
-    PartKinds,
-    Path,
-    Piece,
-    as_json,
-    call_piece,
-    in_shape_of,
-    name_of,
-    need_role,
-    need_text,
-    opaque,
-    piece,
-    result_pieces,
-)
+from contextstash.messages import base
+from contextstash.messages.base import Call, Format, Part, PartKinds, Path, Piece
 from contextstash.messages.rules import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
@@ -64,7 +49,7 @@ class AnthropicFormat(Format):
     schema_key = "input_schema"
 
     def pieces(self, native: Mapping[str, Any]) -> tuple[Role, list[Piece]]:
-        role = need_role(native, _ROLES, "'user' or 'assistant'")
+        role = base.need_role(native, _ROLES, "'user' or 'assistant'")
         if any(native.get(key) is not None for key in ("tool_calls", "function_call", "tool_call_id")):
             raise BadMessageError("it has tool calls of OpenAI Chat. Record it in its own format.")
         pieces: list[Piece] = []
@@ -99,7 +84,7 @@ class AnthropicFormat(Format):
     def sent_parts(self, native: Native) -> list[Part]:
         role, content = native["role"], native["content"]
         by_model = role == "assistant"
-        reply = name_of(native.get("id")) if by_model else None
+        reply = base.name_of(native.get("id")) if by_model else None
         parts: list[Part] = []
         called: set[str] = set()
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
@@ -119,7 +104,7 @@ class AnthropicFormat(Format):
             elif by_model and _is_server_result(sent):
                 part.gets = str(sent.get("tool_use_id"))
             if isinstance(caller := sent.get("caller"), dict):
-                part.caller = name_of(caller.get("tool_id", caller.get("toolId")))
+                part.caller = base.name_of(caller.get("tool_id", caller.get("toolId")))
             parts.append(part)
         return parts
 
@@ -134,27 +119,29 @@ class AnthropicFormat(Format):
 
 
 def _read_result(block: BlockJson, where: str, path: Path) -> list[Piece]:
-    call_id = need_text(block, "tool_use_id", where, empty=False)
+    call_id = base.need_text(block, "tool_use_id", where, empty=False)
     content = block.get("content")
     nested = _KINDS.parts("" if content is None else content, f"{where}.content")
     parts = [_read_block(part, kind, at) for part, kind, at in nested]
-    return result_pieces(call_id, parts, path, is_error=block.get("is_error") is True)
+    return base.result_pieces(call_id, parts, path, is_error=block.get("is_error") is True)
 
 
 def _read_block(block: BlockJson, kind: str, where: str) -> Piece:
     if kind == "tool_use":
-        call_id = need_text(block, "id", where, empty=False)
-        return call_piece(call_id, need_text(block, "name", where), block.get("input", {}))
+        call_id = base.need_text(block, "id", where, empty=False)
+        return base.call_piece(call_id, base.need_text(block, "name", where), block.get("input", {}))
     if kind == "thinking":
-        return piece("thinking", need_text(block, kind, where))
+        return base.piece("thinking", base.need_text(block, kind, where))
     if kind == "redacted_thinking":
-        return piece("thinking")
+        return base.piece("thinking")
     if kind in SERVER_CALLS:
-        return call_piece(name_of(block.get("id")), name_of(block.get("name")) or kind, block.get("input", {}))
+        return base.call_piece(
+            base.name_of(block.get("id")), base.name_of(block.get("name")) or kind, block.get("input", {})
+        )
     if kind.endswith("_tool_result"):
-        return opaque(block, name_of(block.get("tool_use_id")))
+        return base.opaque(block, base.name_of(block.get("tool_use_id")))
     if kind == "compaction" and isinstance(content := block.get("content"), str):
-        return piece("opaque", content)
+        return base.piece("opaque", content)
     return _KINDS.read_part(block, kind, where)
 
 
@@ -197,7 +184,7 @@ def _sent(block: Native, by_model: bool) -> Native | None:
 
 
 def _as_text(block: Native) -> Native:
-    return {"type": "text", "text": as_json(block)}
+    return {"type": "text", "text": base.as_json(block)}
 
 
 def _joined(parts: Sequence[Part]) -> Native:
@@ -207,7 +194,7 @@ def _joined(parts: Sequence[Part]) -> Native:
     content: Any = parts[0].native["text"] if is_text else [part.native for part in parts]
     role = "assistant" if parts[0].by_model else "system" if parts[0].instructs else "user"
     kept = {key: source[key] for key in SYSTEM_KEYS if key in source} if role == "system" else {}
-    return in_shape_of(source, {"role": role, "content": content, **kept})
+    return base.in_shape_of(source, {"role": role, "content": content, **kept})
 
 
 def _is_server_result(block: BlockJson) -> bool:

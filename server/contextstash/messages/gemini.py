@@ -12,25 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from contextstash.messages.base import (
-    Call,
-    Format,
-    Part,
-    Path,
-    Piece,
-    as_json,
-    call_piece,
-    in_shape_of,
-    kind_of,
-    name_of,
-    need_object,
-    need_role,
-    need_text,
-    opaque,
-    orphan_text,
-    piece,
-    result_pieces,
-)
+from contextstash.messages import base
+from contextstash.messages.base import Call, Format, Part, Path, Piece
 from contextstash.messages.rules import MISSING_RESULT
 from contextstash.safety.sanitize import reminder
 from contextstash_storage.errors import BadMessageError
@@ -117,10 +100,10 @@ class GeminiFormat(Format):
         if "content" in native:
             raise BadMessageError("it has 'content'; expected Gemini's 'parts'. Record it in its own format.")
         without_role = native.get("role") is None and "parts" in native
-        role: Role = "user" if without_role else need_role(native, ROLES, "'user' or 'model'")
+        role: Role = "user" if without_role else base.need_role(native, ROLES, "'user' or 'model'")
         parts = [] if native.get("parts") is None and native.get("role") == "model" else native.get("parts")
         if not isinstance(parts, list):
-            raise BadMessageError(f"parts is {kind_of(parts)}; expected a list of parts.")
+            raise BadMessageError(f"parts is {base.kind_of(parts)}; expected a list of parts.")
         numbers: Counter[tuple[str, str]] = Counter()
         pieces = [found for place, part in enumerate(parts) for found in _read_part(part, place, numbers)]
         answers = [found.block.call_id is not None and found.block.type != "tool_call" for found in pieces]
@@ -167,7 +150,7 @@ class GeminiFormat(Format):
         answer = get(part.native, "functionResponse")
         response = answer.get("response") or {}
         key = _only_text(response)
-        text = orphan_text(response[key] if key else as_json(response) if response else "")
+        text = base.orphan_text(response[key] if key else base.as_json(response) if response else "")
         return [*([{"text": text}] if text else []), *filter(_data_keys, answer.get("parts") or ())]
 
     def fitted(self, result: Native, call: Call) -> Native:
@@ -183,12 +166,12 @@ class GeminiFormat(Format):
     def joined(self, messages: Sequence[Sequence[Part]]) -> list[Native]:
         roles = ("user", "model")
         sent = ({"role": roles[parts[0].by_model], "parts": [part.native for part in parts]} for parts in messages)
-        return [in_shape_of(parts[0].source, values) for parts, values in zip(messages, sent, strict=True)]
+        return [base.in_shape_of(parts[0].source, values) for parts, values in zip(messages, sent, strict=True)]
 
 
 def _named(call: Mapping[str, Any]) -> dict[str, str]:
     """The name, and the id if there is one: without ids, the API pairs calls and responses by name and order."""
-    return {**({"id": call_id} if (call_id := name_of(call.get("id"))) else {}), "name": call["name"]}
+    return {**({"id": call_id} if (call_id := base.name_of(call.get("id"))) else {}), "name": call["name"]}
 
 
 def _sent(part: Native, native: Native, by_model: bool) -> Part | None:
@@ -204,11 +187,11 @@ def _sent(part: Native, native: Native, by_model: bool) -> Part | None:
         shown = part if kind or _other_keys(part) else {**part, "text": ""}
         return Part(shown, by_model, native) if shown.get("text") != "" or _is_signed(part) else None
     if kind == ("functionResponse" if by_model else "functionCall"):
-        return Part({"text": as_json(part)}, by_model, native)
+        return Part({"text": base.as_json(part)}, by_model, native)
     if kind not in ("functionCall", "functionResponse"):
         return Part(part, by_model, native)
     data = get(part, kind)
-    name, given = data["name"], name_of(data.get("id"))
+    name, given = data["name"], base.name_of(data.get("id"))
     if by_model:
         keys = (f"id:{given}", f"id:{given}:{name}", f"name:{name}") if given else (f"unnamed:{name}", f"name:{name}")
         return Part(part, True, native, None, (Call(keys, part, given is None),))
@@ -218,20 +201,20 @@ def _sent(part: Native, native: Native, by_model: bool) -> Part | None:
 
 def _read_part(value: object, place: int, numbers: Counter[tuple[str, str]]) -> list[Piece]:
     where = f"parts[{place}]"
-    part = need_object(value, where)
+    part = base.need_object(value, where)
     if foreign := [key for key in _FOREIGN_KEYS if key in part]:
         raise BadMessageError(f"{where} has a '{foreign[0]}', as parts of other formats do; expected Gemini's parts.")
     found = _data_keys(part)
     if len(found) > 1:
         raise BadMessageError(f"{where} has {' and '.join(found)}; expected one of them.")
     if not found:
-        return [opaque(part)] if _other_keys(part) else []
+        return [base.opaque(part)] if _other_keys(part) else []
     key, spelled = found[0], _spelling(part, found[0])
     data = part[spelled]
     if key == "text":
-        return [piece("thinking" if part.get("thought") is True else "text", need_text(part, "text", where))]
+        return [base.piece("thinking" if part.get("thought") is True else "text", base.need_text(part, "text", where))]
     where = f"{where}.{spelled}"
-    data = need_object(data, where)
+    data = base.need_object(data, where)
     if key == "functionCall":
         return [_read_call(data, where, numbers)]
     if key == "functionResponse":
@@ -239,46 +222,48 @@ def _read_part(value: object, place: int, numbers: Counter[tuple[str, str]]) -> 
     if key in MEDIA_KEYS:
         return [_read_media(part, data)]
     if key == "executableCode":
-        return [call_piece(None, "code_execution", data.get("code") or "")]
-    return [opaque({key: data})]
+        return [base.call_piece(None, "code_execution", data.get("code") or "")]
+    return [base.opaque({key: data})]
 
 
 def _read_call(call: Mapping[str, Any], where: str, numbers: Counter[tuple[str, str]]) -> Piece:
-    name = need_text(call, "name", where, empty=False)
+    name = base.need_text(call, "name", where, empty=False)
     arguments = call.get("args")
     if arguments is not None and not isinstance(arguments, dict):
-        raise BadMessageError(f"{where}.args is {kind_of(arguments)}; expected an object.")
-    return call_piece(_call_id(call, name, "call", numbers), name, arguments or {})
+        raise BadMessageError(f"{where}.args is {base.kind_of(arguments)}; expected an object.")
+    return base.call_piece(_call_id(call, name, "call", numbers), name, arguments or {})
 
 
 def _read_response(answer: Mapping[str, Any], where: str, path: Path, numbers: Counter[tuple[str, str]]) -> list[Piece]:
-    name = need_text(answer, "name", where, empty=False)
+    name = base.need_text(answer, "name", where, empty=False)
     response = answer.get("response")
     if response is not None and not isinstance(response, dict):
-        raise BadMessageError(f"{where}.response is {kind_of(response)}; expected an object, such as {{'output': …}}.")
+        raise BadMessageError(
+            f"{where}.response is {base.kind_of(response)}; expected an object, such as {{'output': …}}."
+        )
     nested = answer.get("parts")
     if nested is not None and not isinstance(nested, list):
-        raise BadMessageError(f"{where}.parts is {kind_of(nested)}; expected a list of parts.")
-    pieces = [piece("text", _response_text(response or {}))]
+        raise BadMessageError(f"{where}.parts is {base.kind_of(nested)}; expected a list of parts.")
+    pieces = [base.piece("text", _response_text(response or {}))]
     for place, value in enumerate(nested or ()):
-        part = need_object(value, f"{where}.parts[{place}]")
+        part = base.need_object(value, f"{where}.parts[{place}]")
         data = next((data for key in MEDIA_KEYS if isinstance(data := get(part, key), dict)), None)
-        pieces.append(opaque(part) if data is None else _read_media(part, data))
+        pieces.append(base.opaque(part) if data is None else _read_media(part, data))
     call_id = _call_id(answer, name, "response", numbers)
-    return result_pieces(call_id, pieces, path, tool=name, is_error=_is_error(response or {}))
+    return base.result_pieces(call_id, pieces, path, tool=name, is_error=_is_error(response or {}))
 
 
 def _read_media(part: Mapping[str, Any], data: Mapping[str, Any]) -> Piece:
     kind = str(get(data, "mimeType") or "")
     if kind.startswith("image/"):
-        return piece("image")
+        return base.piece("image")
     name = get(data, "displayName") or get(data, "fileUri")
-    return piece("document", name if isinstance(name, str) else "")
+    return base.piece("document", name if isinstance(name, str) else "")
 
 
 def _call_id(value: Mapping[str, Any], name: str, side: str, numbers: Counter[tuple[str, str]]) -> str:
     """The id, or one of the name and, from the second of that name in the content on, its number."""
-    if given := name_of(value.get("id")):
+    if given := base.name_of(value.get("id")):
         return given
     numbers[side, name] += 1
     number = numbers[side, name]
@@ -304,7 +289,7 @@ def _response_text(response: Mapping[str, Any]) -> str:
         readable = [text for text in texts if isinstance(text, str)]
         if len(readable) == len(content):
             return "\n".join(readable)
-    return as_json(response) if response else ""
+    return base.as_json(response) if response else ""
 
 
 def _is_error(response: Mapping[str, Any]) -> bool:

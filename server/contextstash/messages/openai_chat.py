@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from contextstash.messages.base import (
-    Call,
-    Format,
-    Part,
-    PartKinds,
-    Piece,
-    call_piece,
-    kind_of,
-    name_of,
-    need_object,
-    need_role,
-    need_text,
-    piece,
-    result_pieces,
-)
+from contextstash.messages import base
+from contextstash.messages.base import Call, Format, Part, PartKinds, Piece
 from contextstash.messages.rules import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
@@ -72,14 +59,16 @@ class OpenAIChatFormat(Format):
             raise BadMessageError("spoken replies cannot be sent back by their data; record the transcript as content.")
         if "parts" in native and "content" not in native:
             raise BadMessageError("it has 'parts' instead of 'content'. Record it in its own format.")
-        role = need_role(native, ROLES, f"one of {', '.join(ROLES)}")
+        role = base.need_role(native, ROLES, f"one of {', '.join(ROLES)}")
         content = native.get("content")
         pieces = _KINDS.read("" if content is None else content)
         if role == "tool":
-            pieces = result_pieces(_answered_id(native), pieces, ("content",), tool=name_of(native.get("name")))
+            pieces = base.result_pieces(
+                _answered_id(native), pieces, ("content",), tool=base.name_of(native.get("name"))
+            )
         elif role == "assistant":
             refusal = native.get("refusal")
-            spoken = [piece("text", refusal)] if isinstance(refusal, str) and refusal else []
+            spoken = [base.piece("text", refusal)] if isinstance(refusal, str) and refusal else []
             pieces = [*_thinking(native), *pieces, *spoken, *_read_calls(native)]
         return role, pieces
 
@@ -129,12 +118,12 @@ class OpenAIChatFormat(Format):
 
 
 def _answered_id(native: Mapping[str, Any]) -> str:
-    return need_text(native, "tool_call_id", "the message", empty=False)
+    return base.need_text(native, "tool_call_id", "the message", empty=False)
 
 
 def _file_name(part: Mapping[str, Any]) -> str:
     file = part.get("file")
-    return (name_of(file.get("filename")) if isinstance(file, dict) else None) or ""
+    return (base.name_of(file.get("filename")) if isinstance(file, dict) else None) or ""
 
 
 _KINDS = PartKinds(
@@ -149,12 +138,12 @@ def _thinking(native: Mapping[str, Any]) -> Iterator[Piece]:
     for key in PLAIN_THINKING:
         text = native.get(key)
         if isinstance(text, str) and text:
-            yield piece("thinking", text)
+            yield base.piece("thinking", text)
             return
     signed = _signed_parts(native)
     texts = [part.get(key) for part in signed for key in ("thinking", "text", "summary")]
     if signed:
-        yield piece("thinking", "\n".join(text for text in texts if isinstance(text, str)))
+        yield base.piece("thinking", "\n".join(text for text in texts if isinstance(text, str)))
 
 
 def _signed_parts(native: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -165,15 +154,15 @@ def _signed_parts(native: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _read_calls(native: Mapping[str, Any]) -> Iterator[Piece]:
     calls = native.get("tool_calls")
     if calls is not None and not isinstance(calls, list):
-        raise BadMessageError(f"tool_calls is {kind_of(calls)}; expected a list.")
+        raise BadMessageError(f"tool_calls is {base.kind_of(calls)}; expected a list.")
     for place, value in enumerate(calls or ()):
         where = f"tool_calls[{place}]"
-        call = need_object(value, where)
-        call_id = need_text(call, "id", where, empty=False)
+        call = base.need_object(value, where)
+        call_id = base.need_text(call, "id", where, empty=False)
         kind, argument = ("custom", "input") if call.get("type") == "custom" else ("function", "arguments")
-        made = need_object(call.get(kind), f"{where}.{kind}")
+        made = base.need_object(call.get(kind), f"{where}.{kind}")
         given = made.get(argument)
-        yield call_piece(call_id, need_text(made, "name", f"{where}.{kind}"), "" if given is None else given)
+        yield base.call_piece(call_id, base.need_text(made, "name", f"{where}.{kind}"), "" if given is None else given)
 
 
 def _request_shaped(native: Native) -> Native:

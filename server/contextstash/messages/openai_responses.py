@@ -14,22 +14,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from contextstash.messages.base import (
-    Call,
-    Format,
-    Part,
-    PartKinds,
-    Piece,
-    call_piece,
-    kind_of,
-    name_of,
-    need_object,
-    need_role,
-    need_text,
-    opaque,
-    piece,
-    result_pieces,
-)
+from contextstash.messages import base
+from contextstash.messages.base import Call, Format, Part, PartKinds, Piece
 from contextstash.messages.rules import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
@@ -91,18 +77,18 @@ class OpenAIResponsesFormat(Format):
         if not kind:
             raise BadMessageError("it has neither 'type' nor 'role'; expected an item of the Responses API.")
         if kind == "message":
-            role = need_role(native, _ROLES, "assistant, user, system, developer")
+            role = base.need_role(native, _ROLES, "assistant, user, system, developer")
             return role, _KINDS.read(native.get("content"))
         if kind == "reasoning":
-            return "assistant", [piece("thinking", _reasoning_text(native))]
+            return "assistant", [base.piece("thinking", _reasoning_text(native))]
         if kind == ADDED_TOOLS:
-            return "system", [opaque(native)]
+            return "system", [base.opaque(native)]
         role = "tool" if is_input(native, kind) else "assistant"
         if kind.endswith("_call") or kind in (APPROVAL_REQUEST, PROGRAM):
             return role, [_read_call(native, kind)]
         if kind.endswith("_call_output"):
             return role, _read_output(native, kind)
-        return role, [opaque(native, _answered_id(native, kind))]
+        return role, [base.opaque(native, _answered_id(native, kind))]
 
     def is_own_part(self, part: Item) -> bool:
         return str(part["type"]).startswith(("input_", "output_"))
@@ -150,7 +136,7 @@ class OpenAIResponsesFormat(Format):
         calls = (Call((call_id,), item),) if call_id else ()
         answers = (answered,) if answered else ()
         caller = item.get("caller")
-        called_by = name_of(caller.get("caller_id")) if isinstance(caller, dict) else None
+        called_by = base.name_of(caller.get("caller_id")) if isinstance(caller, dict) else None
         is_model = not is_input(item, kind)
         return (Part(item, is_model, {}, None, calls, answers, kind == "reasoning", caller=called_by),)
 
@@ -182,17 +168,19 @@ def _request_shaped(native: Native) -> Native:
 def _call_id(item: Item, kind: str) -> str | None:
     """The id of a call that the client answers; None for any other item, and for calls of the provider's own tools."""
     if kind == APPROVAL_REQUEST:
-        return name_of(item.get("id"))
-    return name_of(item.get("call_id")) if kind.endswith("_call") or kind == PROGRAM else None
+        return base.name_of(item.get("id"))
+    return base.name_of(item.get("call_id")) if kind.endswith("_call") or kind == PROGRAM else None
 
 
 def _answered_id(item: Item, kind: str) -> str | None:
     """The id of the call that this item answers; None if it does not answer one."""
     if kind == APPROVAL_RESPONSE:
-        return name_of(item.get("approval_request_id"))
+        return base.name_of(item.get("approval_request_id"))
     if not kind.endswith("_output"):
         return None
-    return name_of(item.get("call_id")) or (name_of(item.get("id")) if kind == "local_shell_call_output" else None)
+    return base.name_of(item.get("call_id")) or (
+        base.name_of(item.get("id")) if kind == "local_shell_call_output" else None
+    )
 
 
 def is_input(item: Item, kind: str) -> bool:
@@ -205,7 +193,7 @@ def is_input(item: Item, kind: str) -> bool:
 _KINDS = PartKinds(
     {**dict.fromkeys(_TEXT_PARTS, "text"), "refusal": "refusal"},
     images=["input_image", "computer_screenshot"],
-    documents={"input_file": lambda part: name_of(part.get("filename")) or "", "input_audio": lambda part: ""},
+    documents={"input_file": lambda part: base.name_of(part.get("filename")) or "", "input_audio": lambda part: ""},
     foreign=lambda kind: kind in _FOREIGN_PARTS,
 )
 
@@ -215,7 +203,7 @@ def _reasoning_text(native: Item) -> str:
     for key in ("summary", "content"):
         parts = native.get(key)
         if parts is not None and not isinstance(parts, list):
-            raise BadMessageError(f"{key} is {kind_of(parts)}; expected a list.")
+            raise BadMessageError(f"{key} is {base.kind_of(parts)}; expected a list.")
         texts += [found.text for found in _KINDS.read(parts or [], key)]
     return "\n".join(texts)
 
@@ -223,22 +211,22 @@ def _reasoning_text(native: Item) -> str:
 def _read_call(native: Item, kind: str) -> Piece:
     call_id = _call_id(native, kind)
     if kind in ("function_call", "custom_tool_call"):
-        need_text(native, "call_id", "the item", empty=False)
-        need_text(native, "name", "the item")
+        base.need_text(native, "call_id", "the item", empty=False)
+        base.need_text(native, "name", "the item")
     if kind == "image_generation_call":
-        return piece("image")
+        return base.piece("image")
     name, namespace = native.get("name"), native.get("namespace")
-    tool = name_of(name) or kind.removesuffix("_call")
+    tool = base.name_of(name) or kind.removesuffix("_call")
     if isinstance(namespace, str) and isinstance(name, str):
         tool = namespace + name
     if kind == "custom_tool_call" and tool == CODE_MODE and isinstance(script := native.get("input"), str):
         tool, argument = scripted_call(script) or (tool, script)
-        return call_piece(call_id, tool, argument)
+        return base.call_piece(call_id, tool, argument)
     for key in ("arguments", "input", "action", "operation", "actions"):
         if native.get(key) is not None and (call_id or key == "action"):
-            return call_piece(call_id, tool, native[key])
+            return base.call_piece(call_id, tool, native[key])
     named = ("id", "type", "status", "call_id")
-    return call_piece(call_id, tool, {key: value for key, value in native.items() if key not in named})
+    return base.call_piece(call_id, tool, {key: value for key, value in native.items() if key not in named})
 
 
 def _read_output(native: Item, kind: str) -> list[Piece]:
@@ -246,14 +234,14 @@ def _read_output(native: Item, kind: str) -> list[Piece]:
     if call_id is None:
         raise BadMessageError("call_id is missing; expected the id of the call that this answers.")
     if kind == "computer_call_output":
-        return [piece("image", call_id=call_id)]
+        return [base.piece("image", call_id=call_id)]
     if kind == "shell_call_output" and isinstance(output, list):
-        chunks = [need_object(chunk, f"output[{place}]") for place, chunk in enumerate(output)]
+        chunks = [base.need_object(chunk, f"output[{place}]") for place, chunk in enumerate(output)]
         texts = [chunk.get(key) for chunk in chunks for key in ("stdout", "stderr")]
-        parts = [piece("text", text) for text in texts if isinstance(text, str) and text]
+        parts = [base.piece("text", text) for text in texts if isinstance(text, str) and text]
     else:
         parts = _KINDS.read("" if output is None else output, "output")
-    return result_pieces(call_id, parts, ("output",), is_error=native.get("status") == "failed")
+    return base.result_pieces(call_id, parts, ("output",), is_error=native.get("status") == "failed")
 
 
 # Code mode.
