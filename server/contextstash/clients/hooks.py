@@ -213,7 +213,7 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
     The client waits for this after every long output. So it opens only the store, and imports only what a cut needs;
     the archived text is counted by its bytes, because a tokenizer's vocabulary takes longer to load than all the rest.
     """
-    from contextstash.configuration.database import open_briefly
+    from contextstash.configuration.database import HOOK_BUSY_SECONDS, open_database
     from contextstash.messages.base import main_argument
     from contextstash.outputs.limits import OutputLimits, sets_output_limits
     from contextstash.record.output_archive import OutputArchive, tokens_of_bytes
@@ -230,7 +230,7 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
     tool, argument = event["tool_name"], main_argument(event.get("tool_input")) or ""
     named, own = event.get("session_id"), {}
     session_id = named if isinstance(named, str) and named else None
-    async with await open_briefly() as store:
+    async with await open_database(busy_seconds=HOOK_BUSY_SECONDS, is_brief=True) as store:
         if session_id is not None:
             check_session_id(session_id)
             try:

@@ -71,11 +71,6 @@ async def open_database(location: Location | None = None, **options: Any) -> Ses
     return await open_store(location or default_database(), find_key=database_key, **options)
 
 
-async def open_briefly() -> SessionStore:
-    """The user's database for a hook. Raises StoreError if it cannot be used."""
-    return await open_database(busy_seconds=HOOK_BUSY_SECONDS, is_brief=True)
-
-
 def database_key() -> bytes | None:
     """The user's key, None if the user has set none. Raises StoreError if it cannot be read."""
     source = key_source(os.environ)

@@ -402,14 +402,10 @@ def parsed(text: str) -> object:
 
 
 def _as_line(value: object) -> str | None:
-    if isinstance(value, str):
-        return _one_line(value)
-    if isinstance(value, Sequence) and value and all(isinstance(word, str) for word in value):
-        words = list(value)
-        if len(words) == 3 and _SHELL_WRAPPER.match(" ".join(words[:2])):
-            words = words[2:]
-        return _one_line(" ".join(words))
-    return None
+    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+        is_wrapped = len(value) == 3 and _SHELL_WRAPPER.match(" ".join(value[:2]))
+        value = " ".join(value[2:] if is_wrapped else value)
+    return _one_line(value) if isinstance(value, str) else None
 
 
 def _one_line(text: str) -> str | None:

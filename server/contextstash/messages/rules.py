@@ -398,11 +398,8 @@ def _without_lone_thinking(placed: Sequence[tuple[int, Part]]) -> list[tuple[int
     return kept
 
 
-# Where a list may be cut.
-
-Together = tuple[int, int]
-"""The first and the last of some messages that no cut may part. -1 and the list's length stand for what comes
-before and after it."""
+# Where a list may be cut. Each rule gives the first and the last of some messages that no cut may part; -1 and the
+# list's length stand for what comes before and after it.
 
 
 def safe_cuts(messages: Sequence[Message]) -> list[int]:
@@ -446,25 +443,23 @@ def _reply_numbers(messages: Sequence[Message], answered: Sequence[Sequence[str]
     numbers: list[int] = []
     number = 0
     group: str | None = None
-    was_models, was_answer = False, False
     for place, message in enumerate(messages):
-        is_models, own = message.role == "assistant", message.group
-        if not is_models:
+        own, before = message.group, place - 1
+        if message.role != "assistant":
             continues = bool(answered[place])
-        elif was_models:
+        elif messages[before].role == "assistant":
             continues = own is None or group is None or own == group
         else:
-            continues = was_answer and group is not None and own == group
+            continues = bool(answered[before]) and group is not None and own == group
         number += place > 0 and not continues
-        group = own if is_models else group
-        was_models, was_answer = is_models, not is_models and bool(answered[place])
+        group = own if message.role == "assistant" else group
         numbers.append(number)
     return numbers
 
 
 def _whole_replies(
     messages: Sequence[Message], answered: Sequence[Sequence[str]], replies: Sequence[int]
-) -> Iterator[Together]:
+) -> Iterator[tuple[int, int]]:
     """Calls and their results, whichever was recorded first; all messages of one reply and the answers to its calls; an
     answer whose call is not there, and what is before it; a message of thinking alone, and the next one if it is the
     assistant's or does not exist yet. The results of calls in the last reply may still come."""
@@ -497,7 +492,7 @@ def _events_of_blocks(messages: Sequence[Message], answered: Sequence[Sequence[s
 
 def _open_loop(
     messages: Sequence[Message], answered: Sequence[Sequence[str]], replies: Sequence[int]
-) -> Iterator[Together]:
+) -> Iterator[tuple[int, int]]:
     """In the tool loop at the end of the list, each round without thinking of its own, and what is before it.
 
     If a request sets a thinking budget, Anthropic requires that the reply which such a loop continues begins with
