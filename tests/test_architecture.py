@@ -21,7 +21,7 @@ DRIVERS = ("sqlite3", "sqlcipher3", "aiosqlite", "psycopg")
 PURE = ("safety", "outputs", "messages", "events", "handoff", "view", "window")
 """The rooms that decide: no input or output, no clock, no chance, no waiting."""
 
-GROUND = ("contextstash_storage.errors", "contextstash.base.json_values", "contextstash.base.json_values", *RECORDS)
+GROUND = ("contextstash_storage.errors", *RECORDS)
 
 MAY_IMPORT_OF_OURS = {
     **{room: tuple(f"contextstash.{name}" for name in PURE) + GROUND for room in PURE},

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
-from contextstash.base.json_values import value_bytes
 from contextstash.configuration.database import open_database
 from contextstash.stash import Stash
 from contextstash_storage.databases import location_of
+from contextstash_storage.records import to_bytes
 
 from .conversation import messages
 from .postgresql import copy_of
@@ -84,7 +84,7 @@ async def copied(database: Path | str, folder: Path) -> AsyncIterator[Stash]:
 
 def compressed_size(count: int) -> int:
     """Bytes of the messages as compact JSON, each compressed alone: what a plain store of them takes."""
-    return sum(len(zlib.compress(value_bytes(message) or b"", 6)) for message in messages(count))
+    return sum(len(zlib.compress(to_bytes(message), 6)) for message in messages(count))
 
 
 async def build(database: Path | str, count: int) -> float:

@@ -6,16 +6,58 @@ that before the fields, commands before their lists.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import to_jsonable_python
 
-from contextstash.result_base import Moment, Result
 from contextstash.safety.sanitize import counted
 from contextstash_storage.records import Level
+
+
+def _in_iso_format(time: object) -> object:
+    return time.isoformat() if isinstance(time, datetime) else time
+
+
+Moment = Annotated[str, BeforeValidator(_in_iso_format)]
+"""A time in ISO format."""
+
+
+class Result(BaseModel):
+    """Base: fields that are None are left out when serialized."""
+
+    # Each is built when it is first used: to build all of them takes longer than a client's compaction may.
+    model_config = ConfigDict(defer_build=True)
+
+    @classmethod
+    def of(cls, *records: object, **others: Any) -> Self:
+        """The result with the fields of the records that have the same names, and these others."""
+        same = {name: getattr(each, name) for each in records for name in cls.model_fields if hasattr(each, name)}
+        return cls(**{**same, **others})
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as JSON values. Halves of surrogate pairs stay, also in names, which pydantic cannot write."""
+        try:
+            return self.model_dump(mode="json")
+        except ValueError:
+            fields: dict[str, Any] = json.loads(json.dumps(self.model_dump(), default=to_jsonable_python))
+            return fields
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in handler(self).items() if value is not None}
+
 
 SessionId = Annotated[str, Field(description="The session")]
 Tokens = Annotated[int, Field(description="Size in tokens")]

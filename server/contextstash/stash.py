@@ -15,22 +15,20 @@ from typing import Any, Self, Unpack
 from contextstash import transfer
 from contextstash.queries import costs, history, sessions
 from contextstash.record import output_archive, transcripts
-from contextstash.record.batches import Batch, check_next_request, record_messages
-from contextstash.record.messages import System, Tools, book_late, declare
+from contextstash.record.declared import System, Tools, book_late, declare
+from contextstash.record.messages import Batch, record_messages
 from contextstash.reduce import compact, prune, session_settings
 from contextstash.reduce.automatic import AutoReducer
 from contextstash.request import get_context, handoff
 from contextstash.results import ContextResult, RecordResult
 from contextstash.session.access import Access, AccessOptions
-from contextstash_storage.records import Event, Native
+from contextstash_storage.records import Native
 from contextstash_storage.store import SessionStore
 
 
 class Stash(Access):
-    """One owner's sessions. All methods raise ContextstashError and nothing else on purpose.
-
-    A use case is a function whose first argument is the access to the sessions: here it is a method of the same
-    arguments, which the function describes."""
+    """The access to one owner's sessions. A use case is a function whose first argument is this access: here it is a
+    method of the same arguments, which the function describes."""
 
     def __init__(self, store: SessionStore, **options: Unpack[AccessOptions]) -> None:
         super().__init__(store, **options)
@@ -38,8 +36,7 @@ class Stash(Access):
 
     def for_owner(self, owner: str) -> Stash:
         """The sessions of another owner in the same open database, which follows no client. Close its `reducer`."""
-        options = self.options.copy()
-        options.pop("current_session", None)
+        options: AccessOptions = {**self.options, "current_session": None}
         return Stash(self.store.for_owner(owner), **options)
 
     async def close(self) -> None:
@@ -65,9 +62,7 @@ class Stash(Access):
     async def record_messages(
         self, messages: Sequence[Native], *, session_id: str | None = None, **given: Any
     ) -> RecordResult:
-        """Store messages durably; a session that does not exist is created. `given` are fields of a Batch: `first_seq`,
-        `batch_id` or `whole`, by which messages sent again are recognized, never by equal text; `usage`, `system` and
-        `tools`, which belong to the messages; and what is known of the session."""
+        """Store messages durably; a session that does not exist is created. `given` are further fields of a Batch."""
         appended = await record_messages(self, session_id, Batch(messages, **given))
         estimate, done = await self.reducer.after_recording(appended)
         known = appended.session.counters.messages
@@ -97,13 +92,12 @@ class Stash(Access):
                     await book_late(self, session, usage)
             return await get_context.get_context(self, session_id, budget=budget)
         if messages:
-            await check_next_request(self, session_id, messages, format)
+            await get_context.check_next_request(self, session_id, messages, format)
         given |= {"usage": usage, "system": system, "tools": tools, "format": format, "whole": True}
         recorded = await self.record_messages(messages, session_id=session_id, **given)
-        seen = recorded.next_seq
-        result = await get_context.get_context(self, recorded.session_id, budget=budget, messages=seen)
-        done = [*recorded.done, *(result.done or ())]
-        return result.model_copy(update={"done": done or None, "next_seq": seen})
+        session_id, seen = recorded.session_id, recorded.next_seq
+        result = await get_context.get_context(self, session_id, budget=budget, messages=seen)
+        return result.model_copy(update={"done": [*recorded.done, *(result.done or ())] or None, "next_seq": seen})
 
     open_session = session_settings.open_session
     configure_session = session_settings.configure_session
@@ -144,18 +138,13 @@ class Stash(Access):
     delete_session = transfer.delete_session
     retain = transfer.retain
     line_of = sessions.line_of
-    title_of = sessions.title_of
+    projects_of = sessions.projects_of
     short_id = sessions.short_id
     whole_id = sessions.whole_id
     complete_session_id = sessions.complete_session_id
-    projects_of = sessions.projects_of
     read_messages = history.read_messages
     record_transcript = transcripts.record_transcript
     read_conversation = history.read_conversation
     read_shown_messages = history.read_shown_messages
     export_session = transfer.export_session
     import_session = transfer.import_session
-
-    async def read_events(self, session_id: str, *, after: int = 0, limit: int = 100) -> list[Event]:
-        """The events of a session behind number `after`, in order."""
-        return await self.store.read_log(session_id, Event, after=after, limit=limit)

@@ -19,17 +19,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from contextstash import __version__
-from contextstash.base.json_values import NotJsonError, check_json
-from contextstash.messages.base import Format
+from contextstash.messages.base import Format, NotJsonError, check_json
 from contextstash.messages.detection import get_format
 from contextstash.queries.sessions import all_sessions, title_of
-from contextstash.record.messages import search_texts
-from contextstash.record.output_archive import OUTPUTS_AGENT, outputs_session_id
+from contextstash.record.messages import remember_calls, search_texts
+from contextstash.record.output_archive import OUTPUTS_AGENT, check_conversation_id, outputs_session_id
 from contextstash.results import CopyResult, DeleteResult, RetainedOut, RetainResult
 from contextstash.session.access import Access
-from contextstash.session.ids import check_conversation_id, check_session_id
-from contextstash.session.masks import derived, masked_argument, shown_value, stored_body
-from contextstash.session.open_session import READ_AT_ONCE, remember_calls
+from contextstash.session.masks import derived, shown_value, stored_body
+from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.window.settings import ContextSettings, resolve_settings, session_layer
 from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError, SessionNotFoundError
 from contextstash_storage.records import (
@@ -44,6 +42,7 @@ from contextstash_storage.records import (
     Output,
     Request,
     Session,
+    check_session_id,
 )
 
 if TYPE_CHECKING:
@@ -294,8 +293,7 @@ def _message(fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settin
         "body": stored_body(settings, message.body),
         "blocks": blocks,
         "outputs": tuple(
-            output.model_copy(update={"argument": masked_argument(settings, output.argument)})
-            for output in message.outputs
+            output.model_copy(update={"argument": shown_value(settings, output.argument)}) for output in message.outputs
         ),
     }
     if len(texts) == len(message.blocks):

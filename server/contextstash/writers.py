@@ -17,7 +17,7 @@ from contextstash.events.turns import Turn
 from contextstash.messages.base import read_usage
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.safety.sanitize import defused, encodable, one_line, unbracketed
-from contextstash_storage.errors import SummarizerError
+from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import Call, Usage
 
 MIN_CHARACTERS = 20
@@ -87,7 +87,7 @@ class WrittenSummary:
     note: str | None = None
 
 
-class WriterFailedError(SummarizerError):
+class WriterFailedError(ContextstashError):
     """The model wrote nothing that can be used; `calls` are the requests that were made."""
 
     def __init__(self, text: str, calls: tuple[Call, ...] = ()) -> None:

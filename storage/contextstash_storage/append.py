@@ -56,11 +56,6 @@ class Prepared:
         return MESSAGE_SIZE + sum(len(each.text) for each in self.pieces) + len(self.content) // STORED_BYTES
 
 
-def is_large(new: Sequence[records.NewMessage]) -> bool:
-    """Whether preparing these takes so long that it is done in a thread."""
-    return sum(MESSAGE_SIZE + sum(block.size for block in each.blocks) for each in new) > ASIDE_SIZE
-
-
 def prepare(new: Sequence[records.NewMessage]) -> list[Prepared]:
     """Do the work that needs no database: about 50 µs for a message, and 20 ms for each million characters."""
     prepared = []

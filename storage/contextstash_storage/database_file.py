@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from sqlcipher3 import dbapi2
 
-from contextstash_storage.errors import StoreBusyError, StoreError, StoreFullError
+from contextstash_storage.errors import StoreBusyError, StoreError
 from contextstash_storage.transaction import check_version
 
 MARK = b"contextstash\0enc"
@@ -203,7 +203,7 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
             "The database is locked by another process for too long; nothing was written. Try again in a moment."
         )
     if code == sqlite3.SQLITE_FULL:
-        return StoreFullError("The disk is full; nothing was written. Make room and try again.")
+        return StoreError("The disk is full; nothing was written. Make room and try again.")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return StoreError(DAMAGED.format("database file"))
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):

@@ -34,20 +34,12 @@ class SessionDeletedError(ContextstashError):
     """The session was deleted here; only what its user asks for records it again."""
 
 
-class SummarizerError(ContextstashError):
-    """A writer could not write a summary; another may."""
-
-
 class StoreError(ContextstashError):
     """The session store could not do its work."""
 
 
 class StoreBusyError(StoreError):
     """Another process locks the database; nothing was written."""
-
-
-class StoreFullError(StoreError):
-    """No room is left; nothing was written."""
 
 
 class StoreVersionError(StoreError):

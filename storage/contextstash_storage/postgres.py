@@ -19,7 +19,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 
 from contextstash_storage.documents import CALL_WEIGHT, LETTERS, MORE_MATCHES, rarity
-from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreFullError
+from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError
 from contextstash_storage.store import SessionStore
 from contextstash_storage.transaction import (
     BUSY_SECONDS,
@@ -223,7 +223,7 @@ def _reason(error: BaseException) -> str:
 def store_error(error: BaseException) -> StoreError | BadInputError:
     """Our error for a driver's error, which says what it means and what to do."""
     if isinstance(error, errors.DiskFull):
-        return StoreFullError("The database server's disk is full; nothing was written. Make room and try again.")
+        return StoreError("The database server's disk is full; nothing was written. Make room and try again.")
     if isinstance(error, _COLLIDED):
         return StoreBusyError(
             "The session, or the database, is locked by another process for too long; nothing was written. Try again in"

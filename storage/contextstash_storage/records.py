@@ -29,7 +29,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticSerializationError
 
-from contextstash_storage.errors import DamagedError
+from contextstash_storage.errors import BadInputError, DamagedError
 
 Native = dict[str, Any]
 """One message exactly as its provider writes it, key order included."""
@@ -122,6 +122,15 @@ class Output(Record):
     lines: int
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
     is_error: bool = False
+
+    @classmethod
+    def of(cls, tool: str, argument: str, text: str, **more: Any) -> Output:
+        """The output with this text. Its handle hashes what it names: the same history always has the same handles."""
+        lines = text.count("\n") + (not text.endswith("\n") and bool(text))
+        sha256 = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        handle = handle_of("out", "\0".join((tool, argument, text)))
+        named = {"handle": handle, "tool": tool, "argument": argument, "sha256": sha256, "seq": 0, "block": 0}
+        return cls(**{**named, "characters": len(text), "lines": lines, **more})
 
 
 class MessageFacts(ShortRecord):
@@ -392,6 +401,14 @@ class Session(Record):
     updated_at: datetime
     counters: Counters = Counters()
     last_message_at: datetime | None = None
+
+
+def check_session_id(session_id: str) -> None:
+    """Raises BadInputError if the id is not safe in a URI and on a command line."""
+    if not (0 < len(session_id) <= 200 and all(c.isprintable() and c not in "/?#%\\ " for c in session_id)):
+        raise BadInputError(
+            "A session_id is 1 to 200 printable characters without spaces, slashes, '?', '#', '%' or backslashes."
+        )
 
 
 class Cursor(Record):

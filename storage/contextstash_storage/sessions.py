@@ -50,9 +50,9 @@ def read_session(tx: Tx, owner: str, session_id: str, *, locked: bool = False) -
     return row, _session_of(values)
 
 
-def row_of(tx: Tx, owner: str, session_id: str) -> int:
-    """A session's row number. Raises SessionNotFoundError."""
-    return int(_row(tx, owner, session_id, "session")[0])
+def row_of(tx: Tx, owner: str, session_id: str, *, locked: bool = False) -> int:
+    """A session's row number, also of one that is damaged; see `read_session`."""
+    return int(_row(tx, owner, session_id, "session", tx.lock if locked else "")[0])
 
 
 def _row(tx: Tx, owner: str, session_id: str, columns: str, lock: str = "") -> Sequence[Any]:
@@ -196,7 +196,7 @@ def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
     others that are there. What their rows said is overwritten. Raises SessionNotFoundError."""
     for place, session_id in enumerate(session_ids):
         with suppress(*([SessionNotFoundError] if place else [])):
-            row = int(_row(tx, owner, session_id, "session", tx.lock)[0])  # also of one that is damaged
+            row = row_of(tx, owner, session_id, locked=True)
             note_deleted(tx, owner, session_id, row)
             text = "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?"
             tx.execute(text, (owner, session_id))

@@ -113,12 +113,13 @@ def in_transaction(
     else:
         db.execute(begin)
     try:
-        if checked and (version := database_file.read_version(db)) != VERSION:
+        tx = SqliteTx(db)
+        if checked and (version := int(only(tx.rows("PRAGMA user_version")))) != VERSION:
             raise StoreVersionError(
                 f"A newer contextstash has brought the database from version {VERSION} to {version}: restart this"
                 " program. Nothing was written."
             )
-        result = work(SqliteTx(db))
+        result = work(tx)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:

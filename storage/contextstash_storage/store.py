@@ -41,10 +41,10 @@ def of_session(
 
     @wraps(work)
     async def method(store: SessionStore, session_id: str, /, *arguments: P.args, **named: P.kwargs) -> Result:
-        if writes:
-            return await store.change(session_id, lambda tx, row, _: work(tx, row, *arguments, **named))
-        row_of = sessions.row_of
-        return await store.database.read(lambda tx: work(tx, row_of(tx, store.owner, session_id), *arguments, **named))
+        def run(tx: Tx) -> Result:
+            return work(tx, sessions.row_of(tx, store.owner, session_id, locked=writes), *arguments, **named)
+
+        return await (store.database.write(run) if writes else store.database.read(run))
 
     return method
 
@@ -158,8 +158,9 @@ class SessionStore:
         between two pieces, the error says how many messages were stored.
 
         Raises BadInputError if another message stands at a position, or an id was used for other messages."""
-        is_large, prepare = append.is_large(messages), append.prepare
-        prepared = await asyncio.to_thread(prepare, messages) if is_large else prepare(messages)
+        size = sum(append.MESSAGE_SIZE + sum(block.size for block in each.blocks) for each in messages)
+        in_thread, prepare = size > append.ASIDE_SIZE, append.prepare
+        prepared = await asyncio.to_thread(prepare, messages) if in_thread else prepare(messages)
         batch = append.Batch(self.owner, session_id, prepared, count, known_by, cursor, edits)
         piece = partial(append.append_piece, batch)
         # Committed together with others that begin at the same time.
@@ -221,10 +222,7 @@ class SessionStore:
 def _partly_stored(batch: append.Batch, progress: append.Progress, error: Exception) -> str:
     """What an error says that ends a batch between two pieces."""
     if isinstance(error, SessionNotFoundError):
-        advice = (
-            "The messages went with the session. To keep the conversation, record it again from its first message,"
-            " preferably under a new session_id."
-        )
+        advice = "The messages went with the session. To keep the conversation, record it again under a new session_id."
     elif batch.known_by is not None or batch.has_keys:
         advice = "Send the same batch again in the same way: what is stored is not stored twice."
     else:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash import open_stash, open_stash_sync
-from contextstash_storage.records import Request
+from contextstash_storage.records import Event, Request
 from tests.support.strict_provider import QUESTION, SYSTEM, TURNS, WINDOW, StrictProvider, read_part, strict_provider
 
 pytest.importorskip("langchain")
@@ -112,7 +112,7 @@ async def test_reasoning_that_is_bound_to_what_stands_before_it_stays_valid(
         async with open_stash(tmp_path / "s.db") as stash:
             session = stash.session("job", model=model, window=WINDOW)
             done = await binding_agent(provider, form, StashMiddleware(session)).ainvoke(ASKED, MANY)
-            events = await stash.use_cases.read_events("job")
+            events = await stash.use_cases.store.read_log("job", Event)
     assert done["messages"][-1].text == "done"
     assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], BOUND_TURNS + 1)
     assert set(provider.mismatched) == {0}

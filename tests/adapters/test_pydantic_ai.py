@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from contextstash import open_stash
-from contextstash_storage.records import Request
+from contextstash_storage.records import Event, Request
 from tests.support.strict_provider import QUESTION, SYSTEM, TURNS, WINDOW, StrictProvider, read_part, strict_provider
 
 pytest.importorskip("pydantic_ai")
@@ -85,7 +85,7 @@ async def test_reasoning_that_is_bound_to_what_stands_before_it_stays_valid(form
                 model_settings={"max_tokens": 2_000},
             )
             result = await agent.run(QUESTION, usage_limits=MANY)
-            events = await stash.use_cases.read_events("job")
+            events = await stash.use_cases.store.read_log("job", Event)
     assert result.output == "done"
     assert (provider.invalid, provider.over, len(provider.accepted)) == ([], [], BOUND_TURNS + 1)
     assert set(provider.mismatched) == {0}

@@ -229,7 +229,7 @@ def test_a_long_hand_off_comes_in_parts_that_the_client_takes_whole(hooked: Hook
 
 async def events_of(database: Path) -> list[Event]:
     async with stash_at(database) as stash:
-        return await stash.read_events(SESSION)
+        return await stash.store.read_log(SESSION, Event)
 
 
 @pytest.mark.parametrize(("agent", "task"), [("7", "HELPER TASK 7"), ("8", "HELPER TASK 8"), (None, "MAIN TASK")])

@@ -20,7 +20,7 @@ import contextstash
 from contextstash import open_stash, open_stash_sync
 from contextstash.library.session import LibrarySession
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Request
+from contextstash_storage.records import Event, Request
 from tests.support.effort import THOROUGH, examples
 from tests.support.stashes import round_of
 from tests.support.strict_provider import Body, StrictProvider, part_of_a_log, strict_provider
@@ -296,7 +296,7 @@ async def test_in_a_program_reasoning_stays_until_a_compaction(tmp_path: Path, f
             session = stash.session("job", model=BINDING[fmt], window=window)
             messages: list[Any] = [{"role": "user", "content": "Why do loans fail?"}]
             assert await run_loop(fmt, provider.url, session, messages) == "done"
-            events = [event.kind for event in await stash.use_cases.read_events("job", limit=1_000)]
+            events = [event.kind for event in await stash.use_cases.store.read_log("job", Event, limit=1_000)]
     check(provider, events)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
 from contextstash.stash import Stash
-from contextstash_storage.records import Call, Cursor, Usage
+from contextstash_storage.records import Call, Cursor, Event, Usage
 from tests.support.client_files import SESSION, ClientTranscript
 from tests.support.effort import examples
 from tests.support.stashes import counters_in_step, history, stash_at, valid_view, view
@@ -87,7 +87,7 @@ async def test_each_compaction_of_the_client_is_an_event_with_its_window_before_
     client.say("Going on.", prompt_tokens=9_000)
     await client.read()
     await client.read()
-    events = await stash.read_events(SESSION)
+    events = await stash.store.read_log(SESSION, Event)
     assert [(event.kind, event.strategy) for event in events] == [("compaction", "client")] * 2
     assert [event.seq for event in events] == [3, 6]
     assert events[0].tokens_before == pytest.approx(68_964, abs=20)

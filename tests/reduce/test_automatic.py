@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.stash import Stash
-from contextstash_storage.records import Call, Native
+from contextstash_storage.records import Call, Event, Native
 from tests.support.provider import SUMMARY, Said, Sent, model_provider, refused
 from tests.support.stashes import (
     SESSION,
@@ -36,7 +36,7 @@ def long_session(messages: int = 20) -> list[Native]:
 
 
 async def kinds_of_events(stash: Stash) -> list[str]:
-    return [event.kind for event in await stash.read_events(SESSION)]
+    return [event.kind for event in await stash.store.read_log(SESSION, Event)]
 
 
 async def test_200_messages_are_recorded_while_a_slow_summarizer_writes(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_a_compaction_that_saves_too_little_is_not_tried_at_every_message(
         await stash.record_messages([user(12_000), reply(200)], session_id=SESSION)
         for number in range(30):
             await stash.record_messages([user(40 + number), reply(40)], session_id=SESSION)
-        events = await stash.read_events(SESSION)
+        events = await stash.store.read_log(SESSION, Event)
     assert sum(event.kind == "compaction" for event in events) <= 3
 
 

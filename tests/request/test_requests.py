@@ -12,7 +12,7 @@ import pytest
 
 from contextstash.stash import Stash
 from contextstash.tokenizer import count_with
-from contextstash_storage.records import Native, Request
+from contextstash_storage.records import Event, Native, Request
 from tests.support.provider_rules import violations
 from tests.support.stashes import (
     SESSION,
@@ -167,7 +167,7 @@ async def test_a_refusal_is_recovered_from_once_with_what_to_send(stash: Stash) 
     assert estimate.window == 20_000
     assert estimate.tokens == answer.tokens_after
     assert as_bytes(await history(stash)) == as_bytes(natives)
-    events = await stash.read_events(SESSION)
+    events = await stash.store.read_log(SESSION, Event)
     assert events[-1].kind == "recovery"
     assert (events[-1].tokens_before, events[-1].tokens_after) == (27_431, estimate.tokens)
 

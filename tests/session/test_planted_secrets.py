@@ -13,7 +13,7 @@ import pytest
 from contextstash.stash import Stash
 from contextstash_storage.databases import open_store
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Native
+from contextstash_storage.records import Event, Native
 from tests.messages.natives import assistant, tool_result, tool_use, user
 from tests.support.conversations import trace_files, trace_natives
 from tests.support.planted_secrets import (
@@ -72,7 +72,7 @@ async def shown_texts(stash: Stash) -> AsyncIterator[tuple[str, str]]:
         first = page.next_seq
     for handle in await all_handles(stash):
         yield "page of an output", (await stash.get_archived_output(handle, session_id=SESSION, masked=True)).text
-    yield "events", json.dumps([event.model_dump(mode="json") for event in await stash.read_events(SESSION)])
+    yield "events", json.dumps([event.model_dump(mode="json") for event in await stash.store.read_log(SESSION, Event)])
 
 
 async def shown_once_compacted(stash: Stash, secrets: list[Planted]) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from contextstash.session.access import Access
 from contextstash.stash import Stash
 from contextstash.transfer import delete_session
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Call, DeclaredVersion, Native, Request
+from contextstash_storage.records import Call, DeclaredVersion, Event, Native, Request
 from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.conversations import FORMAT_NAMES, conversations, trace_files, trace_natives
@@ -51,7 +51,7 @@ async def everything(stash: Stash, session_id: str = SESSION) -> dict[str, Any]:
         "outputs": {
             handle: await whole_output(stash, handle, session_id) for handle in await all_handles(stash, session_id)
         },
-        "events": [event.model_copy(update={"event_id": 0}) for event in await stash.read_events(session_id)],
+        "events": [event.model_copy(update={"event_id": 0}) for event in await stash.store.read_log(session_id, Event)],
         "declared": await stash.store.read_log(session_id, DeclaredVersion),
         "requests": await stash.store.read_log(session_id, Request, newest=True, limit=100),
         "calls": [call.model_copy(update={"call_id": 0}) for call in await stash.store.read_log(session_id, Call)],

@@ -1,1 +1,1 @@
-"""Ground under every room: files opened and replaced safely, JSON, logs, tasks, signals."""
+"""Ground under every room: files opened and replaced safely, logs, signals."""

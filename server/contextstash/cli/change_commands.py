@@ -13,7 +13,6 @@ from contextstash import operations
 from contextstash.cli.console import echo, in_commands, print_table, tell
 from contextstash.cli.options import SESSION, Number, find_session, options_of, stash_command
 from contextstash.safety.sanitize import counted
-from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import BadInputError
 
 if TYPE_CHECKING:
@@ -94,6 +93,7 @@ async def restore(stash: Stash, handles: tuple[str, ...], last: bool) -> Any:
 async def pin(stash: Stash, session: str | None, pins: tuple[str, ...], remove: bool) -> Any:
     """Keep outputs in a session's view: by handle (out_…), or the newest output that shows a file, by its path; or a
     rule, in words and quoted. Without any, list the pins."""
+    from contextstash.record.output_archive import OUTPUTS_SUFFIX
     from contextstash.safety.secret_masks import masked
 
     # Words of which none is a handle or a file are a rule whose quotation marks were forgotten.

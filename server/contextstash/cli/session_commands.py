@@ -12,7 +12,6 @@ from contextstash.cli.console import echo, for_reader, in_commands, print_table,
 from contextstash.cli.options import SESSION, Number, day, find_session, stash_command
 from contextstash.display import project_name, readable_arguments
 from contextstash.safety.sanitize import amount, clip, counted
-from contextstash.session.ids import OUTPUTS_SUFFIX
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
@@ -172,6 +171,8 @@ async def _summary(stash: Stash, summary_id: str) -> Any:
 
 async def _output(stash: Stash, handle: str, pattern: str | None) -> Any:
     """An output. A pipe gets it unchanged, also what a terminal would obey; notes go to standard error."""
+    from contextstash.record.output_archive import OUTPUTS_SUFFIX
+
     pages = await read_output(stash, handle, pattern)
     session_id, output = await stash.find_output(handle)
 
@@ -191,6 +192,7 @@ async def _output(stash: Stash, handle: str, pattern: str | None) -> Any:
 
 async def read_output(stash: Stash, handle: str, pattern: str | None = None) -> list[OutputPage]:
     """All pages of an archived output."""
+
     pages: list[OutputPage] = []
     while not pages or pages[-1].next_offset is not None:
         offset = pages[-1].next_offset if pages else None
@@ -208,6 +210,8 @@ MAX_TITLE_CHARACTERS = 60
 @click.option("--limit", type=Number(1, 50), metavar="N", default=10, show_default=True)
 async def search(stash: Stash, words: tuple[str, ...], session: str | None, **filters: Any) -> Any:
     """Search everything that was recorded, for whole words; texts with all of them come first."""
+    from contextstash.record.output_archive import OUTPUTS_SUFFIX
+
     found = await stash.search_history(
         " ".join(words),
         session_id=None if session is None else await find_session(stash, session),
@@ -234,8 +238,10 @@ async def search(stash: Stash, words: tuple[str, ...], session: str | None, **fi
 
 async def _origin(stash: Stash, session_id: str) -> tuple[str, str]:
     """The session of a hit, as a person knows it: its title, and the id for the next command."""
+    from contextstash.queries.sessions import title_of
+
     try:
-        title = await stash.title_of(await stash.read_session(session_id))
+        title = await title_of(stash, await stash.read_session(session_id))
     except NotFoundError:  # only its outputs are stored
         return "", session_id
     return f"“{clip(title, MAX_TITLE_CHARACTERS)}”  " if title else "", await stash.short_id(session_id)

@@ -217,7 +217,6 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
     from contextstash.messages.base import main_argument
     from contextstash.outputs.limits import OutputLimits, sets_output_limits
     from contextstash.record.output_archive import OutputArchive, tokens_of_bytes
-    from contextstash.session.ids import check_session_id
     from contextstash.window.settings import resolve_settings, session_layer
 
     layer: Mapping[str, Any] = {}
@@ -232,7 +231,6 @@ async def _cut(client: Client, hooks: Hooks, event: Event, texts: Sequence[tuple
     session_id = named if isinstance(named, str) and named else None
     async with await open_database(busy_seconds=HOOK_BUSY_SECONDS, is_brief=True) as store:
         if session_id is not None:
-            check_session_id(session_id)
             try:
                 own = session_layer((await store.get_session(session_id)).settings)
             except SessionNotFoundError:

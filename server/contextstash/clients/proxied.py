@@ -21,8 +21,8 @@ from contextstash.clients.client import (
     own_clients,
     without_version,
 )
+from contextstash.record.output_archive import is_archive_id
 from contextstash.safety.sanitize import MARKER, OF_SESSION
-from contextstash.session.ids import is_archive_id
 from contextstash_storage.errors import BadInputError
 
 # Started.

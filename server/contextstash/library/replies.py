@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contextstash.base.json_values import MAX_LEVELS
+from contextstash.messages.base import MAX_LEVELS
 from contextstash_storage.errors import BadInputError
 from contextstash_storage.records import Native
 

@@ -24,7 +24,7 @@ from pydantic import Field
 from contextstash.mcp.answers import told
 from contextstash.mcp.lazy_stash import LazyStash
 from contextstash.operations import OPERATIONS
-from contextstash.result_base import Result
+from contextstash.results import Result
 from contextstash.safety.sanitize import encodable
 from contextstash_storage.errors import BadInputError, NotFoundError
 from contextstash_storage.records import Call, Event

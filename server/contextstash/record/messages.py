@@ -1,81 +1,319 @@
-"""Messages: each provider-native one read once, counted and stored; and what is declared and reported beside them:
-system prompt, tool definitions and usage."""
+"""Messages recorded: a batch of them, identified by a position, by an id, or by being the whole conversation, is read,
+counted and stored; and the outputs among them that are over a limit are truncated."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache
-from itertools import takewhile
-from typing import Any, ParamSpec, TypeVar
+from itertools import groupby, takewhile
+from typing import Any, TypeVar
 
-from contextstash.base.json_values import NotJsonError, check_json, value_bytes
-from contextstash.messages.base import Format, Reading, reported_usage
-from contextstash.messages.detection import get_format
-from contextstash.outputs.placeholders import is_own_call
-from contextstash.record.output_archive import MAX_CHARACTERS, output_of
-from contextstash.session.access import Access
+from contextstash.messages.base import Format, NotJsonError, check_json
+from contextstash.messages.detection import detect_format, get_format, shown_format
+from contextstash.outputs.limits import OutputLimits, shared_limit
+from contextstash.outputs.placeholders import is_own_call, is_own_retrieval
+from contextstash.record.declared import (
+    MAX_HEAD,
+    System,
+    Tools,
+    book_late,
+    check_declared,
+    declare,
+    declared_system,
+    leading_system,
+    with_usage,
+)
+from contextstash.record.output_archive import MAX_CHARACTERS, check_conversation_id
+from contextstash.session.access import Access, Calls
+from contextstash.session.edit import Planned, edit, entries_after, plan_stripping, retrying
 from contextstash.session.masks import derived, stored_body
-from contextstash.session.open_session import RECENT_MESSAGES, Calls, remember_calls
-from contextstash.view.session_counters import count_message, reported_late
+from contextstash.session.open_session import WITHIN_REACH
+from contextstash.view.session_counters import count_message
+from contextstash.view.session_snapshot import truncate_edit
+from contextstash.view.view import known_path, path_to, rewinding
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import (
     Appended,
     Block,
-    Call,
     Counters,
     Cursor,
-    Declared,
-    DeclaredVersion,
+    Edit,
+    Edited,
     EditsAfter,
     KnownBy,
+    Message,
     Native,
     NewMessage,
+    Output,
+    RewindEdit,
     Session,
-    Usage,
+    TruncateEdit,
 )
 
-System = str | Sequence[Mapping[str, Any]]
-"""A system prompt: text, or a list of content blocks as the provider takes them."""
-
-Tools = Sequence[Mapping[str, Any]]
-
-MAX_HEAD = 16
-"""How many messages at the start are searched for system messages. Programs send one or two;
-further ones are ordinary messages."""
-
-SYSTEM_BESIDE_HEAD = frozenset({"openai-responses"})
-"""Formats whose requests can have both: a system prompt in a field (`instructions`) and system messages at the head."""
-
-IN_THREAD_BYTES = 30_000
-"""Values and texts above this size are read and counted in a worker thread, so that the event loop is blocked for at
-most about 10 ms: text takes 0.3 ms for 1,000 characters, and a small block, of some 35 bytes, 0.01 ms."""
+MANY_MESSAGES, MANY_CHARACTERS = 100, 30_000
+"""Of more than these, messages are read and counted in a worker thread, so that the event loop is blocked for at most
+about 10 ms: that takes 0.3 ms for 1,000 characters, and 0.01 ms for a small block."""
 
 Returned = TypeVar("Returned")
-Arguments = ParamSpec("Arguments")
+
+RECENT_MESSAGES = 60
+"""How many messages before a tool result are searched for its call. A result that comes later has no tool name."""
+
+MAX_RECENT_CALLS = 500
+"""Tool calls remembered of one session: several for each of the RECENT_MESSAGES."""
+
+STEP_PART = 2
+"""The outputs of one step take at most the free window divided by this, if each keeps half of its own limit. With more,
+a step of parallel calls fills a small window, which is then reduced at every step. Measured with bench/fidelity."""
+
+MAX_PLAIN_MESSAGES = 50
+"""The longest beginning of plain text after which a session's format may still change. An agent's first tool call
+comes sooner; a session that begins with more plain text keeps the format that was detected first."""
+
+OTHER_WRITER = (
+    "Another agent records in session '{}' at the same time: it holds messages that this one has not sent. Give each"
+    " agent a session_id of its own; a sub-agent's session can name its parent."
+)
 
 
-def size_of(natives: Sequence[Native]) -> int:
-    """The bytes of these messages, for `in_thread_if_large`."""
-    return sum(len(value_bytes(native) or b"") for native in natives)
+@dataclass(frozen=True)
+class Batch:
+    """Messages to record, with what identifies them if they are sent again, and what their sender knows of the session.
+
+    At most one of `first_seq` (the position of the first message), `batch_id` and `whole` (they are the whole
+    conversation) identifies them; without, a repeated batch is stored a second time. `seen` is how many messages the
+    session had when its writer was last there: what is behind them is from another writer. `extras[i]` are further
+    fields of NewMessage for the message `i`.
+
+    A new session gets the facts from `format` to `settings`. Of an existing one only a new model, a new agent and a
+    first title are stored. `system` and `tools` are sent with the messages and counted with them, until others are
+    declared; they show the format of a session that begins with plain text. `usage` is what the provider reported for
+    the last reply among the messages; it is booked to the newest request that get_context returned.
+    """
+
+    messages: Sequence[Native] = ()
+    first_seq: int | None = None
+    batch_id: str | None = None
+    whole: bool = False
+    seen: int | None = None
+    extras: Sequence[Mapping[str, Any]] = ()
+    format: str | None = None
+    model: str | None = None
+    agent: str | None = None
+    title: str | None = None
+    parent_session_id: str | None = None
+    source: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    system: System | None = None
+    tools: Tools | None = None
+    usage: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Raises BadInputError if more than one of the three is set."""
+        if (self.first_seq is not None) + (self.batch_id is not None) + self.whole > 1:
+            raise BadInputError(
+                "Pass at most one of first_seq (position of the first message), batch_id (an id of this batch) and"
+                " whole=true (the messages are the whole conversation)."
+            )
+
+    def check_writer(self, session: Session, changes: Sequence[Edit] = ()) -> None:
+        """Raises BadInputError if the batch, which makes these changes, would be put behind another writer's messages
+        or hide them."""
+        if self.seen is None:
+            return
+        behind = not self.whole and session.counters.messages > self.seen
+        if behind or any(isinstance(edit, RewindEdit) and edit.last_seq >= self.seen for edit in changes):
+            raise BadInputError(OTHER_WRITER.format(session.session_id))
 
 
-async def in_thread_if_large(
-    size: int, work: Callable[Arguments, Returned], *arguments: Arguments.args, **named: Arguments.kwargs
-) -> Returned:
-    """The result of `work`, which reads values or texts of this size, in a worker thread above IN_THREAD_BYTES."""
-    if size > IN_THREAD_BYTES:
-        return await asyncio.to_thread(work, *arguments, **named)
-    return work(*arguments, **named)
+async def record_messages(access: Access, session_id: str | None, batch: Batch) -> Appended:
+    """Store a batch durably, with what a program declares and reports beside it, and cut its outputs to limits."""
+    usage, declares = batch.usage, batch.system is not None or batch.tools is not None
+    if declares:  # refused, it must not leave messages behind
+        check_declared(batch.system, batch.tools)
+    if not batch.messages:
+        raise BadInputError("messages is empty: pass at least one message as its provider writes it.")
+    check_limits(batch.messages)
+    session_id = session_id or await access.current_session_id()
+    known = await access.find(session_id)
+    if known is None and batch.first_seq:
+        raise BadInputError(
+            f"first_seq is {batch.first_seq}, but there is no session of this id yet: record its messages from"
+            " position 0 on."
+        )
+    if known is None and usage is not None:  # refused, it must not leave an empty session
+        with_usage(batch.messages, get_format(batch.format or detect_format(batch.messages)), usage)
+    session = await ensure_session(access, session_id, known, batch)
+    async with access.lock(session.session_id):
+        if usage is not None:
+            batch = replace(batch, extras=with_usage(batch.messages, get_format(session.format), usage))
+        appended = await store_batch(access, session, batch)
+        session = appended.session
+        if declares:
+            session = await declare(access, session, system=batch.system, tools=batch.tools)
+        session = await limit_outputs(access, session, appended.messages)
+        if usage is not None and not any(message.usage for message in appended.messages):
+            session = await book_late(access, session, usage)
+    return appended.model_copy(update={"session": session})
+
+
+# The session that a batch is recorded in.
+
+
+async def ensure_session(access: Access, session_id: str | None, known: Session | None, batch: Batch) -> Session:
+    """The session to record into: the one that is `known` to exist, or else a new one, with a generated id if it is not
+    named. The messages' size is checked before. Raises BadInputError if no conversation can have this id."""
+    if known is not None:
+        return await _with_facts(access, known, batch)
+    if session_id is not None:
+        check_conversation_id(session_id)
+    name = batch.format or shown_format(batch.messages, tools=batch.tools, system=batch.system, model=batch.model)
+    now = datetime.now(UTC)
+    return await access.store.create_session(
+        Session(
+            session_id=session_id or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",  # ids sort by time
+            format=get_format(name).name,
+            model=batch.model,
+            agent=batch.agent,
+            title=batch.title,
+            source=batch.source,
+            parent_session_id=batch.parent_session_id,
+            settings=dict(batch.settings),
+            created_at=now,
+            updated_at=now,
+        )
+    )
+
+
+async def _with_facts(access: Access, session: Session, facts: Batch) -> Session:
+    """The session with what its sender knows of it now."""
+    wanted = None if facts.format is None else get_format(facts.format).name
+    format_name = await _fitting_format(access, session, wanted, facts.messages)
+    if wanted is not None and wanted != format_name:
+        raise BadInputError(
+            f"Session {session.session_id} holds {session.format} messages;"
+            f" record {facts.format} messages in a session of their own."
+        )
+    title = session.title or facts.title
+    given = {"model": facts.model, "agent": facts.agent, "title": title, "format": format_name}
+    changed = {name: value for name, value in given.items() if value is not None and value != getattr(session, name)}
+    return await access.store.update_session(session.session_id, **changed) if changed else session
+
+
+async def _fitting_format(access: Access, session: Session, wanted: str | None, natives: Sequence[Native]) -> str:
+    """The format of these messages and of all stored ones: the session's own, unless the stored ones are plain text
+    that fits the wanted one, or else the format that the new ones show."""
+    own = session.format
+    if session.counters.messages > MAX_PLAIN_MESSAGES or not natives or wanted == own:
+        return own
+    try:
+        fits = wanted is None and not any(map(get_format(own).misfit, natives))
+        shown = own if fits else wanted or detect_format(natives)
+    except BadMessageError:  # the recording reports it
+        return own
+    if shown == own:
+        return own
+    stored = await access.store.read_messages(session.session_id)
+    return own if any(get_format(shown).misfit(message.body or {}) for message in stored) else shown
+
+
+# Storing what is not stored yet.
+
+
+async def store_batch(access: Access, session: Session, batch: Batch) -> Appended:
+    """Store the messages of the batch that are not stored yet, according to its identity; whoever calls this holds the
+    session's lock."""
+    if batch.whole:
+        return await _store_whole(access, session, batch)
+    batch.check_writer(session)
+    known_by = batch.batch_id if batch.first_seq is None else batch.first_seq
+    return await append(access, session, batch.messages, extras=batch.extras, known_by=known_by)
+
+
+async def _store_whole(access: Access, session: Session, batch: Batch) -> Appended:
+    """Make the list the session's conversation: show the part that is stored, hide the messages that are not in the
+    list, and append the rest. System messages at its head that differ from the stored ones are a change of the declared
+    system prompt, not of the conversation."""
+    natives, stored = batch.messages, await _stored_head(access, session)
+    length = 0 if stored is None else leading_system(get_format(session.format), natives)
+    same = stored is not None and list(natives[:length]) == stored
+    branch = batch
+    if stored is not None and not same:
+        extras = [*({} for _ in stored), *batch.extras[length:]] if batch.extras else ()
+        branch = replace(batch, messages=[*stored, *natives[length:]], extras=extras)
+    prints = await _with_many(natives, lambda: fingerprints_of(access, session, branch.messages))
+    appended = await retrying(lambda: _store_branch(access, session, branch, prints))
+    session = appended.session
+    declared = session.counters.declared.system
+    if stored is not None and not (same and declared is None):
+        version = await declared_system(access, session)
+        if not (same and version is not None and version.part == "system"):  # what was declared in a field stays
+            session = await declare(access, session, head=natives[:length])
+    duplicates = len(natives) - len(appended.messages)
+    return Appended(messages=appended.messages, duplicates=duplicates, session=session)
+
+
+async def _store_branch(access: Access, session: Session, batch: Batch, prints: Sequence[bytes]) -> Appended:
+    """Make the list the session's conversation. Raises EditConflictError if another process changes it meanwhile."""
+    store, name = access.store, session.session_id
+    edits, stored = await store.read_edits(name), await store.read_fingerprints(name)
+    path = known_path(edits, stored, prints)
+    count, last = len(path), path[-1] if path else -1
+    changes = rewinding(edits, len(stored), last)
+    batch.check_writer(session, changes)
+    rewound: Callable[[Counters], Counters] = lambda counters: counters  # noqa: E731 - replaced if there are changes
+
+    def unchanged(counters: Counters) -> Edited:
+        if (counters.messages, counters.edits) != (len(stored), len(edits)):
+            raise EditConflictError("The session changed while a whole conversation was compared with it.")
+        return changes, rewound(counters)
+
+    if changes:
+        snapshot = await access.snapshot(name)
+        unchanged(snapshot.session.counters)
+        rewound = snapshot.counters_after(await entries_after(access, snapshot, changes), own=False)
+    elif count == len(batch.messages):
+        return Appended(messages=(), duplicates=count, session=await store.get_session(name))
+    return await append(
+        access,
+        session,
+        batch.messages[count:],
+        extras=batch.extras[count:],
+        listed_before=count,
+        known_by=unchanged,
+    )
+
+
+def fingerprints_of(access: Access, session: Session, natives: Sequence[Native]) -> list[bytes]:
+    """The fingerprints of messages as they are stored, by which a message and its copy without secrets are one."""
+    settings = access.settings(session)
+    return [access.store.fingerprint(stored_body(settings, native)) for native in natives]
+
+
+# The head of a whole list, and its end.
+
+
+async def _stored_head(access: Access, session: Session) -> list[Native] | None:
+    """The system messages that the conversation begins with, as they were recorded; None if it has no messages yet."""
+    if not session.counters.messages:
+        return None
+    path = path_to(await access.store.read_edits(session.session_id), session.counters.messages - 1)
+    positions = sorted(path)[: min(MAX_HEAD, session.counters.system_messages)]
+    read = await access.store.read_messages(session.session_id, at=positions) if positions else []
+    return [message.body or {} for message in takewhile(lambda message: message.role == "system", read)]
+
+
+# Reading, and storing what is read.
 
 
 def check_limits(natives: Sequence[Mapping[str, Any]]) -> None:
-    """Raises BadMessageError if a message is larger than can be recorded. To be called before any processing."""
+    """Raises BadMessageError if a message cannot be recorded. To be called before any processing."""
     for place, native in enumerate(natives):
         if (problem := limit_problem(native)) is not None:
             raise BadMessageError(f"Message {place} {problem}")
@@ -96,6 +334,12 @@ def limit_problem(native: Mapping[str, Any]) -> str | None:
     return None
 
 
+async def _with_many(natives: Sequence[Native], work: Callable[[], Returned], *, in_thread: bool = False) -> Returned:
+    """The result of `work`, which reads these messages: of many in a worker thread."""
+    is_much = len(natives) > MANY_MESSAGES or sum(map(check_json, natives)) > MANY_CHARACTERS
+    return await asyncio.to_thread(work) if in_thread or is_much else work()
+
+
 async def append(
     access: Access,
     session: Session,
@@ -103,287 +347,167 @@ async def append(
     *,
     extras: Sequence[Mapping[str, Any]] = (),
     listed_before: int = 0,
-    behind: Sequence[Native] = (),
     known_by: KnownBy = None,
     cursor: Cursor | None = None,
     edits: EditsAfter | None = None,
 ) -> Appended:
     """Read, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
-    fields of NewMessage for `natives[i]`. These come `behind` others that are not the newest ones stored, if the
-    conversation switches back to an older branch. If a message is invalid, raises BadMessageError before anything is
-    stored; it names its index in the caller's list, in which `listed_before` messages precede these."""
-    settings, opened = access.settings(session), access.opened(session.session_id)
+    fields of NewMessage for `natives[i]`. If a message is invalid, raises BadMessageError before anything is stored; it
+    names its index in the caller's list, in which `listed_before` messages precede these."""
+    settings, fmt, calls = access.settings(session), get_format(session.format), await _recent_calls(access, session)
     counter = access.counter(settings, session.model)
-    calls = await opened.calls(session)
     # An output is counted as a block and as an output, and counting takes longer than all else.
-    reader = _Reader(get_format(session.format), replace(counter, raw=cache(counter.raw)), settings, calls)
-    for native in behind[-RECENT_MESSAGES:]:
-        remember_calls(calls, reader.fmt.read(native).blocks)
-    size = size_of(natives) if counter.name in access.loaded else IN_THREAD_BYTES + 1
-    messages = await in_thread_if_large(size, reader.messages, natives, extras, listed_before)
+    counted = replace(counter, raw=cache(counter.raw))
+
+    def read() -> list[NewMessage]:
+        found = []
+        for place, native in enumerate(natives):
+            try:
+                more = extras[place] if extras else {}
+                found.append(_new_message(native, fmt, counted, settings, calls, more))
+            except BadMessageError as error:
+                raise BadMessageError(f"Message {listed_before + place} cannot be recorded: {error}") from error
+        return found
+
+    messages = await _with_many(natives, read, in_thread=counter.name not in access.loaded)
     access.loaded.add(counter.name)
     appended = await access.store.append_messages(
         session.session_id, messages, count=count_message, known_by=known_by, cursor=cursor, edits=edits
     )
-    opened.keep_calls(appended.session, calls)
+    access.calls.set(session.session_id, (appended.session.counters.messages, calls))
     return appended
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Reads messages of one session. `calls` are its recent ones, to which those of the messages are added."""
+async def _recent_calls(access: Access, session: Session) -> Calls:
+    """The tool calls of a session's newest messages: a result may be recorded in a later batch than its call. They are
+    read again if another process has recorded meanwhile."""
+    count = session.counters.messages
+    at, calls = access.calls.get(session.session_id, (0, {}))
+    if at != count:
+        calls = {}
+        first = max(0, count - RECENT_MESSAGES)
+        for message in await access.store.read_messages(session.session_id, first=first, bodies=False):
+            remember_calls(calls, message.blocks)
+    return calls
 
-    fmt: Format
-    counter: Counter
-    settings: ContextSettings
-    calls: Calls
 
-    def messages(self, natives: Sequence[Native], extras: Sequence[Mapping[str, Any]], first: int) -> list[NewMessage]:
-        """The messages as they are stored; the first of them is number `first` of its list."""
-        read = []
-        for place, native in enumerate(natives):
-            try:
-                read.append(self._message(native, extras[place] if extras else {}))
-            except BadMessageError as error:
-                raise BadMessageError(f"Message {first + place} cannot be recorded: {error}") from error
-        return read
+def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
+    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS."""
+    for block in blocks:
+        if block.type == "tool_call" and block.call_id:
+            calls.pop(block.call_id, None)
+            calls[block.call_id] = (block.tool or "tool", block.argument or "")
+    while len(calls) > MAX_RECENT_CALLS:
+        del calls[next(iter(calls))]
 
-    def _message(self, native: Native, extra: Mapping[str, Any]) -> NewMessage:
-        reading = self.fmt.read(native)
-        texts = reading.texts or ("",)
-        derived_blocks, masked = derived(
-            self.settings, reading.role, measure(reading, self.counter, self.settings), texts
-        )
-        remember_calls(self.calls, derived_blocks)
-        blocks, outputs = list(derived_blocks), []
-        for place, (block, text) in enumerate(zip(blocks, texts, strict=True)):
-            if block.type == "tool_result":
-                named = self.calls.get(block.call_id or "", (block.tool or "tool", ""))
-                if not block.tool and block.call_id in self.calls:
-                    blocks[place] = block.model_copy(update={"tool": named[0]})
-                tokens = self.counter.count(text)
-                outputs.append(output_of(*named, text, tokens, block=place, is_error=block.is_error))
-        fields: dict[str, Any] = {
-            "kind": "tool_result" if outputs else "message",
-            "usage": reading.usage,
-            "model": reading.model,
-            "group": reading.group,
-            **extra,
-        }
-        return NewMessage(
-            body=stored_body(self.settings, native),
-            role=reading.role,
-            blocks=tuple(blocks),
-            outputs=tuple(outputs),
-            texts=search_texts(masked, blocks, self.calls),
-            **fields,
-        )
+
+def _new_message(
+    native: Native, fmt: Format, counter: Counter, settings: ContextSettings, calls: Calls, more: Mapping[str, Any]
+) -> NewMessage:
+    """A message as it is stored, with `more` fields. Its calls are added to `calls`, the session's recent ones."""
+    reading = fmt.read(native)
+    texts = reading.texts or ("",)
+    read, masked = derived(settings, reading.role, measure(reading, counter, settings), texts)
+    remember_calls(calls, read)
+    blocks, outputs = list(read), []
+    for place, (block, text) in enumerate(zip(read, texts, strict=True)):
+        if block.type == "tool_result":
+            named = calls.get(block.call_id or "", (block.tool or "tool", ""))
+            if not block.tool and block.call_id in calls:
+                blocks[place] = block.model_copy(update={"tool": named[0]})
+            tokens = counter.count(text)
+            outputs.append(Output.of(*named, text, tokens=tokens, block=place, is_error=block.is_error))
+    fields: dict[str, Any] = {
+        "kind": "tool_result" if outputs else "message",
+        "usage": reading.usage,
+        "model": reading.model,
+        "group": reading.group,
+        **more,
+    }
+    return NewMessage(
+        body=stored_body(settings, native),
+        role=reading.role,
+        blocks=tuple(blocks),
+        outputs=tuple(outputs),
+        texts=search_texts(masked, blocks, calls),
+        **fields,
+    )
 
 
 def search_texts(texts: Sequence[str], blocks: Sequence[Block], calls: Calls) -> tuple[tuple[int, str], ...]:
     """The texts that search finds, each after the number of its block. The calls of our own tools and their results are
     left out: a search would find itself, and quotations before the originals."""
-    return tuple(
-        (number, text)
-        for number, (block, text) in enumerate(zip(blocks, texts, strict=True))
-        if block.type not in ("image", "document", "opaque")
-        and (text or block.type != "text")
-        and not (block.type in ("tool_call", "tool_result") and is_own_call(*_call_of(block, calls)))
-    )
+    found = []
+    for number, (block, text) in enumerate(zip(blocks, texts, strict=True)):
+        call = calls.get(block.call_id or "", (block.tool or "", block.argument or ""))
+        is_own = block.type in ("tool_call", "tool_result") and is_own_call(*call)
+        if not is_own and block.type not in ("image", "document", "opaque") and (text or block.type != "text"):
+            found.append((number, text))
+    return tuple(found)
 
 
-def _call_of(block: Block, calls: Calls) -> tuple[str, str]:
-    """The tool and the main argument of a call, of which this is the block or that of its result."""
-    return calls.get(block.call_id or "", (block.tool or "", block.argument or ""))
+# Outputs over a limit.
 
 
-# What is declared beside the messages: system prompt and tools.
-
-
-def check_declared(system: System | None, tools: Tools | None) -> None:
-    """Raises BadInputError if these are not a system prompt and tool definitions."""
-    if system is not None and not isinstance(system, str) and not _are_objects(system):
-        raise BadInputError("system is a text, or a list of content blocks as the provider takes them.")
-    if tools is not None and not _are_objects(tools):
-        raise BadInputError("tools is the list of tool definitions as the provider takes them.")
-    for name, value in (("system", system), ("tools", tools)):
-        try:
-            check_json(list(value) if isinstance(value, tuple) else value)
-        except NotJsonError as error:
-            raise BadInputError(f"{name} {error}") from error
-
-
-def _are_objects(value: object) -> bool:
-    return isinstance(value, Sequence) and all(isinstance(each, Mapping) for each in value)
-
-
-async def declare(
-    access: Access,
-    session: Session,
-    *,
-    system: System | None = None,
-    head: Sequence[Native] | None = None,
-    tools: Tools | None = None,
-) -> Session:
-    """Make these the session's system prompt (in a field, or as messages at the head of the list) and tools. An
-    argument of None changes nothing; each version stays stored. Raises BadInputError if they are neither."""
-    check_declared(system, tools)
-    given: dict[Any, Any] = {}
-    if system is not None:
-        given["system"] = system if isinstance(system, str) else list(system)
-    elif head is not None:
-        given["head"] = list(head)
-    if tools is not None:
-        given["tools"] = [dict(tool) for tool in tools]
-    if not given or await _are_in_force(access, session, given):
+async def limit_outputs(access: Access, session: Session, messages: Sequence[Message]) -> Session:
+    """Truncate the outputs among new messages that are over the session's limits, and return the changed session."""
+    if not any(map(_has_outputs, messages)):
         return session
-    settings, fmt = access.settings(session), get_format(session.format)
-    counter, parts = access.counter(settings, session.model), []
-    for part, content in given.items():
-        overhead = settings.message_overhead * (len(content) if part == "head" else part == "system")
-        tokens = sum(map(counter.count, _texts(fmt, part, content))) + overhead
-        parts.append(DeclaredVersion(part=part, content=content, tokens=tokens, seq=session.counters.messages))
-    replaced = 0 if parts[0].part == "tools" else await _replaced_tokens(access, session, parts[0].part)
-
-    def change(declared: Declared, versions: Sequence[int]) -> Declared:
-        changes: dict[str, int] = {}
-        for part, version in zip(parts, versions, strict=True):
-            name = "tools" if part.part == "tools" else "system"
-            changes |= {name: version, f"{name}_tokens": part.tokens}
-            if name == "system":
-                changes["replaced_tokens"] = replaced
-        return declared.model_copy(update=changes)
-
-    return await access.store.declare(session.session_id, parts, change)
-
-
-def _texts(fmt: Format, part: str, content: Any) -> list[str]:
-    """The readable texts of a declared part."""
-    if part == "tools":
-        return [json.dumps(content, ensure_ascii=False)] if content else []
-    if part == "head":
-        return [text for native in content for text in fmt.read(native).texts]
-    return [content] if isinstance(content, str) else [str(block.get("text", "")) for block in content]
-
-
-async def _are_in_force(access: Access, session: Session, given: Mapping[str, Any]) -> bool:
-    """Whether these are what was declared last: programs pass them with each request, and counting them takes long."""
-    declared = session.counters.declared
-    wanted = (declared.tools if part == "tools" else declared.system for part in given)
-    numbers = [number for number in wanted if number is not None]
-    stored = await access.store.read_log(session.session_id, DeclaredVersion, numbers=numbers) if numbers else []
-    return {each.part: each.content for each in stored} == given
-
-
-async def _replaced_tokens(access: Access, session: Session, part: str) -> int:
-    """The tokens of the recorded system messages at the head that a declared system prompt stands for."""
-    if part == "system" and session.format in SYSTEM_BESIDE_HEAD:
-        return 0
-    read = await access.store.read_messages(session.session_id, first=0, last=MAX_HEAD - 1, bodies=False)
-    head = takewhile(lambda message: message.role == "system", read)
-    return sum(message.tokens for message in head if message.agent_visible)
-
-
-async def declared_system(access: Access, session: Session) -> DeclaredVersion | None:
-    """The version of the system prompt in force; None if none was declared."""
-    version = session.counters.declared.system
-    numbers = [] if version is None else [version]
-    found = await access.store.read_log(session.session_id, DeclaredVersion, numbers=numbers) if numbers else []
-    return found[0] if found else None
-
-
-def with_system(
-    fmt: Format, natives: Sequence[Native], declared: DeclaredVersion | None
-) -> tuple[Sequence[Native], str | list[Native] | None]:
-    """The messages with the system prompt in force at their head, in place of a recorded one, and what of it is to be
-    sent in a field of its own; None if the provider takes it among the messages."""
-    length, apart = leading_system(fmt, natives), fmt.system_message("") is None
-    if declared is None:
-        return natives, _joined(fmt, "head", natives[:length]) or None if apart else None
-    if declared.part == "system" and fmt.name in SYSTEM_BESIDE_HEAD:
-        return natives, declared.content
-    text, rest = _joined(fmt, declared.part, declared.content), natives[length:]
-    if declared.part == "head":
-        return [*declared.content, *rest], text or None if apart else None
-    head = fmt.system_message(text)
-    return (rest, declared.content) if head is None else ([head, *rest], None)
-
-
-def leading_system(fmt: Format, natives: Sequence[Native]) -> int:
-    """How many system messages a list begins with."""
-    read = (reading_of(fmt, native) for native in natives[:MAX_HEAD])
-    return sum(1 for _ in takewhile(lambda each: each is not None and each.role == "system", read))
-
-
-def reading_of(fmt: Format, native: Native) -> Reading | None:
-    """The reading of a message; None if it cannot be read, which its recording reports."""
-    try:
-        return fmt.read(native)
-    except BadMessageError:
-        return None
-
-
-def _joined(fmt: Format, part: str, content: Any) -> str:
-    """A system prompt as one text."""
-    return "\n\n".join(text for text in _texts(fmt, part, content) if text)
-
-
-# What a provider reports of a request, booked to the reply that it belongs to, also if it is reported later.
-
-
-def with_usage(natives: Sequence[Native], fmt: Format, usage: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The further fields of these messages that attach a reported usage to the last reply among them. Raises
-    BadInputError if its form is unknown, or without a reply."""
-    read = reported_usage(usage)
-    for place in range(len(natives) - 1, -1, -1):
-        if fmt.read(natives[place]).role == "assistant":
-            return [{"usage": read} if each == place else {} for each in range(len(natives))]
-    raise BadInputError("usage belongs to a reply, but none of these messages has the role assistant.")
-
-
-async def book_late(access: Access, session: Session, usage: Mapping[str, Any]) -> Session:
-    """Book a usage to the newest request, whose reply is recorded already; nothing is done if it has one, or no reply
-    yet, as when a call is repeated. Raises BadInputError if the form of the usage is unknown."""
-    read, sent = reported_usage(usage), session.counters.request
-    if sent is None:
+    rules = _rules(access, session, messages)
+    places = {
+        (message.seq, place)
+        for message in messages
+        for place, block in enumerate(message.blocks)
+        if block.type == "tool_result" and rules[message.seq].may_cut(block.size, block.tokens)
+    }
+    if not places:
         return session
-    replies = await access.store.read_messages(session.session_id, first=sent.messages, bodies=False)
-    other = next((place for place, each in enumerate(replies) if each.role != "assistant"), len(replies))
-    if not other:
-        return session
-    reply = sum(each.tokens for each in replies[:other])
-    call = _call(session, read, sent.messages - 1)
 
-    def reported(counters: Counters) -> Counters:
-        return reported_late(counters, read, sent.messages, reply, since=counters.view_tokens - sent.counted - reply)
+    async def plan() -> Planned[Session] | Session:
+        snapshot = await access.snapshot(session.session_id, WITHIN_REACH)
+        if min(places)[0] <= snapshot.beyond.last_seq:
+            snapshot = await access.snapshot(session.session_id)
+        shown = {entry.first_seq: entry for entry in snapshot.entries if entry.message}
+        whole = [place for place in sorted(places) if place[0] in shown and place[1] not in shown[place[0]].replaced]
+        outputs = [snapshot.outputs[place] for place in whole if place in snapshot.outputs]
 
-    return await _reported(access, session, reported, logged=call, booked=(sent.number, read))
+        def truncated(batch: Sequence[tuple[Output, str]]) -> list[TruncateEdit]:
+            over = (
+                (output, text) for output, text in batch if not rules[output.seq].holds(text, snapshot.counter.count)
+            )
+            return [truncate_edit(snapshot, output, text, rules[output.seq]) for output, text in over]
 
+        if outputs and plan_stripping(snapshot, outputs[0].seq).choice == "wait":
+            # The reasoning of the open tool loop is bound to what stands before it: the model has had that whole.
+            bound = max(entry.first_seq for entry in snapshot.entries if entry.thinks)
+            outputs = [each for each in outputs if each.seq > bound]
+        others = [each for each in outputs if not is_own_retrieval(each.tool, each.argument)]
+        cut = await access.from_texts(snapshot, others, truncated)
+        if not cut:
+            return snapshot.session
+        stripping = plan_stripping(snapshot, min(each.seq for each in cut))
+        return Planned(snapshot, cut, lambda changed, _: changed, stripping)
 
-async def report_late(access: Access, session: Session, key: str, usage: Usage) -> Session:
-    """Add the usage of a reply of a transcript, by its key, that was recorded before its usage was written. Safe to
-    repeat; nothing is done if a later message has a report already."""
-    session_id = session.session_id
-    seq = await access.store.find_key(session_id, key)
-    if seq is None or session.counters.reported_seq >= seq:
-        return session
-    reply, *later = await access.store.read_messages(session_id, first=seq, bodies=False)
-    since = sum(found.tokens for found in later if found.agent_visible)
-    call = _call(session, usage, seq - 1).model_copy(update={"created_at": reply.created_at})
-
-    def reported(counters: Counters) -> Counters:
-        return reported_late(counters, usage, seq, reply.tokens, since=since)
-
-    return await _reported(access, session, reported, logged=call)
-
-
-async def _reported(access: Access, session: Session, change: Callable[[Counters], Counters], **booked: Any) -> Session:
-    """The session with a late report; as it is if another process, which may read the same transcript, was first."""
-    with suppress(EditConflictError):
-        return await access.store.change_session(session.session_id, change, **booked)
-    return await access.store.get_session(session.session_id)
+    return await edit(access, plan)
 
 
-def _call(session: Session, usage: Usage, seq: int) -> Call:
-    """An agent's call, of which this usage is known alone; `seq` is the last message that was sent."""
-    return Call(purpose="agent", model=session.model, request_seq=seq, **usage.model_dump())
+def _has_outputs(message: Message) -> bool:
+    return any(block.type == "tool_result" for block in message.blocks)
+
+
+def _rules(access: Access, session: Session, messages: Sequence[Message]) -> dict[int, OutputLimits]:
+    """The limits of the outputs in each message, by its position: the session's; outputs of one step, such as of
+    parallel calls, share its room."""
+    settings = access.settings(session)
+    own = access.output_limits(settings, session)
+    rules = dict.fromkeys([message.seq for message in messages], own)
+    if settings.output_share is None or own.tokens is None:
+        return rules
+    room = access.budget(settings, session.model, session).free // STEP_PART
+    # The messages with tool outputs that follow each other.
+    for step in [list(step) for has_outputs, step in groupby(messages, _has_outputs) if has_outputs]:
+        sizes = [block.tokens for message in step for block in message.blocks if block.type == "tool_result"]
+        if sum(min(size, own.tokens) for size in sizes) > room:
+            shared = replace(own, tokens=max(own.tokens // 2, shared_limit(sizes, room)))
+            rules |= dict.fromkeys([message.seq for message in step], shared)
+    return rules

@@ -18,11 +18,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contextstash.messages.base import main_argument
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import is_own_call, is_own_retrieval
-from contextstash.session.ids import OUTPUTS_SESSION, OUTPUTS_SUFFIX, check_session_id
 from contextstash.session.masks import derived, stored_body
 from contextstash.window.settings import ContextSettings
-from contextstash_storage.errors import BadMessageError, NotFoundError
-from contextstash_storage.records import Block, Counters, Native, NewMessage, Output, Role, Session, handle_of
+from contextstash_storage.errors import BadInputError, BadMessageError, NotFoundError
+from contextstash_storage.records import (
+    Block,
+    Counters,
+    Native,
+    NewMessage,
+    Output,
+    Role,
+    Session,
+    check_session_id,
+)
 
 if TYPE_CHECKING:
     from contextstash.session.access import Access
@@ -31,9 +39,11 @@ if TYPE_CHECKING:
 OUTPUTS_AGENT = "contextstash-outputs"
 """The agent of sessions that only archive outputs; they are not conversations, and are not listed."""
 
-MAX_COUNTED = 200_000
-"""Characters. A longer output is counted by its bytes instead of by the configured counter, because counting it exactly
-would take longer than storing it."""
+OUTPUTS_SESSION = "outputs"
+"""The session for archived outputs that belong to no session."""
+
+OUTPUTS_SUFFIX = ".outputs"
+"""The id of a session that archives the outputs of another one is the other's id and this suffix."""
 
 MAX_CHARACTERS = 64 * 1024 * 1024
 """Characters of one message, and of one output. It is stored in one transaction, in which no other process can write:
@@ -46,6 +56,22 @@ def outputs_session_id(session_id: str | None) -> str:
     return OUTPUTS_SESSION if session_id is None else f"{session_id}{OUTPUTS_SUFFIX}"
 
 
+def is_archive_id(session_id: str) -> bool:
+    """Whether a session of this id holds archived outputs, not a conversation."""
+    return session_id == OUTPUTS_SESSION or session_id.endswith(OUTPUTS_SUFFIX)
+
+
+def check_conversation_id(session_id: str) -> None:
+    """Raises BadInputError if no conversation can have this id. One with an archive's id would be searched, handed out
+    and deleted with the outputs of another session."""
+    check_session_id(session_id)
+    if is_archive_id(session_id):
+        raise BadInputError(
+            f"The session_id '{OUTPUTS_SESSION}', and those that end with '{OUTPUTS_SUFFIX}', are kept for archived"
+            " outputs: choose another one."
+        )
+
+
 async def kept_outputs(access: Access, session_id: str) -> int:
     """How many outputs of a session are archived here, because a hook or gateway showed the model a shorter text."""
     with suppress(NotFoundError):
@@ -56,28 +82,6 @@ async def kept_outputs(access: Access, session_id: str) -> int:
 def tokens_of_bytes(text: str) -> int:
     """The tokens of a text by its bytes: no vocabulary is loaded for it."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
-
-
-def sha256_of(text: str) -> str:
-    """The hash of an output's text, as it is stored."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def output_of(tool: str, argument: str, text: str, tokens: int, *, block: int = 0, is_error: bool = False) -> Output:
-    """An output of so many tokens as it is stored. Its handle hashes what it names, so that the same history always has
-    the same handles."""
-    return Output(
-        handle=handle_of("out", "\0".join((tool, argument, text))),
-        seq=0,
-        block=block,
-        tool=tool,
-        argument=argument,
-        tokens=tokens,
-        characters=len(text),
-        lines=text.count("\n") + (not text.endswith("\n") and bool(text)),
-        sha256=sha256_of(text),
-        is_error=is_error,
-    )
 
 
 class LimitedOutput(NamedTuple):
@@ -132,7 +136,8 @@ class OutputArchive(NamedTuple):
     def _messages(self, text: str, tool: str, argument: str) -> list[NewMessage]:
         """The call and its result, as they would be if a client had recorded them."""
         content = "\0".join((tool, argument, text))
-        call_id = f"call_{sha256_of(content)}"  # the same output of the same call is recognized
+        named_by = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()
+        call_id = f"call_{named_by}"  # the same output of the same call is recognized
         arguments = json.dumps({"command": argument}) if argument else "{}"
         named: dict[str, Any] = {"call_id": call_id, "tool": tool or "tool"}
         function = {"name": named["tool"], "arguments": arguments}
@@ -141,18 +146,15 @@ class OutputArchive(NamedTuple):
         asked = Block(type="tool_call", argument=main_argument({"command": argument}), **named)
         call = self._message("assistant", asked, arguments, body, key=call_id)
         result = {"role": "tool", "tool_call_id": call_id, "content": text}
-        output = output_of(named["tool"], call.blocks[0].argument or "", text, self._tokens(text))
+        output = Output.of(named["tool"], call.blocks[0].argument or "", text, tokens=self.count(text))
         more = {"key": f"result of {call_id}", "kind": "tool_result", "outputs": (output,)}
         return [call, self._message("tool", Block(type="tool_result", **named), text, result, **more)]
 
     def _message(self, role: Role, block: Block, text: str, body: Native, **more: Any) -> NewMessage:
-        sized = block.model_copy(update={"size": len(text), "tokens": self._tokens(text)})
+        sized = block.model_copy(update={"size": len(text), "tokens": self.count(text)})
         blocks, texts = derived(self.settings, role, (sized,), (text,))
         found = () if is_own_call(block.tool, block.argument) else ((0, texts[0]),)
         return NewMessage(body=stored_body(self.settings, body), role=role, blocks=blocks, texts=found, **more)
-
-    def _tokens(self, text: str) -> int:
-        return tokens_of_bytes(text) if len(text) > MAX_COUNTED else self.count(text)
 
 
 def _counted(counters: Counters, message: NewMessage, seq: int) -> Counters:
@@ -169,31 +171,11 @@ async def limit_output(
     session_id: str | None = None,
     limits: Mapping[str, Any] | None = None,
 ) -> LimitedOutput:
-    """Truncate one output that is in no recorded message to the limits of a session, or of the server if no session is
-    named. `limits` override them for this call.
-
-    If the output is truncated, the whole is stored before this returns, in a session that only archives outputs: the
-    one that belongs to the named session, or a common one. The same output is stored once and has the same handle. The
-    results of contextstash's own retrieval tools are never truncated, and neither are outputs of a session that was
-    deleted: nothing of it is stored again. Raises StoreError if the whole cannot be
-    stored.
-    """
+    """One output truncated to the limits of a session, or of the server if none is named, over which `limits` go: see
+    `OutputArchive.limited`."""
     session = await access.find(session_id)
-    if session is None and session_id is not None and await access.was_deleted(session_id):
-        return LimitedOutput(text)
     settings = access.settings(session)
     counter = access.counter(settings, session.model if session else None)
     archive = OutputArchive(access.store, settings, counter.count, session_id)
-    rules = limits_of(access, settings, session, limits)
+    rules = access.output_limits(settings, session).merged(limits)
     return await archive.limited(text, rules, tool=tool, argument=argument)
-
-
-def limits_of(
-    access: Access, settings: ContextSettings, session: Session | None, given: Mapping[str, Any] | None
-) -> OutputLimits:
-    """The limits of an output: those of the settings, scaled to the window, and over them those given for one call."""
-    # The window scales the limit in tokens alone, and to find a model's window takes longer than a hook should.
-    if given is not None and "tokens" in given:
-        return OutputLimits.of(settings, settings.window).merged(given)
-    budget = access.budget(settings, session.model if session else None, session)
-    return OutputLimits.of(settings, budget.window - (budget.usable - budget.free)).merged(given)

@@ -11,8 +11,8 @@ from typing import Any
 
 from contextstash.messages.base import Format
 from contextstash.messages.detection import get_format
-from contextstash.record.batches import Batch, ensure_session, store_batch
-from contextstash.record.messages import append, limit_problem, report_late
+from contextstash.record.declared import report_late
+from contextstash.record.messages import Batch, append, ensure_session, limit_problem, store_batch
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key
 from contextstash.session.access import Access, tokens_by_part
 from contextstash.session.edit import Planned, archived, edit, entries_after, log_event, retrying
@@ -66,12 +66,9 @@ async def record_transcript(
         found = {name: await access.find(name) for name in names}
         known = found[transcript.session_id]
         if await _is_proxied(access, found.values(), messages):
-            # The session of a sub-agent may not exist: then the cursor stays, and they are passed over again.
-            now = datetime.now(UTC)
-            session = known or Session(
-                session_id=transcript.session_id, format="anthropic", created_at=now, updated_at=now
-            )
-            if known is not None:
+            now, name = datetime.now(UTC), transcript.session_id
+            session = known or Session(session_id=name, format=transcript.format, created_at=now, updated_at=now)
+            if known is not None:  # else, as of a sub-agent, they are passed over again
                 await append(access, known, [], cursor=cursor)
             return Appended(messages=(), duplicates=len(messages), session=session)
         # One that exists was never deleted, or its user brought it back.
@@ -126,13 +123,12 @@ async def _append_runs(
         if run:
             await mirror_before(access, session, run[0])
         part = await retrying(partial(_append_run, access, session, run, None if left else cursor))
-        if run and part.messages and part.messages[-1].kind == "summary":
+        if part.messages and part.messages[-1].kind == "summary":
             # A reader that ends before this has stored the compaction without its event.
             summary = part.messages[-1]
             before, after = [sum((await tokens_by_part(access, each)).values()) for each in (session, part.session)]
             facts = {"messages_before": session.counters.view_messages, "created_at": summary.created_at}
-            ours = is_window_key(summary.key)
-            await log_compaction(access, part.session, before, after, ours=ours, **facts)
+            await log_compaction(access, part.session, before, after, ours=is_window_key(summary.key), **facts)
         messages, duplicates, session = messages + part.messages, duplicates + part.duplicates, part.session
     return Appended(messages=messages, duplicates=duplicates, session=session)
 
@@ -171,34 +167,21 @@ def _runs(messages: Sequence[TranscriptMessage]) -> list[list[TranscriptMessage]
     summaries."""
     runs: list[list[TranscriptMessage]] = [[]]
     for message in messages:
-        reports_edit = message.rewind_to_key is not None or bool(message.cleared_call_ids)
-        if runs[-1] and (message.covers_before or reports_edit):
+        reports = message.covers_before or message.rewind_to_key is not None or bool(message.cleared_call_ids)
+        if runs[-1] and (reports or runs[-1][-1].covers_before):
             runs.append([])
         runs[-1].append(message)
-        if message.covers_before:
-            runs.append([])
-    return runs if runs[-1] or len(runs) == 1 else runs[:-1]
+    return runs
 
 
 async def _append_run(
     access: Access, session: Session, run: Sequence[TranscriptMessage], cursor: Cursor | None
 ) -> Appended:
-    edits: EditsAfter | None = None
-    hidden = False
+    edits, hidden = None, False
     if run and run[-1].covers_before:
-        text = "\n".join(get_format(session.format).read(run[-1].body).texts)
-        if run[-1].covers_before_key is not None:
-            edits = await partial_compaction(access, session, run[-1], text)
-        hidden = edits is not None
-        edits = edits or whole_compaction(text)
-    return await append(
-        access,
-        session,
-        [message.body for message in run],
-        extras=[_extra(message, hidden=hidden) for message in run],
-        cursor=cursor,
-        edits=edits,
-    )
+        edits, hidden = await _compaction(access, session, run[-1])
+    natives, extras = [message.body for message in run], [_extra(message, hidden=hidden) for message in run]
+    return await append(access, session, natives, extras=extras, cursor=cursor, edits=edits)
 
 
 def _extra(message: TranscriptMessage, *, hidden: bool) -> dict[str, object]:
@@ -226,32 +209,15 @@ async def mirror_before(access: Access, session: Session, message: TranscriptMes
         await edit(access, lambda: _clear(access, session_id, frozenset(message.cleared_call_ids)))
 
 
-def whole_compaction(text: str) -> EditsAfter:
-    """The edit that replaces everything up to the client's own summary, `text`, with that summary."""
-
-    def edits(counters: Counters, stored: tuple[Message, ...]) -> Edited:
-        last = stored[-1]
-        if last.kind != "summary":
-            return (), counters
-        edit = _summary(text, last.seq, last.tokens, at=last.seq, created_at=last.created_at)
-        alone = {"parts": {Part.SUMMARIES: last.tokens}, "view_messages": 1, "view_results": 0, "own": {}}
-        return [edit], counters.model_copy(update={**alone, "summary_seq": last.seq})
-
-    return edits
-
-
-async def partial_compaction(
-    access: Access, session: Session, message: TranscriptMessage, text: str
-) -> EditsAfter | None:
-    """The edits for a compaction that kept some messages: they replace the covered messages with the client's summary,
-    `text`, and leave the kept ones. None if the store has not the message's key, or if nothing is covered.
-
-    The edits are stored in the same transaction as the summary's own message, which is hidden at its own position.
-    Storing them raises EditConflictError if the session has changed meanwhile.
-    """
-    before = await access.store.find_key(session.session_id, message.covers_before_key or "")
+async def _compaction(access: Access, session: Session, message: TranscriptMessage) -> tuple[EditsAfter, bool]:
+    """The edits that replace what a client compacted with its summary, this message; and whether some messages stay
+    behind it, so that it is not shown at its own position. To store such edits raises EditConflictError if the session
+    has changed meanwhile."""
+    text = "\n".join(get_format(session.format).read(message.body).texts)
+    key = message.covers_before_key
+    before = None if key is None else await access.store.find_key(session.session_id, key)
     if before is None:
-        return None
+        return partial(_whole_compaction, text), False
     snapshot = await access.snapshot(session.session_id)
     own = snapshot.session.counters.messages
     # Our own summary is undone if it hides messages that the client kept.
@@ -260,7 +226,7 @@ async def partial_compaction(
     # The last position before which no tool call is separated from its result.
     last = max((start for start in starts_of(entries) if start <= before), default=0) - 1
     if last < 0:
-        return None
+        return partial(_whole_compaction, text), False
     tokens = snapshot.counter.count(text) + snapshot.settings.message_overhead
     edits: list[Edit] = [*restored(undone), _summary(text, last, tokens, at=own, created_at=message.created_at)]
     change = snapshot.counters_after(await entries_after(access, snapshot, edits), own=False)
@@ -270,7 +236,15 @@ async def partial_compaction(
             raise EditConflictError("The session changed while its client's compaction was being recorded.")
         return edits, change(counters)
 
-    return unchanged
+    return unchanged, True
+
+
+def _whole_compaction(text: str, counters: Counters, stored: tuple[Message, ...]) -> Edited:
+    """The edit that replaces everything up to a client's summary, the newest message, with that summary."""
+    last = stored[-1]
+    alone = {"parts": {Part.SUMMARIES: last.tokens}, "view_messages": 1, "view_results": 0, "own": {}}
+    edit = _summary(text, last.seq, last.tokens, at=last.seq, created_at=last.created_at)
+    return [edit], counters.model_copy(update={**alone, "summary_seq": last.seq})
 
 
 async def log_compaction(

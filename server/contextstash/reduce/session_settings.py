@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from contextstash.handoff.user_block import RULE_PREFIX, pinned_rules, rules_block, shown_by
-from contextstash.record.batches import Batch, ensure_session
+from contextstash.record.messages import Batch, ensure_session
 from contextstash.reduce.prune import restore
 from contextstash.reduce.summaries import keeps_words
 from contextstash.results import ConfigureResult

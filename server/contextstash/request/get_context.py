@@ -12,10 +12,11 @@ from operator import attrgetter
 from typing import Any
 
 from contextstash.messages.base import Format
+from contextstash.messages.detection import detect_format, get_format
 from contextstash.messages.rules import KnownParts, render
 from contextstash.outputs.limits import OutputLimits
-from contextstash.record.batches import OTHER_WRITER
-from contextstash.record.messages import System, Tools, declare, declared_system, with_system
+from contextstash.record.declared import System, Tools, declare, declared_system, reading_of, with_system
+from contextstash.record.messages import OTHER_WRITER
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import prune_tool_outputs
 from contextstash.results import ContextResult, Estimate, LeftOut, RecoverResult
@@ -130,6 +131,34 @@ class _Composed:
     left_out: LeftOutSpan | None
     counted: int
     result: ContextResult
+
+
+async def check_next_request(
+    access: Access, session_id: str | None, natives: Sequence[Native], format_name: str | None
+) -> None:
+    """Raises BadInputError if a conversation for the next request has a result behind the last reply without a call in
+    front of it. It could be recorded, as any broken list can, but the provider would refuse the request. Older results
+    are not looked at: clients shorten their lists. Of a list that is right, only the end is read."""
+    session = await access.find(session_id)
+    fmt = get_format((session.format if session else format_name) or detect_format(natives))
+    missing: set[str] = set()
+    is_end = True
+    for native in reversed(natives):
+        read = reading_of(fmt, native)
+        is_end = is_end and (read is None or read.role != "assistant")
+        for block in read.blocks if read else ():
+            if block.type == "tool_call":
+                missing.discard(block.call_id or "")
+            elif block.type == "tool_result" and is_end and block.call_id:
+                missing.add(block.call_id)
+        if not missing and not is_end:
+            return
+    if missing:
+        raise BadInputError(
+            f"messages holds the result of the call {min(missing)}, but not the reply with this call. Pass the whole"
+            " conversation each time, and append each reply of the model to it (in a Python program:"
+            " messages += await session.reply(reply))."
+        )
 
 
 async def get_context(

@@ -24,7 +24,7 @@ from contextstash.outputs.placeholders import is_own_call, is_placeholder, outpu
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key, window_key
 from contextstash.record.transcripts import log_compaction, mirror_before, record_transcript
 from contextstash.reduce.summaries import HISTORY_MESSAGES, SessionTurns, keep_state, state_at, turn_of
-from contextstash.result_base import Result
+from contextstash.results import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access, tokens_by_part
 from contextstash.session.edit import log_event

@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from contextstash.messages.request import is_models
-from contextstash.record.batches import Batch, ensure_session, fingerprints_of, store_batch
-from contextstash.record.messages import check_limits, in_thread_if_large, size_of
+from contextstash.record.messages import Batch, check_limits, ensure_session, fingerprints_of, store_batch
 from contextstash.results import ProxyReport
 from contextstash.session.access import Access
 from contextstash.view.view import edits_in_force, known_path
@@ -58,7 +57,7 @@ async def record_request(
 
     Nothing else is done to the session: the proxy alone decides what a request shows, and automatic reductions by
     level would cost the prompt cache."""
-    await in_thread_if_large(size_of(natives), check_limits, natives)
+    await asyncio.to_thread(check_limits, natives)
     stored = await (access.find(session_id) if since is None else access.store.get_session(session_id))
     last = next((place for place in reversed(range(len(natives))) if is_models(natives[place])), None)
     extras = [{"usage": usage} if usage and place == last else {} for place in range(len(natives))]

@@ -13,8 +13,8 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from weakref import WeakValueDictionary
 
 from contextstash.messages.detection import detect_format, get_format
+from contextstash.outputs.limits import OutputLimits
 from contextstash.results import Estimate, Trigger
-from contextstash.session.ids import check_session_id
 from contextstash.session.open_session import READ_AT_ONCE, WHOLE, Known, OpenSession, Scope
 from contextstash.view import session_counters as counting
 from contextstash.view.session_counters import fixed_tokens
@@ -24,7 +24,16 @@ from contextstash.window.settings import ContextSettings, consenting, resolve_se
 from contextstash.window.thresholds import WindowBudget, budget_of
 from contextstash.window.token_counters import Counter, counter_for, measure
 from contextstash_storage.errors import BadInputError, SessionNotFoundError
-from contextstash_storage.records import Counters, Message, Native, NewMessage, Output, ProxiedSession, Session
+from contextstash_storage.records import (
+    Counters,
+    Message,
+    Native,
+    NewMessage,
+    Output,
+    ProxiedSession,
+    Session,
+    check_session_id,
+)
 from contextstash_storage.store import SessionStore
 
 Key = TypeVar("Key", bound=Hashable)
@@ -47,6 +56,9 @@ class BoundedCache(OrderedDict[Key, Value]):
         return value
 
 
+Calls = dict[str, tuple[str, str]]
+"""Tool name and main argument by call id."""
+
 HostWindow = Callable[[str | None, int], int | None]
 """Tokens of its model's window that a host uses, given the model's name and the tokens that were last reported; None
 for the whole window."""
@@ -54,11 +66,8 @@ for the whole window."""
 SettingsFor = Callable[[str | None], Mapping[str, Any]]
 """The server's layer of settings for an agent by its name."""
 
-MAX_OPEN = 64
-"""Sessions of which the last calls and the last list are kept, some 130 bytes for each message."""
-
-MAX_VIEWS = 8
-"""Sessions whose messages are kept too: an agent and its sub-agents. Others are read from the database again."""
+MAX_OPEN, MAX_RECORDED = 16, 64
+"""Sessions whose messages, and whose newest calls, are kept in memory; others are read from the database again."""
 
 MAX_REMEMBERED_NAMES = 256
 """Layers of settings that were resolved; callers may name any number of them."""
@@ -99,6 +108,8 @@ class Access:
         self.layer: SettingsFor = settings if callable(settings) else lambda _: settings
         """The server's layer of settings for an agent. Raises BadInputError if a settings file is invalid."""
         self._open: BoundedCache[str, OpenSession] = BoundedCache(MAX_OPEN)
+        self.calls: BoundedCache[str, tuple[int, Calls]] = BoundedCache(MAX_RECORDED)
+        """The newest tool calls of sessions when they had so many messages."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._resolved: BoundedCache[str, tuple[Mapping[str, Any], ContextSettings]] = BoundedCache(
             MAX_REMEMBERED_NAMES
@@ -204,6 +215,11 @@ class Access:
         settings = self.settings(session)
         return settings, self.budget(settings, session.model, session)
 
+    def output_limits(self, settings: ContextSettings, session: Session | None) -> OutputLimits:
+        """The limits of an output, scaled to the window."""
+        budget = self.budget(settings, session.model if session else None, session)
+        return OutputLimits.of(settings, budget.window - (budget.usable - budget.free))
+
     def counter(self, settings: ContextSettings, model: str | None) -> Counter:
         """The token counter for a model."""
         from contextstash.tokenizer import count_with
@@ -214,11 +230,7 @@ class Access:
 
     def opened(self, name: str) -> OpenSession:
         """The session of this id in memory."""
-        found = self._open.set(name, self._open.get(name) or OpenSession(self.store, name))
-        others = [each for each in self._open.values() if each.has_view and each is not found]
-        if len(others) >= MAX_VIEWS:
-            others[0].forget_view()
-        return found
+        return self._open.set(name, self._open.get(name) or OpenSession(self.store, name))
 
     async def snapshot(self, given: str | None, scope: Scope = WHOLE) -> SessionSnapshot:
         """A snapshot of a session: its view, without message bodies unless the scope says so."""

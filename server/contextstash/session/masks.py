@@ -52,11 +52,6 @@ def _without_secret(block: Block, text: str) -> Block:
     return block if argument == block.argument else block.model_copy(update={"argument": argument})
 
 
-def masked_argument(settings: ContextSettings, argument: str) -> str:
-    """The main argument of a call as it is stored with the call's output."""
-    return argument if settings.secrets == "off" else masked(argument)
-
-
 def stored_body(settings: ContextSettings, body: Native) -> Native:
     """The body that is kept: the message as it is, or without its secrets if the user wants these dropped."""
     return masked_value(body, bound=True) if settings.secrets == "drop" else body

@@ -30,7 +30,7 @@ from contextstash.view.view import (
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter
 from contextstash_storage.errors import SessionNotFoundError
-from contextstash_storage.records import Block, Edit, KnownPart, Message, Output, Request, Session, SessionNews, damaged
+from contextstash_storage.records import Edit, KnownPart, Message, Output, Request, Session, SessionNews, damaged
 from contextstash_storage.store import SessionStore
 
 MAX_TOKENS = 2_000_000
@@ -40,32 +40,10 @@ at each call."""
 READ_AT_ONCE = 500
 """Messages read at a time, from the newest on, until the reach is known; and whose bodies are held in memory."""
 
-RECENT_MESSAGES = 60
-"""How many messages before a tool result are searched for its call. A result that comes later has no tool name."""
-
-MAX_RECENT_CALLS = 500
-"""Tool calls remembered of one session: several for each of the RECENT_MESSAGES."""
-
 MANY_WINDOWS = 2
 """A view of at most so many times the budget is read whole. That takes about as long as the request itself."""
 
 Span = tuple[int, int]
-
-Calls = dict[str, tuple[str, str]]
-"""Tool name and main argument by call id."""
-
-
-def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
-    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS, but none of these: their
-    results follow."""
-    added = 0
-    for block in blocks:
-        if block.type == "tool_call" and block.call_id:
-            calls.pop(block.call_id, None)
-            calls[block.call_id] = (block.tool or "tool", block.argument or "")
-            added += 1
-    while added and len(calls) > max(MAX_RECENT_CALLS, added):
-        del calls[next(iter(calls))]
 
 
 @dataclass(frozen=True)
@@ -116,34 +94,7 @@ class OpenSession:
         self._store = store
         self._id = session_id
         self._known: Known | None = None
-        self._calls: tuple[int, Calls] = (-1, {})
         self.parts = KnownParts()
-
-    @property
-    def has_view(self) -> bool:
-        """Whether its messages or edits are kept."""
-        return self._known is not None
-
-    def forget_view(self) -> None:
-        """Keep its messages and edits no longer."""
-        self._known, self.parts = None, KnownParts()
-
-    async def calls(self, session: Session) -> Calls:
-        """The tool calls of its newest messages: a result may be recorded in a later batch than its call. They are read
-        again if another process has recorded meanwhile."""
-        count = session.counters.messages
-        at, calls = self._calls
-        if at != count:
-            calls = {}
-        if at != count and count:
-            first = max(0, count - RECENT_MESSAGES)
-            for message in await self._store.read_messages(self._id, first=first, bodies=False):
-                remember_calls(calls, message.blocks)
-        return calls
-
-    def keep_calls(self, session: Session, calls: Calls) -> None:
-        """Remember the calls as of this state of the session."""
-        self._calls = (session.counters.messages, calls)
 
     async def now(self) -> Known:
         """What is known of it as of now, advanced by what is new. Raises SessionNotFoundError."""
@@ -263,17 +214,10 @@ def _advanced(known: Known, news: SessionNews) -> Known | None:
 
 
 async def _entries(known: Known, messages: Sequence[Message]) -> tuple[Entry, ...]:
-    """The view of these messages; of many, with what they add up to, made in a worker thread."""
-
+    """The view of these messages, of many made in a worker thread."""
     if len(messages) - len(known.entries) < READ_AT_ONCE:
         return tuple(build_view(messages, known.overlay, known.entries))
-
-    def made() -> tuple[Entry, ...]:
-        entries = tuple(build_view(messages, known.overlay, known.entries))
-        parts_of(entries)
-        return entries
-
-    return await asyncio.to_thread(made)
+    return tuple(await asyncio.to_thread(build_view, messages, known.overlay, known.entries))
 
 
 def _beyond(known: Known, entries: Sequence[Entry], span: Span) -> Beyond:
