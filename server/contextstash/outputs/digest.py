@@ -195,22 +195,14 @@ def find_test_run(text: str) -> TestRun | None:
 
 
 _TRACEBACK = "Traceback (most recent call last)"
-_PYTHON_ERROR = re.compile(
-    r"^(?:E[ \t]+)?([A-Za-z_][\w.]{0,80}(?:Error|Exception|Warning|Interrupt|Exit|DoesNotExist)\b[^\n]{0,300})",
-    re.MULTILINE,
-)
 
 
 def find_crash(text: str) -> str:
     """The line with the error that ended a Python program; empty if there is none."""
     text = ends_of(text)
-    begun = re.finditer(rf"^[ \t]*{re.escape(_TRACEBACK)}", text, re.MULTILINE) if _TRACEBACK in text else ()
-    if not (ends := [trace.end() for trace in begun]):
-        return ""
-    rest = text[ends[-1] :]
-    plain = [line for line in rest.split("\n")[1:] if line.strip() and not line[0].isspace()]
-    error = _PYTHON_ERROR.search(rest)
-    return one_line(error[1] if error else plain[0] if plain else "", 300)
+    traces = re.split(rf"^[ \t]*{re.escape(_TRACEBACK)}", text, flags=re.MULTILINE)[1:] if _TRACEBACK in text else []
+    lines = traces[-1].split("\n")[1:] if traces else []
+    return one_line(next((line for line in lines if line.strip() and not line[0].isspace()), ""), 300)
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,12 +300,10 @@ class _Excerpt:
 
     def brief(self) -> str:
         """The head with a brief notice behind it, or without one if there is no room for it."""
-        notice = f" {MARKER}: cut{self.whole}]"
-        for suffix in (notice, ""):
+        for suffix in (f" {MARKER}: cut{self.whole}]", ""):
             first = self.text
             for each in self.limits:
-                room = each.maximum if each.unit == "lines" else each.maximum - each.measure(suffix)
-                first = each.longest(first, room)
+                first = each.longest(first, each.maximum - each.measure(suffix) * (each.unit != "lines"))
             shown = f"{first.rstrip()}{suffix}".lstrip() if suffix else first
             if all(each.holds(shown) for each in self.limits):
                 break

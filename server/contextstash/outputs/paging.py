@@ -201,12 +201,11 @@ MAX_OCCURRENCES, MAX_WORDS = 500, 20
 has fewer. They bound the work."""
 
 _WORD = re.compile(r"\w+")
-_NAME = re.compile(r"[\d_./@+-]|(?<=[a-z])[A-Z]")
 _STEM = re.compile(r"([A-Za-z]{4,}?)(?:ations?|ings?|edly|i?ed|i?es|ly|s|e)")
 
 
 def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str, list[str]]:
-    """The part with the most telling terms, as one line of at most `max_chars` characters; and the terms that occur
+    """The part with the most terms, as one line of at most `max_chars` characters; and the terms that occur
     anywhere in the text, as they were passed.
 
     A term is searched for as it is and, if that is not found, word by word (then those words of it that occur are
@@ -216,17 +215,13 @@ def snippet(text: str, terms: Sequence[str], max_chars: int = 240) -> tuple[str,
     found: dict[str, list[int]] = {}
     for term in dict.fromkeys(terms):
         found |= _places(text, lower, term)
-    # A name is more telling than a word, and each is less so the more often it occurs.
-    weights = {
-        word: (200 if _NAME.search(word) else 100) // (1 + len(places).bit_length()) for word, places in found.items()
-    }
     # Three quarters of the width, so that an eighth on each side is left for the words around the matches.
     reach = max(1, max_chars * 3 // 4)
 
     def told(start: int) -> int:
-        """How telling the terms from there on are."""
+        """How many of the terms are there."""
         end = start + reach
-        return sum(weights[word] for word, at in found.items() if bisect_left(at, start) < bisect_right(at, end))
+        return sum(bisect_left(at, start) < bisect_right(at, end) for at in found.values())
 
     best = max(sorted({place for places in found.values() for place in places}), key=told, default=0)
     return _cut(text, max(0, best - max_chars // 8), max_chars), [*found]

@@ -28,8 +28,9 @@ def placeholder(output: Output, digest: str, changed_at: int | None = None) -> s
     changed since, `changed_at` is the message of the newest change. It stays as it is while the session goes on, so it
     says nothing about how things stand now."""
     since = "" if changed_at is None else f" The file was changed since, at message {changed_at}."
+    said = unbracketed(one_line(digest, MAX_DIGEST_CHARACTERS))
     return (
-        f"{_BEGINNING}{_call(output.tool, output.argument)} ({_size(output)}): {_sentence(digest)}"
+        f"{_BEGINNING}{_call(output)} ({_size(output)}): {said}{'' if said.endswith(('.', '!', '?', '…')) else '.'}"
         f"{since} As it was at message {output.seq}: get_archived_output, handle {output.handle}.]"
     )
 
@@ -40,15 +41,17 @@ def is_placeholder(text: str) -> bool:
 
 
 def filled_placeholder(template: str, output: Output) -> str:
-    """A placeholder in the words of a preset, with the fields {handle} and {subject}."""
-    return template.format(handle=output.handle, subject=_subject(output))
+    """A placeholder in the words of a preset, with the fields {handle} and {subject}: a file by its path, anything else
+    by its call."""
+    argument = _short_argument(output.argument)
+    is_file = argument and _READS_FILE.search(output.tool) and " " not in argument
+    return template.format(handle=output.handle, subject=f"File: {argument}" if is_file else _call(output))
 
 
 def output_line(output: Output) -> str:
     """An archived output as a line of a list: its handle, its call and its size."""
-    call = _call(output.tool, output.argument)
     failed = ", failed" if output.is_error else ""
-    return f"- {output.handle}: {call} ({output.tokens:,} tokens{failed})"
+    return f"- {output.handle}: {_call(output)} ({output.tokens:,} tokens{failed})"
 
 
 def digest_message(output: Output, text: str, max_chars: int) -> str:
@@ -59,17 +62,13 @@ def digest_message(output: Output, text: str, max_chars: int) -> str:
 
 def digest_wording(output: Output, digest: str) -> str:
     """The digest message for one archived output with this digest."""
-    call = _call(output.tool, output.argument)
-    return f"{MARKER}: digest of {call}, archived as {output.handle} ({_size(output)})]\n{defused(digest)}"
+    return f"{MARKER}: digest of {_call(output)}, archived as {output.handle} ({_size(output)})]\n{defused(digest)}"
 
 
 def compaction_digest(outputs: Sequence[tuple[Output, str]], max_chars: int) -> str:
     """One digest message for all outputs that a compaction archived; each gets an equal share of `max_chars`."""
     share = max_chars // max(1, len(outputs))
-    lines = [
-        f"- {_call(output.tool, output.argument)} ({output.handle}): {one_line(digest, share)}"
-        for output, digest in outputs
-    ]
+    lines = [f"- {_call(output)} ({output.handle}): {one_line(digest, share)}" for output, digest in outputs]
     return "\n".join((COMPACTION_DIGEST, *lines))
 
 
@@ -77,9 +76,9 @@ def _size(output: Output) -> str:
     return f"{output.tokens:,} tokens, {counted(output.lines, 'line')}"
 
 
-def _call(tool: str, argument: str) -> str:
-    """A call in a few words, none of which can close the bracket of the placeholder."""
-    return f"{unbracketed(one_line(tool, MAX_TOOL_CHARACTERS))} {_short_argument(argument)}".strip()
+def _call(output: Output) -> str:
+    """The call in a few words, none of which can close the bracket of the placeholder."""
+    return f"{unbracketed(one_line(output.tool, MAX_TOOL_CHARACTERS))} {_short_argument(output.argument)}".strip()
 
 
 def _short_argument(argument: str) -> str:
@@ -88,19 +87,6 @@ def _short_argument(argument: str) -> str:
     if len(line) > MAX_ARGUMENT_CHARACTERS and "/" in line and " " not in line:
         return f"…{line[1 - MAX_ARGUMENT_CHARACTERS :]}"
     return clip(line, MAX_ARGUMENT_CHARACTERS)
-
-
-def _sentence(digest: str) -> str:
-    line = unbracketed(one_line(digest, MAX_DIGEST_CHARACTERS))
-    return line if line.endswith((".", "!", "?", "…")) else f"{line}."
-
-
-def _subject(output: Output) -> str:
-    """Names the content of an output in a few words: a file by its path, anything else by its call."""
-    argument = _short_argument(output.argument)
-    if argument and _READS_FILE.search(output.tool) and " " not in argument:
-        return f"File: {argument}"
-    return _call(output.tool, output.argument)
 
 
 # Our own tools' calls and results, by whatever name a client gives them: they quote the session and add nothing.

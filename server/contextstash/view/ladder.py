@@ -480,7 +480,7 @@ def fit(
     starts = set(starts_of(whole))
     ladder = _Ladder(list(entries), shorten)
     goal, head = budget - budget // MARGIN if archive else budget, leading_kept(entries)
-    dropped: tuple[Entry, ...] = ()
+    dropped, most = tuple[Entry, ...](), budget
     if archive:
         smallest = smallest_placeholder(settings, snapshot.counter)
         sizes = [smallest_tokens(entry, smallest) for entry in entries[head:]]
@@ -488,12 +488,12 @@ def fit(
         fitting = sum(size <= room for size in accumulate(reversed(sizes)))
         if fitting < len(sizes):
             excess = total_tokens(entries[head : len(entries) - fitting])
-            dropped = ladder.leave_out(excess, keep_messages, starts)
+            dropped, most = ladder.leave_out(excess, keep_messages, starts), goal - notice_tokens
         tail = max((place for place, entry in enumerate(ladder.view) if entry.first_seq in starts), default=0)
-        ladder.archive(unpinned, goal, range(tail))
+        ladder.archive(unpinned, goal, tail)
         if ladder.tokens > budget:
             ladder.cut(unpinned, goal, max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS))
-    if ladder.tokens > budget:
+    if ladder.tokens > most:
         dropped += ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
     room = budget - (notice_tokens if dropped else 0)
     for these in (unpinned, snapshot.outputs):
@@ -517,12 +517,11 @@ class _Ladder:
     def tokens(self) -> int:
         return total_tokens(self.view)
 
-    def archive(self, outputs: Mapping[Place, Output], goal: int, places: range | None = None) -> None:
-        """Outputs, by default of all entries, become placeholders, the oldest first. A placeholder must save at least
+    def archive(self, outputs: Mapping[Place, Output], goal: int, end: int | None = None) -> None:
+        """Outputs of the entries before `end` become placeholders, the oldest first. A placeholder must save at least
         half of what it replaces."""
-        excess = self.tokens - goal
-        if excess > 0:
-            self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, places), excess, None)
+        if (excess := self.tokens - goal) > 0:
+            self._replace(self._shown(outputs, 2 * PLACEHOLDER_TOKENS, end), excess, None)
 
     def cut(self, outputs: Mapping[Place, Output], goal: int, minimum: int) -> None:
         """The largest outputs are cut to one size, as large as possible but at least `minimum`."""
@@ -554,13 +553,14 @@ class _Ladder:
         return dropped
 
     def _shown(
-        self, outputs: Mapping[Place, Output], minimum: int, places: range | None = None
+        self, outputs: Mapping[Place, Output], minimum: int, end: int | None = None
     ) -> list[tuple[int, int, Output]]:
-        """The outputs in these entries that take more than `minimum` tokens, with these and the entry's position."""
+        """The outputs of the entries before `end` that take more than `minimum` tokens, with these and the entry's
+        position."""
         return [
             (candidate.view_tokens, place, candidate.output)
-            for place in (range(len(self.view)) if places is None else places)
-            for candidate in visible_outputs(self.view[place], outputs)
+            for place, entry in enumerate(self.view[:end])
+            for candidate in visible_outputs(entry, outputs)
             if candidate.view_tokens > minimum
         ]
 

@@ -67,10 +67,9 @@ def sums(parts: Mapping[Part, int], others: Mapping[Part, int], sign: int = 1) -
 def count_message(counters: Counters, message: NewMessage, seq: int) -> Counters:
     """The counters with one more message."""
     parts = dict(counters.parts)
-    if message.agent_visible:
-        for block in message.blocks:
-            part = part_named(message.role, message.kind, block.type)
-            parts[part] = parts.get(part, 0) + block.tokens
+    for block in message.blocks if message.agent_visible else ():
+        part = part_named(message.role, message.kind, block.type)
+        parts[part] = parts.get(part, 0) + block.tokens
     counted = counters.model_copy(
         update={
             "messages": seq + 1,

@@ -7,7 +7,7 @@ from bisect import bisect_right, insort_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
+from itertools import pairwise
 from types import MappingProxyType
 
 from contextstash.safety.sanitize import USER_BLOCK, USER_BLOCK_WHOLE
@@ -144,9 +144,9 @@ class Entry:
         """Tokens by part, as the model sees this entry."""
         if self.message is None:
             return {Part.SUMMARIES: self.edit.tokens}
-        totals: dict[Part, int] = {}
         role, kind, blocks = self.message.role, self.message.kind, self.message.blocks
         gone = {index for shown in self.replaced for index in _with_images(blocks, shown)}
+        totals: dict[Part, int] = {}
         for index, block in enumerate(blocks):
             if index not in gone and not (self.stripped and block.type == "thinking"):
                 part = part_named(role, kind, block.type)
@@ -408,12 +408,10 @@ def rewinding(edits: Sequence[Edit], messages: int, last: int) -> list[Edit]:
         and _applies(edit, path)
         and edit.summary_id not in shown
     ]
-    off_path = enumerate(seq for seq in range(messages) if seq not in path)
-    runs = [[seq for _, seq in run] for _, run in groupby(off_path, key=lambda each: each[1] - each[0])]
     hidden = [
-        RewindEdit(first_seq=run[0], last_seq=run[-1])
-        for run in runs
-        if not any(start <= run[0] and run[-1] <= stop for start, stop in standing)
+        RewindEdit(first_seq=before + 1, last_seq=after - 1)
+        for before, after in pairwise([-1, *sorted(path), messages])
+        if after > before + 1 and not any(start <= before + 1 and after - 1 <= stop for start, stop in standing)
     ]
     gone = {cover.summary_id for cover in undone if isinstance(cover, SummaryEdit)}
     words = [edit for edit in live if isinstance(edit, DigestEdit) and set(edit.handles) <= gone]
