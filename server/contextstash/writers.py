@@ -9,7 +9,7 @@ import re
 import time
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pkgutil import get_data
 from typing import TYPE_CHECKING
 
@@ -181,11 +181,10 @@ async def summary_by_model(settings: WriterSettings, request: SummaryRequest) ->
     """The model's summary, by one request. Raises WriterFailedError."""
     asked = _session_text(request, settings)
     text, whole, call = await _ask(settings, system_text(request), asked, request.max_tokens)
-    written = WrittenSummary(text, "anthropic", settings.model, (call,))
-    if whole and request.count(written.text) <= request.max_tokens * MAX_EXCESS:
-        return written
-    shorter = shortened_to(written.text, request.max_tokens, request.count)
-    return replace(written, text=shorter, note="The summary was too long and was cut.")
+    note = None
+    if not whole or request.count(text) > request.max_tokens * MAX_EXCESS:
+        text, note = shortened_to(text, request.max_tokens, request.count), "The summary was too long and was cut."
+    return WrittenSummary(text, "anthropic", settings.model, (call,), note)
 
 
 async def digest_by_model(
@@ -208,8 +207,7 @@ def _session_text(request: SummaryRequest, settings: WriterSettings) -> str:
         text = turn_text(turn, settings.output_chars)
         room -= request.count(text)
         if room < 0:
-            text = shortened_to(text, settings.input_tokens - request.max_tokens, request.count)
-            texts = texts or [text]
+            texts = texts or [shortened_to(text, settings.input_tokens - request.max_tokens, request.count)]
             return user_text("\n\n".join(texts[::-1]), request.extract(), replaces=True)
         texts.append(text)
     return user_text("\n\n".join(texts[::-1]), request.previous, replaces=request.replaces)

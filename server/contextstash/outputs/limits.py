@@ -296,7 +296,8 @@ class _Excerpt:
         if lines:
             lines.append(f"{MARKER}: from line {text.count(chr(10), 0, end) + 1:,} on:]")
         notice = self._notice(first, last, "; the relevant lines:" if lines else "")
-        return _ended(first) + "\n".join([notice, *lines, *([last] if last else [])])
+        first += "\n" if first and not first.endswith("\n") else ""
+        return first + "\n".join([notice, *lines, *([last] if last else [])])
 
     def brief(self) -> str:
         """The head with a brief notice behind it, or without one if there is no room for it."""
@@ -330,11 +331,6 @@ WHOLE = re.compile(rf"{re.escape(MARKER)}: [^\n]{{1,300}}; whole output: (out_[a
 
 def _less(budgets: Sequence[int], used: Sequence[int]) -> list[int]:
     return [budget - less for budget, less in zip(budgets, used, strict=True)]
-
-
-def _ended(text: str) -> str:
-    """The text with a line feed at its end, unless it is empty."""
-    return text if not text or text.endswith("\n") else f"{text}\n"
 
 
 def _whole_lines(first: str, last: str) -> tuple[str, str]:

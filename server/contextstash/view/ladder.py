@@ -80,13 +80,6 @@ def cut_candidates(snapshot: SessionSnapshot, characters: int) -> list[Candidate
     ]
 
 
-NOTHING = (
-    "Nothing done: outputs protected: {}, too small to archive: {}, all others archived or pinned. To prune protected"
-    " ones, pass keep_last or protect_tokens: then only what you pass is protected."
-)
-"""Why a prune has nothing to archive."""
-
-
 def plan_prune(
     snapshot: SessionSnapshot,
     outputs: Mapping[Place, Output] | None = None,
@@ -109,26 +102,22 @@ def plan_prune(
         protect_turns = settings.prune_protect_turns
         minimum = budget.prune_minimum_tokens if minimum_tokens is None else minimum_tokens
     outputs = snapshot.unpinned if outputs is None else outputs
-    turns = seen = total = protected = small = 0
+    turns = seen = total = 0
     chosen: list[Candidate] = []
     for entry in reversed(snapshot.entries):
         turns += entry.is_user_turn
-        for candidate in reversed(visible_outputs(entry, outputs)):
-            tokens = candidate.content_tokens
-            if turns < protect_turns:
-                protected += 1
-                continue
-            seen += 1
-            total += tokens
-            if seen <= (keep_last or 0) or total <= (protect_tokens or 0):
-                protected += 1
-            elif tokens < settings.prune_smallest_tokens:
-                small += 1
-            else:
+        for candidate in reversed(visible_outputs(entry, outputs)) if turns >= protect_turns else ():
+            seen, total = seen + 1, total + candidate.content_tokens
+            is_protected = seen <= (keep_last or 0) or total <= (protect_tokens or 0)
+            if not is_protected and candidate.content_tokens >= settings.prune_smallest_tokens:
                 chosen.append(candidate)
     freed = sum(candidate.content_tokens for candidate in chosen)
     if not chosen:
-        return PrunePlan((), NOTHING.format(protected, small))
+        return PrunePlan(
+            (),
+            "Nothing done: each output is protected, too small, archived or pinned. To prune protected ones, pass"
+            " keep_last or protect_tokens: then only what you pass is protected.",
+        )
     if freed <= minimum:
         return PrunePlan(
             (),
@@ -332,10 +321,8 @@ def _split(snapshot: SessionSnapshot, keep: KeepLimits, cuts: Sequence[int]) -> 
     covered, why = body[:cut], ""
     if not wanted or not cut:
         why = f"all {len(body)} messages are recent or belong to an open tool call."
-    elif not any(entry.message for entry in covered):
-        why = "only summaries precede the recent messages."
-    elif len(covered) == 1 and not covered[0].summary and covered[0].tokens <= keep.request:
-        why = "only the first request precedes the recent messages."
+    elif not any(entry.message for entry in covered) or (len(covered) == 1 and covered[0].tokens <= keep.request):
+        why = "only summaries, or the first request, precede the recent messages."
     if why:
         return CompactPlan(snapshot, keep, reason=f"Nothing done: {why}")
     return CompactPlan(snapshot, keep, covered, body[cut:])

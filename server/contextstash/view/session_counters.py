@@ -179,18 +179,14 @@ def breakdown(counters: Counters, tokens: int, *, followed: bool = False) -> dic
     """`tokens` by part. `unrecorded` is reported by the provider but was not recorded: system prompt, tool definitions
     and other unlogged text. If a client sends its own history (`followed`), our edits are ignored: its window still
     contains what they replaced."""
-    ours = counters.own if followed else {}
-    by_part = {part: counters.parts.get(part, 0) - ours.get(part, 0) for part in {*counters.parts, *ours}}
-    by_part[Part.SYSTEM] = (
-        by_part.get(Part.SYSTEM, 0) + counters.declared.system_tokens - counters.declared.replaced_tokens
-    )
+    by_part, declared = sums(counters.parts, counters.own if followed else {}, -1), counters.declared
+    by_part[Part.SYSTEM] = by_part.get(Part.SYSTEM, 0) + declared.system_tokens - declared.replaced_tokens
     parts = {str(part): count for part, count in sorted(by_part.items()) if count > 0}
-    if counters.declared.tools_tokens:
-        parts["tools"] = counters.declared.tools_tokens
+    if declared.tools_tokens:
+        parts["tools"] = declared.tools_tokens
     view = sum(parts.values())
     if view <= tokens:
-        rest = tokens - view
-        return {**parts, "unrecorded": rest} if rest else parts
+        return {**parts, "unrecorded": tokens - view} if view < tokens else parts
     scaled = {part: count * tokens // view for part, count in parts.items()}
     largest = max(scaled, key=lambda part: scaled[part])
     scaled[largest] += tokens - sum(scaled.values())

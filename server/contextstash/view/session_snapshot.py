@@ -277,11 +277,10 @@ def pinned_text(snapshot: SessionSnapshot, texts: Sequence[tuple[Output, str]]) 
     part."""
     pinned, room = snapshot.pinned, snapshot.budget.usable // PINNED_SHARE
     whole = sum(output.tokens for output in pinned.values()) <= room
-    limits = OutputLimits(tokens=room // max(1, len(pinned)), cut=snapshot.settings.output_cut)
+    limits = OutputLimits(tokens=None if whole else room // len(pinned), cut=snapshot.settings.output_cut)
     shown = []
-    for output, text in texts:
-        if not whole:
-            text = limit(text, limits, snapshot.counter.count, output.handle)
+    for output, original in texts:
+        text = limit(original, limits, snapshot.counter.count, output.handle)
         call = one_line(f"{output.tool} {output.argument}", 160)
         shown.append(
             f"{MARKER} pinned output {output.handle} of {call}, message {output.seq}:]\n{unforged(text)}\n"

@@ -336,20 +336,13 @@ def known_path(edits: Iterable[Edit], stored: Sequence[bytes], listed: Sequence[
     """The positions of the stored messages that are equal to the beginning of a list, by their fingerprints, along one
     branch. Of two paths of the same length the newer one is returned."""
     parents = _parents(edits)
-    branching: dict[int, list[int]] = {}
-    for seq, parent in parents.items():
-        if seq < len(stored):
-            branching.setdefault(parent, []).append(seq)
-
-    def after(seq: int) -> list[int]:
-        """The messages that descend directly from this one."""
-        straight = [seq + 1] if seq + 1 < len(stored) and seq + 1 not in parents else []
-        return straight + branching.get(seq, [])
-
+    after: dict[int, list[int]] = {}
+    for seq in range(len(stored)):
+        after.setdefault(parents.get(seq, seq - 1), []).append(seq)
     last = -1
     ends = [last]
     for fingerprint in listed:
-        ends = [seq for at in ends for seq in after(at) if stored[seq] == fingerprint]
+        ends = [seq for at in ends for seq in after.get(at, ()) if stored[seq] == fingerprint]
         if not ends:
             break
         last = max(ends)
