@@ -56,9 +56,8 @@ class Overlay:
         """The runs `(first, last)` of the `messages` recorded messages that no summary or rewind hides."""
         hidden = _Spans(self.covers)
         starts = [0, *(end + 1 for end in hidden.ends)]
-        ends = [*(start - 1 for start in hidden.starts), messages - 1]
-        cut_off = [(first, min(last, messages - 1)) for first, last in zip(starts, ends, strict=True)]
-        return [(first, last) for first, last in cut_off if first <= last]
+        ends = [*(min(start, messages) - 1 for start in hidden.starts), messages - 1]
+        return [(first, last) for first, last in zip(starts, ends, strict=True) if first <= last]
 
     def with_edits(self, edits: Iterable[Edit]) -> Overlay:
         """The overlay with these edits laid over it, none of which undoes another."""
