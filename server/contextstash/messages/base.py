@@ -1,5 +1,6 @@
 """What formats are made of: their interface, the pieces of a message as they are read, with clear errors if the JSON is
-wrong, the usage of tokens as any provider reports it, and which values JSON brings back equal."""
+wrong, the main argument of a call, the usage of tokens as any provider reports it, and which values JSON brings back
+equal."""
 
 from __future__ import annotations
 
