@@ -243,13 +243,10 @@ def settings_in(text: str, path: Path) -> ByAgent:
 
 def check_names(settings: Collection[Any], place: str) -> None:
     """Raises BadInputError if a name is not a setting."""
-    if not settings:  # most have none, and the import takes time
-        return
-    from contextstash.window.settings import UserSettings, unknown_setting
+    if settings:  # most have none, and the import takes time
+        from contextstash.window import settings as known
 
-    for name in settings:
-        if name not in UserSettings.model_fields:
-            raise BadInputError(unknown_setting(str(name), place))
+        known.check_names(map(str, settings), place)
 
 
 def read_pairs(pairs: Iterable[str], place: str = "--set") -> dict[str, Any]:

@@ -101,7 +101,7 @@ async def hand_off(
         max_tokens = snapshot.settings.handoff_tokens
     if max_tokens is None:
         share = min(snapshot.budget.window // WINDOW_SHARE, snapshot.session.counters.appended // SESSION_SHARE)
-        max_tokens = min(round(LARGEST * snapshot.counter.factor), max(SMALLEST, share))
+        max_tokens = min(round(LARGEST * snapshot.counter.family.factor), max(SMALLEST, share))
     given = await _given(access, snapshot, same=same)
     while True:
         text = await _written(snapshot, given, max_tokens)

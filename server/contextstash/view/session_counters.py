@@ -198,6 +198,8 @@ def request_excess(counters: Counters, settings: ContextSettings, counter: Count
     too low; below 0, how many more have room."""
     estimated, _ = estimate(counters, settings, counter.name)
     spare = 0
-    if counter.factor != 1.0 and counters.reported is not None and settings.anchored:  # who never reports means ours
+    if (
+        counter.family.factor != 1.0 and counters.reported is not None and settings.anchored
+    ):  # who never reports means ours
         spare = round(UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view))
     return estimated + spare - tokens

@@ -210,7 +210,7 @@ def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: 
 def replacing(snapshot: SessionSnapshot, output: Output, shown: str, tokens: int) -> dict[str, Any]:
     """The fields of an edit that shows a text instead of an output. What the provider counts for the result and the
     message around it stays."""
-    tokens += snapshot.counter.result_overhead
+    tokens += snapshot.counter.family.result_overhead
     tokens += snapshot.settings.message_overhead if output.block == 0 else 0
     return {"seq": output.seq, "block": output.block, "handle": output.handle, "text": shown, "tokens": tokens}
 

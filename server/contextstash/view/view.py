@@ -304,7 +304,7 @@ def total_tokens(entries: Iterable[Entry]) -> int:
 
 def smallest_placeholder(settings: ContextSettings, counter: Counter) -> int:
     """The tokens that nearly every placeholder takes at least; words of the user's own can be empty."""
-    return (USUAL_PLACEHOLDER if settings.placeholder == DESCRIBED else 0) + counter.result_overhead
+    return (USUAL_PLACEHOLDER if settings.placeholder == DESCRIBED else 0) + counter.family.result_overhead
 
 
 def smallest_tokens(entry: Entry, placeholder: int) -> int:

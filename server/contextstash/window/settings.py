@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pkgutil import get_data
 from typing import Annotated, Any, Literal
 
@@ -202,9 +202,7 @@ def resolve_settings(*layers: Mapping[str, Any]) -> ContextSettings:
     range.
     """
     merged = {name: value for layer in layers for name, value in layer.items()}
-    unknown = [name for name in merged if name not in UserSettings.model_fields]
-    if unknown:
-        raise BadInputError(unknown_setting(unknown[0]))
+    check_names(merged)
     preset = merged.get("preset", "default")
     if str(preset) not in PRESETS:
         from contextstash.safety.sanitize import did_you_mean
@@ -239,12 +237,15 @@ def session_layer(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in USERS_ALONE}
 
 
-def unknown_setting(name: str, place: str = "") -> str:
-    """A sentence about an unknown setting in a place, with the nearest right name."""
-    sentence = f"There is no setting '{name}'{place and f' (in {place})'}."
-    if name in ContextSettings.model_fields:
-        return f"{sentence} Only a preset sets this number: choose one by preset=…"
-    from contextstash.safety.sanitize import did_you_mean
+def check_names(names: Iterable[str], place: str = "") -> None:
+    """Raises BadInputError, with the nearest right name, if one in this place is not a setting."""
+    for name in names:
+        if name in UserSettings.model_fields:
+            continue
+        sentence = f"There is no setting '{name}'{place and f' (in {place})'}."
+        if name in ContextSettings.model_fields:
+            raise BadInputError(f"{sentence} Only a preset sets this number: choose one by preset=…")
+        from contextstash.safety.sanitize import did_you_mean
 
-    listed = "contextstash config show lists the settings."
-    return f"{sentence} {did_you_mean(name, UserSettings.model_fields, listed)}"
+        listed = "contextstash config show lists the settings."
+        raise BadInputError(f"{sentence} {did_you_mean(name, UserSettings.model_fields, listed)}")

@@ -22,9 +22,10 @@ The provider's report corrects it."""
 class Family:
     """How a family of models counts: the vocabulary, a factor, and the tokens of a tool result in addition to its text.
 
-    `factor` and `result_overhead` were measured on recorded sessions: the growth of the prompt that the provider
-    reported, compared with the count of the tool results just added. `image_tokens` is what each image takes, if that
-    does not depend on its size: https://ai.google.dev/gemini-api/docs/media-resolution.
+    The model's own vocabulary is not public: the count is scaled by `factor`. This and `result_overhead` were measured
+    on recorded sessions: the growth of the prompt that the provider reported, compared with the count of the tool
+    results just added. `image_tokens` is what each image takes, if that does not depend on its size:
+    https://ai.google.dev/gemini-api/docs/media-resolution.
     """
 
     name: str
@@ -34,27 +35,23 @@ class Family:
     image_tokens: int | None = None
 
 
-FAMILIES: tuple[tuple[re.Pattern[str], Family], ...] = (
-    (
-        re.compile(r"claude-(?:opus|sonnet|haiku)-(?:4-[7-9]|[5-9])(?!\d)"),
-        Family("claude-new", factor=1.55, result_overhead=41),
-    ),
-    (re.compile("claude|anthropic"), Family("claude", factor=1.15, result_overhead=41)),
-    (
-        re.compile(r"gpt-3-5|gpt-35|gpt-4(?!o|-[15](?!\d))"),
-        Family("gpt-4", vocabulary="cl100k_base", result_overhead=10),
-    ),
-    (re.compile(r"gpt|codex|openai|\bo[1-9]\b"), Family("gpt", result_overhead=10)),
-    (re.compile("deepseek"), Family("deepseek", factor=1.05, result_overhead=15)),
-    (re.compile("gemini|google"), Family("gemini", factor=1.05, image_tokens=1_120)),
-)
+FAMILIES = {
+    r"claude-(?:opus|sonnet|haiku)-(?:4-[7-9]|[5-9])(?!\d)": Family("claude-new", factor=1.55, result_overhead=41),
+    "claude|anthropic": Family("claude", factor=1.15, result_overhead=41),
+    r"gpt-3-5|gpt-35|gpt-4(?!o|-[15](?!\d))": Family("gpt-4", vocabulary="cl100k_base", result_overhead=10),
+    r"gpt|codex|openai|\bo[1-9]\b": Family("gpt", result_overhead=10),
+    "deepseek": Family("deepseek", factor=1.05, result_overhead=15),
+    "gemini|google": Family("gemini", factor=1.05, image_tokens=1_120),
+}
+"""The families by an expression for the names of their models, of which the first one counts."""
+
 UNKNOWN = Family("unknown")
 
 
 def family_of(model: str | None) -> Family:
     """The family of a model by its name, `unknown` if the name does not match any."""
     name = (model or "").lower().replace(".", "-")
-    return next((family for pattern, family in FAMILIES if pattern.search(name)), UNKNOWN)
+    return next((family for pattern, family in FAMILIES.items() if re.search(pattern, name)), UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +68,6 @@ class Counter:
     in_tokens: Callable[[int], int] | None = None
     rounds_up: bool = False
 
-    @property
-    def factor(self) -> float:
-        """By which the count of another family's vocabulary is scaled: the model's own is not public."""
-        return self.family.factor
-
-    @property
-    def result_overhead(self) -> int:
-        return self.family.result_overhead
-
     def count(self, text: str) -> int:
         """Tokens of a text."""
         return self.tokens(self.raw(text))
@@ -91,7 +79,7 @@ class Counter:
 
     def tokens(self, measured: int) -> int:
         """The tokens of a measured size."""
-        return self.in_tokens(measured) if self.in_tokens else round(measured * self.factor)
+        return self.in_tokens(measured) if self.in_tokens else round(measured * self.family.factor)
 
 
 def _utf8_length(text: str) -> int:
@@ -154,7 +142,7 @@ def _tokens(block: Block, text: str, counter: Counter, settings: ContextSettings
     if block.type == "tool_call":
         return counter.tokens(counter.raw(block.tool or "") + counter.raw(text))
     if block.type == "tool_result":
-        return counter.count(text) + counter.result_overhead
+        return counter.count(text) + counter.family.result_overhead
     if block.type == "thinking" and not text:
         return block.size // 4 if block.size else UNREADABLE_TOKENS
     return counter.count(text)
