@@ -9,7 +9,7 @@ import pytest
 
 from contextstash.messages.base import Reading, main_argument, read_usage
 from contextstash.messages.detection import get_format
-from contextstash.messages.openai_responses import scripted_call
+from contextstash.messages.openai import scripted_call
 from contextstash.outputs.placeholders import is_own_call
 from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native, Usage

@@ -13,11 +13,12 @@ from contextstash_storage.errors import BadInputError, BadMessageError
 from contextstash_storage.records import Native
 
 _CLASSES = {
-    "openai-chat": "OpenAIChatFormat",
-    "openai-responses": "OpenAIResponsesFormat",
-    "anthropic": "AnthropicFormat",
-    "gemini": "GeminiFormat",
+    "openai-chat": ("openai", "OpenAIChatFormat"),
+    "openai-responses": ("openai", "OpenAIResponsesFormat"),
+    "anthropic": ("anthropic", "AnthropicFormat"),
+    "gemini": ("gemini", "GeminiFormat"),
 }
+"""The module and the class of each format."""
 
 FORMATS = tuple(_CLASSES)
 """The names of the formats. If a list matches several equally well, the first one is used."""
@@ -33,8 +34,8 @@ def get_format(name: str) -> Format:
     Raises BadInputError, which suggests the closest name, if there is none."""
     if name not in _CLASSES:
         raise BadInputError(f"There is no message format '{name[:60]}'. {did_you_mean(name[:60], FORMATS)}")
-    module = import_module(f"contextstash.messages.{name.replace('-', '_')}")
-    found: Format = getattr(module, _CLASSES[name])()
+    module, its_class = _CLASSES[name]
+    found: Format = getattr(import_module(f"contextstash.messages.{module}"), its_class)()
     return found
 
 

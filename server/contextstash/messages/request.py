@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from contextstash.messages.anthropic import THINKING, content_of, without_breakpoints
 from contextstash.messages.base import Path
 from contextstash.messages.detection import get_format
-from contextstash.messages.openai_responses import is_input, item_type
+from contextstash.messages.openai import is_input, item_type
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native
 

@@ -1,4 +1,5 @@
-"""OpenAI Responses: a flat list in which each message, reasoning, call and output is an item of its own.
+"""OpenAI's two APIs. Chat Completions: tool calls in a field next to the content, results as messages of role `tool`.
+Responses: a flat list in which each message, reasoning, call and output is an item of its own.
 
 In Codex's code mode the model writes a script, and the script calls the tools (seen in 0.171, with GPT-6):
 
@@ -11,7 +12,7 @@ is read as a call of `exec_command` with these arguments, so that what it ran, r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contextstash.messages import base
@@ -20,7 +21,182 @@ from contextstash.messages.rules import MISSING_RESULT
 from contextstash_storage.errors import BadMessageError
 from contextstash_storage.records import Native, Role
 
-_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+# Chat Completions.
+
+_CHAT_ROLES: dict[str, Role] = {**_ROLES, "tool": "tool"}
+
+_SIGNED_THINKING = ("thinking_blocks", "reasoning_details")
+"""Fields in which gateways to Anthropic store thinking with its signatures: LiteLLM and OpenRouter."""
+
+_PLAIN_THINKING = ("reasoning_content", "reasoning")
+
+_OTHER_CONTENT = ("tool_calls", "refusal")
+"""Keys other than `content` that give a message content."""
+
+_CHAT_REPLY_KEYS = frozenset({
+    "usage", "annotations", "finish_reason", "logprobs", "model", "id", "object", "created", "index", "provider",
+    "system_fingerprint", "timestamp", "extra",
+})  # fmt: skip
+"""Keys that replies and recorders add to a message, and that a request may not have."""
+
+_NULLABLE = ("content", "refusal")
+"""Keys that may be null in a request; any other key with the value null is left out."""
+
+_CHAT_PARTS = ("image_url", "input_audio", "refusal", "file")
+_NOT_OF_CHAT = ("tool_use", "tool_result", "server_tool_use", "function_call", "input_text")
+
+
+class OpenAIChatFormat(Format):
+    """OpenAI Chat Completions, and the fields that compatible APIs add (`reasoning_content`, `usage` on a message).
+
+    A tool message is one block of type `tool_result`. Images in it follow as separate blocks with its call id, and
+    are removed when it is replaced. `function_call`, of the API before it had tools, is refused.
+    """
+
+    name = "openai-chat"
+    own_keys = frozenset({"tool_call_id", "reasoning_content", *_OTHER_CONTENT, *_SIGNED_THINKING})
+
+    def pieces(self, native: Mapping[str, Any]) -> tuple[Role, list[Piece]]:
+        if "choices" in native and "role" not in native:
+            raise BadMessageError("this is a whole API response; record its choices[0].message.")
+        if native.get("function_call") is not None:
+            raise BadMessageError("function_call is of the API before it had tools; record it as one of tool_calls.")
+        if native.get("audio") is not None:
+            raise BadMessageError("spoken replies cannot be sent back by their data; record the transcript as content.")
+        if "parts" in native and "content" not in native:
+            raise BadMessageError("it has 'parts' instead of 'content'. Record it in its own format.")
+        role = base.need_role(native, _CHAT_ROLES, f"one of {', '.join(_CHAT_ROLES)}")
+        content = native.get("content")
+        pieces = _OF_CHAT.read("" if content is None else content)
+        if role == "tool":
+            pieces = base.result_pieces(
+                _call_answered(native), pieces, ("content",), tool=base.name_of(native.get("name"))
+            )
+        elif role == "assistant":
+            refusal = native.get("refusal")
+            spoken = [base.piece("text", refusal)] if isinstance(refusal, str) and refusal else []
+            pieces = [*_chat_thinking(native), *pieces, *spoken, *_chat_calls(native)]
+        return role, pieces
+
+    def is_own_part(self, part: Mapping[str, Any]) -> bool:
+        return part["type"] in _CHAT_PARTS
+
+    def without_thinking(self, native: Native) -> Native | None:
+        """A copy without the signed thinking of a Claude model behind a gateway. Other reasoning stays: DeepSeek and
+        similar APIs refuse tool calls without it, and Gemini's signatures belong to the calls."""
+        # OpenRouter names the provider; LiteLLM stores Anthropic's own blocks.
+        formats = [str(part.get("format") or "anthropic") for part in _signed_parts(native)]
+        if not any(name.startswith("anthropic") for name in formats):
+            return native
+        left = {key: value for key, value in native.items() if key not in (*_SIGNED_THINKING, *_PLAIN_THINKING)}
+        return None if _is_empty(left) else left
+
+    def system_message(self, text: str) -> Native | None:
+        return {"role": "system", "content": text}
+
+    def tool_definitions(self, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"type": "function", "function": each} for each in tools]
+
+    def sent_parts(self, native: Native) -> tuple[Part, ...]:
+        message = _chat_shaped(native)
+        role = message["role"]
+        if role == "tool":
+            return (Part(message, False, native, None, (), (_call_answered(message),)),)
+        if _is_empty(message):
+            return ()
+        calls: dict[str, Mapping[str, Any]] = {}
+        for call in message.get("tool_calls") or ():  # each id once: results of two could not be distinguished
+            calls.setdefault(call["id"], call)
+        if not calls:
+            return (Part(message, role == "assistant", native),)
+        if len(calls) < len(message["tool_calls"]):
+            message = {**message, "tool_calls": list(calls.values())}
+        return (Part(message, True, native, None, tuple([Call((name,), call) for name, call in calls.items()])),)
+
+    def missing(self, call: Call) -> Native:
+        return {"role": "tool", "tool_call_id": call.keys[0], "content": MISSING_RESULT}
+
+    def orphan(self, part: Part) -> list[Native]:
+        shown: Any = _OF_CHAT.left_of(part.native["content"])
+        if shown and isinstance(part.native["content"], str):
+            shown = shown[0]["text"]
+        return [{"role": "user", "content": shown}] if shown else []
+
+
+def _call_answered(native: Mapping[str, Any]) -> str:
+    return base.need_text(native, "tool_call_id", "the message", empty=False)
+
+
+def _file_name(part: Mapping[str, Any]) -> str:
+    file = part.get("file")
+    return (base.name_of(file.get("filename")) if isinstance(file, dict) else None) or ""
+
+
+_OF_CHAT = PartKinds(
+    {"text": "text", "refusal": "refusal"},
+    images=["image_url"],
+    documents={"file": _file_name, "input_audio": lambda part: ""},
+    foreign=lambda kind: kind in _NOT_OF_CHAT or kind.startswith("output_"),
+)
+
+
+def _chat_thinking(native: Mapping[str, Any]) -> Iterator[Piece]:
+    for key in _PLAIN_THINKING:
+        text = native.get(key)
+        if isinstance(text, str) and text:
+            yield base.piece("thinking", text)
+            return
+    signed = _signed_parts(native)
+    texts = [part.get(key) for part in signed for key in ("thinking", "text", "summary")]
+    if signed:
+        yield base.piece("thinking", "\n".join(text for text in texts if isinstance(text, str)))
+
+
+def _signed_parts(native: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    lists = [native.get(key) for key in _SIGNED_THINKING]
+    return [part for parts in lists if isinstance(parts, list) for part in parts if isinstance(part, dict)]
+
+
+def _chat_calls(native: Mapping[str, Any]) -> Iterator[Piece]:
+    calls = native.get("tool_calls")
+    if calls is not None and not isinstance(calls, list):
+        raise BadMessageError(f"tool_calls is {base.kind_of(calls)}; expected a list.")
+    for place, value in enumerate(calls or ()):
+        where = f"tool_calls[{place}]"
+        call = base.need_object(value, where)
+        call_id = base.need_text(call, "id", where, empty=False)
+        kind, argument = ("custom", "input") if call.get("type") == "custom" else ("function", "arguments")
+        made = base.need_object(call.get(kind), f"{where}.{kind}")
+        given = made.get(argument)
+        yield base.call_piece(call_id, base.need_text(made, "name", f"{where}.{kind}"), "" if given is None else given)
+
+
+def _chat_shaped(native: Native) -> Native:
+    """The message without keys that a request may not have; most have none, and go out as they are."""
+    has_calls = native["role"] == "assistant" and native.get("tool_calls")
+    is_plain = native.get("content") and None not in native.values() and (has_calls or "tool_calls" not in native)
+    if is_plain and native.keys().isdisjoint(_CHAT_REPLY_KEYS):
+        return native
+    allowed = (key for key in native if key not in _CHAT_REPLY_KEYS and (native[key] is not None or key in _NULLABLE))
+    message = {key: native[key] for key in allowed}
+    if message["role"] != "assistant" or not message.get("tool_calls"):
+        message.pop("tool_calls", None)
+    if message.get("content") == []:
+        message["content"] = None
+    if message.get("content") is None and message["role"] == "tool":
+        message["content"] = ""
+    return message
+
+
+def _is_empty(message: Native) -> bool:
+    """Whether a message has no content and no calls. An empty text is no content: OpenAI takes it, but other providers
+    of this format refuse it, and a model learns nothing from it."""
+    return not message.get("content") and not any(message.get(key) for key in _OTHER_CONTENT)
+
+
+# Responses.
 
 APPROVAL_REQUEST = "mcp_approval_request"
 APPROVAL_RESPONSE = "mcp_approval_response"
@@ -38,11 +214,11 @@ _ANSWERED_BY_TEXT = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUT_TYPES = {APPROVAL_REQUEST: APPROVAL_RESPONSE, "tool_search_call": "tool_search_output"}
 """The type of the item that answers a call; of all others it is that of the call with `_output`."""
 
-REPLY_KEYS = frozenset({"usage", "response_id", "model", "object", "created_at", "timestamp"})
+_ITEM_REPLY_KEYS = frozenset({"usage", "response_id", "model", "object", "created_at", "timestamp"})
 """Keys that recorders add to an item, and that a request may not have. `status` is allowed, but not null."""
 
 _TEXT_PARTS = ("input_text", "output_text", "text", "summary_text", "reasoning_text")
-_FOREIGN_PARTS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image_url")
+_NOT_OF_ITEMS = ("tool_use", "tool_result", "thinking", "redacted_thinking", "image_url")
 
 Item = Mapping[str, Any]
 
@@ -78,7 +254,7 @@ class OpenAIResponsesFormat(Format):
             raise BadMessageError("it has neither 'type' nor 'role'; expected an item of the Responses API.")
         if kind == "message":
             role = base.need_role(native, _ROLES, "assistant, user, system, developer")
-            return role, _KINDS.read(native.get("content"))
+            return role, _OF_ITEMS.read(native.get("content"))
         if kind == "reasoning":
             return "assistant", [base.piece("thinking", _reasoning_text(native))]
         if kind == ADDED_TOOLS:
@@ -124,7 +300,7 @@ class OpenAIResponsesFormat(Format):
         return [{"type": "function", **each} for each in tools]
 
     def sent_parts(self, native: Native) -> tuple[Part, ...]:
-        item = _request_shaped(native)
+        item = _item_shaped(native)
         kind = item_type(item)
         call_id, answered = _call_id(item, kind), _answered_id(item, kind)
         if kind == "reasoning" and not isinstance(item.get("summary"), list):
@@ -153,13 +329,13 @@ class OpenAIResponsesFormat(Format):
         return result if result["type"] == wanted else {**result, "type": wanted}
 
     def orphan(self, part: Part) -> list[Native]:
-        parts = _KINDS.left_of(part.native.get("output"), "input_text")
+        parts = _OF_ITEMS.left_of(part.native.get("output"), "input_text")
         return [{"type": "message", "role": "user", "content": parts}] if parts else []
 
 
-def _request_shaped(native: Native) -> Native:
+def _item_shaped(native: Native) -> Native:
     """The item without keys that a request may not have."""
-    left_out = REPLY_KEYS if native.get("status", "") is not None else REPLY_KEYS | {"status"}
+    left_out = _ITEM_REPLY_KEYS if native.get("status", "") is not None else _ITEM_REPLY_KEYS | {"status"}
     if native.keys().isdisjoint(left_out):
         return native
     return {key: value for key, value in native.items() if key not in left_out}
@@ -190,11 +366,11 @@ def is_input(item: Item, kind: str) -> bool:
     return (kind.endswith("_output") and kind != PROGRAM_OUTPUT) or kind in (APPROVAL_RESPONSE, ADDED_TOOLS)
 
 
-_KINDS = PartKinds(
+_OF_ITEMS = PartKinds(
     {**dict.fromkeys(_TEXT_PARTS, "text"), "refusal": "refusal"},
     images=["input_image", "computer_screenshot"],
     documents={"input_file": lambda part: base.name_of(part.get("filename")) or "", "input_audio": lambda part: ""},
-    foreign=lambda kind: kind in _FOREIGN_PARTS,
+    foreign=lambda kind: kind in _NOT_OF_ITEMS,
 )
 
 
@@ -204,7 +380,7 @@ def _reasoning_text(native: Item) -> str:
         parts = native.get(key)
         if parts is not None and not isinstance(parts, list):
             raise BadMessageError(f"{key} is {base.kind_of(parts)}; expected a list.")
-        texts += [found.text for found in _KINDS.read(parts or [], key)]
+        texts += [found.text for found in _OF_ITEMS.read(parts or [], key)]
     return "\n".join(texts)
 
 
@@ -240,7 +416,7 @@ def _read_output(native: Item, kind: str) -> list[Piece]:
         texts = [chunk.get(key) for chunk in chunks for key in ("stdout", "stderr")]
         parts = [base.piece("text", text) for text in texts if isinstance(text, str) and text]
     else:
-        parts = _KINDS.read("" if output is None else output, "output")
+        parts = _OF_ITEMS.read("" if output is None else output, "output")
     return base.result_pieces(call_id, parts, ("output",), is_error=native.get("status") == "failed")
 
 
