@@ -406,16 +406,10 @@ class ViewChange(Result):
 
     session_id: SessionId
     note: str | None = Field(default=None, description="What this did not change, and other remarks")
-    client_tokens: int | None = Field(
-        default=None, description="Tokens that the client sends, which this does not change"
-    )
 
-    def _with_scale(self, said: str) -> str:
-        """The words, after what the change is not: that of the window of a client that sends its own history; and
-        before the effect of the change on a client whose requests go through the proxy."""
-        if self.client_tokens is None:
-            return f"{said} {self.note}" if self.note else said
-        return f"Your window is unchanged: your client sends {self.client_tokens:,} tokens. contextstash's view: {said}"
+    def _noted(self, said: str) -> str:
+        """The words, after what the change is not: that of the window of a client that sends its own history."""
+        return f"{self.note} {said}" if self.note else said
 
 
 class Reduction(ViewChange):
@@ -443,7 +437,7 @@ class PruneResult(Reduction):
         return [f"{self.with_sizes}."] if self.archived else []
 
     def in_words(self) -> str:
-        return self._with_scale(f"{self.with_sizes}." if self.tokens_saved else self.reason)
+        return self._noted(f"{self.with_sizes}." if self.tokens_saved else self.reason)
 
 
 class CompactResult(Reduction):
@@ -458,7 +452,7 @@ class CompactResult(Reduction):
 
     def in_words(self) -> str:
         done = f"{self.with_sizes}, written by {self.strategy}."
-        return self._with_scale(done if self.tokens_saved else self.reason)
+        return self._noted(done if self.tokens_saved else self.reason)
 
 
 class SummaryResult(Result):
@@ -528,7 +522,7 @@ class RestoreResult(ViewChange):
 
     def in_words(self) -> str:
         change = f"{self.tokens_before:,} → {self.tokens_after:,}"
-        return self._with_scale(f"{len(self.restored)} back in view, {change} tokens.")
+        return self._noted(f"{len(self.restored)} back in view, {change} tokens.")
 
 
 class RecordResult(Result):

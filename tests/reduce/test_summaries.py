@@ -141,7 +141,6 @@ REFUSED = {
     "an empty text": ("auto", "", "summary is empty or too short"),
     "only spaces": ("auto", " \n ", "summary is empty or too short"),
     "a reply": ("auto", "done", "summary is empty or too short"),
-    "an endless text": ("host", "word " * 25_000, r"25,0\d\d tokens"),
     "a host without a text": ("host", None, "needs `summary`"),
     "a text for another writer": ("extractive", "A summary that the host wrote.", "either"),
     "an unknown writer": ("gpt", None, "auto, host, anthropic, extractive"),

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
 
 from contextstash.base.process import error_trace
 from contextstash.reduce.compact import compact_session
@@ -28,26 +27,14 @@ from contextstash_storage.records import Appended, Session
 
 logger = logging.getLogger(__name__)
 
-RETRY_MESSAGES = 20
-"""If a session is still due after a reduction, because nothing or too little could leave, the next attempt comes after
-this many more messages: ten calls with their results. Each breaks the prompt cache, and mostly finds as little."""
-
 RETRY_GROWTH = 0.10
-"""… or after the context has grown by this share of usable."""
+"""If a session is still due after a reduction, because nothing or too little could leave, the next attempt comes after
+the context has grown by this share of usable. Each breaks the prompt cache, and mostly finds as little."""
 
 MAX_REMEMBERED_SESSIONS = 1_024
 """Sessions of which unreported results and fruitless attempts are kept in memory: a few hundred bytes each."""
 
 STARTED = "A compaction was started in the background."
-
-
-class _Fruitless(NamedTuple):
-    """A session after an attempt that freed nothing or too little: its messages and tokens, and whether a compaction is
-    still due."""
-
-    messages: int
-    tokens: int
-    compact: bool
 
 
 class AutoReducer:
@@ -59,7 +46,9 @@ class AutoReducer:
         """By session what ends with its reduction: a task in the background, or the claim of a recording."""
         self._closed = False
         self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
-        self._fruitless: BoundedCache[str, _Fruitless] = BoundedCache(MAX_REMEMBERED_SESSIONS)
+        self._fruitless: BoundedCache[str, tuple[int, bool]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
+        """By session, if its last attempt freed nothing or too little, its tokens then, and whether a compaction was
+        still due."""
 
     async def after_recording(self, appended: Appended) -> tuple[Estimate, list[str]]:
         """Reduce the session if that is due. Returns its state afterwards, and what was done since the
@@ -114,14 +103,12 @@ class AutoReducer:
     def _worth_trying(self, session: Session) -> Due | None:
         """What is due, if an attempt is likely to free more than the last one did."""
         tokens, wanted = self._due(session)
-        last = self._fruitless.get(session.session_id)
         if not (wanted.prune or wanted.compact):
             return None
-        if last is None or (wanted.compact and not last.compact):
-            return wanted
-        messages, growth = session.counters.messages - last.messages, tokens - last.tokens
+        before, was_due = self._fruitless.get(session.session_id, (0, False))
         most = RETRY_GROWTH * self._access.limits(session)[1].usable
-        return wanted if messages >= RETRY_MESSAGES or not 0 <= growth < most else None
+        is_as_last = before <= tokens < before + most and was_due >= wanted.compact
+        return None if is_as_last and session.session_id in self._fruitless else wanted
 
     async def _in_background(self, session_id: str, wanted: Due) -> None:
         self._unreported.set(session_id, await self._reduce(session_id, wanted))
@@ -135,7 +122,7 @@ class AutoReducer:
             session = await self._access.read_session(session_id)
             tokens, left = self._due(session)
             if left.compact or not done:
-                self._fruitless.set(session_id, _Fruitless(session.counters.messages, tokens, left.compact))
+                self._fruitless.set(session_id, (tokens, left.compact))
         return done
 
     async def _descend(self, session_id: str, wanted: Due, done: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,9 @@ from contextstash.outputs.placeholders import compaction_digest
 from contextstash.reduce.prune import MAX_WRITTEN, archive_outputs, effect_of, view_change
 from contextstash.reduce.summaries import (
     HISTORY_MESSAGES,
+    HOST,
     MAX_READ,
+    MODEL,
     Asked,
     SessionTurns,
     added_words,
@@ -23,10 +26,9 @@ from contextstash.reduce.summaries import (
     keeps_words,
     log_calls,
     state_at,
-    written,
 )
 from contextstash.results import CompactResult
-from contextstash.safety.sanitize import MARKER, unforged
+from contextstash.safety.sanitize import MARKER, encodable, unforged
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit, entries_after, plan_stripping
 from contextstash.session.masks import shown_text
@@ -41,17 +43,23 @@ from contextstash.view.ladder import (
     standing_summaries,
 )
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, pinned_text, summary_edit
-from contextstash.view.view import Entry, total_tokens
-from contextstash.writers import EXTRACTIVE, SummaryRequest, WriterSettings, WrittenSummary
-from contextstash_storage.records import ArchiveEdit, Edit, Session, SummaryEdit
+from contextstash.view.view import Entry
+from contextstash.writers import (
+    EXTRACTIVE,
+    SummaryRequest,
+    WriterFailedError,
+    WriterSettings,
+    WrittenSummary,
+    summary_by_model,
+)
+from contextstash_storage.records import ArchiveEdit, Call, Edit, Session, SummaryEdit
+
+logger = logging.getLogger(__name__)
 
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
 
 MEANWHILE = "Nothing done: the session was compacted meanwhile. Ask again if more has to leave."
-
-MIN_FILES_TOKENS = 100
-"""With less room no texts of files are shown: it would be fewer than some ten lines of code."""
 
 HEAD_TOKENS = 60
 """About what the line before the texts takes."""
@@ -90,11 +98,11 @@ async def compact_session(
         model = asked.model(access, snapshot)
         before.append(snapshot)
         if summary is None and snapshot.overlay.summaries != before[0].overlay.summaries:
-            return _nothing(snapshot, MEANWHILE)
+            return await _nothing(access, snapshot, MEANWHILE)
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
         found = await asyncio.to_thread(plan_of, snapshot, always or binds(snapshot.session.model))
         if not found.covered:
-            return _nothing(snapshot, found.reason)
+            return await _nothing(access, snapshot, found.reason)
         return await _summarizing(SessionTurns(access, snapshot), asked, model, found)
 
     return await edit(access, plan)
@@ -127,16 +135,16 @@ async def _summarizing(
     elif made.tokens >= limit:
         takes = f"{made.tokens:,} tokens, and must take less than {limit:,}: write a shorter one"
     if takes:
-        return _nothing(snapshot, f"Nothing done: the summary would take {takes}.")
-    effect = None if asked.dry_run else await effect_of(access, snapshot)
+        return await _nothing(access, snapshot, f"Nothing done: the summary would take {takes}.")
+    effect = await effect_of(access, snapshot)
     done = "Would summarize" if asked.dry_run else "Summarized"
     reason = f"{done} {plan.messages} messages, {made.first_seq} to {made.last_seq}.{stripping.said}"
 
     def result(_: Session, entries: Sequence[Entry]) -> CompactResult:
-        change = view_change(snapshot, total_tokens(entries), effect)
-        notes = " ".join(filter(None, (change.pop("note"), summary.note)))
+        change = view_change(snapshot, entries, " ".join(filter(None, (effect, summary.note))) or None)
+        saved = change["tokens_before"] - change["tokens_after"]
         about = {"compacted": not asked.dry_run, "dry_run": asked.dry_run or None, "messages_summarized": plan.messages}
-        return CompactResult.of(made, **change, **about, reason=reason, model=summary.model, note=notes or None)
+        return CompactResult.of(made, **change, **about, tokens_saved=saved, reason=reason, model=summary.model)
 
     edits = [*await _edits(access, plan, made), *said]
     return Planned(snapshot, edits, result, stripping, "compaction", reason, summary.strategy, dry_run=asked.dry_run)
@@ -160,8 +168,9 @@ async def _edits(access: Access, plan: CompactPlan, summary: SummaryEdit) -> lis
     return [summary.model_copy(update={"archived": handles}), *edits[1:]]
 
 
-def _nothing(snapshot: SessionSnapshot, reason: str) -> CompactResult:
-    return CompactResult(**view_change(snapshot), compacted=False, reason=reason)
+async def _nothing(access: Access, snapshot: SessionSnapshot, reason: str) -> CompactResult:
+    change = view_change(snapshot, snapshot.entries, await effect_of(access, snapshot))
+    return CompactResult(**change, tokens_saved=0, compacted=False, reason=reason)
 
 
 # The summary: what its writer is given, and what is written beside it.
@@ -192,36 +201,45 @@ async def _written(
     shown: Sequence[Turn],
     in_use: str,
 ) -> WrittenSummary:
-    """The summary for this plan. `shown` are the turns that the view shows beside it, `in_use` are the texts of files
-    there. Only a model reads the turns that the plan covers, the newest MAX_READ; without one, the state has what a
-    summary needs."""
-    access, snapshot = turns.access, turns.snapshot
-    seqs = [entry.first_seq for entry in plan.covered if entry.message] if model is not None else []
+    """The summary for this plan, without secrets: the host's text as it was passed, else the model's, else one made of
+    the state, with a note if the model failed, or is not called in a dry run. `shown` are the turns that the view shows
+    beside it, `in_use` are the texts of files there. Only a model reads the turns that the plan covers, the newest
+    MAX_READ."""
+    snapshot, span, room, count = plan.snapshot, plan.span, plan.summary_room, plan.snapshot.counter.count
+    if asked.summary is not None:
+        return WrittenSummary(shown_text(snapshot.settings, encodable(asked.summary).strip()), HOST)
     covered = [entry.summary for entry in plan.covered if entry.summary]
     beside = Beside(keeps_words(snapshot.settings), [*(text for turn in shown for text in turn.texts), in_use])
-    room, count, span = plan.summary_room, snapshot.counter.count, plan.span
-    request = SummaryRequest(
-        turns=await turns.at(seqs[-MAX_READ:]),
-        previous="\n\n".join(edit.summary for edit in covered or standing_summaries(snapshot.entries)) or None,
-        replaces=bool(covered) or snapshot.settings.summaries == "one",
-        instructions=asked.instructions,
-        prompt=snapshot.settings.summary_prompt,
-        max_tokens=room,
-        count=count,
-        extract=lambda: "\n\n".join(
-            summary_of(
-                state,
-                since=span[0],
-                beside=beside,
-                earlier="\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE),
-                max_tokens=room,
-                count=count,
-            )
-        ),
-    )
-    summary = await written(snapshot, asked, model, request)
-    await log_calls(access, snapshot, summary.calls, span)
-    return summary
+    earlier = "\n\n".join(edit.summary for edit in covered if edit.strategy != EXTRACTIVE)
+
+    def extract() -> str:
+        told = summary_of(state, since=span[0], beside=beside, earlier=earlier, max_tokens=room, count=count)
+        return "\n\n".join(told)
+
+    summary, calls, note = None, tuple[Call, ...](), None
+    if model is not None and asked.dry_run:
+        note = f"{model.model} would write the summary. A dry run calls no model: this one is made without it."
+    elif model is not None:
+        seqs = [entry.first_seq for entry in plan.covered if entry.message]
+        request = SummaryRequest(
+            turns=await turns.at(seqs[-MAX_READ:]),
+            previous="\n\n".join(edit.summary for edit in covered or standing_summaries(snapshot.entries)) or None,
+            replaces=bool(covered) or snapshot.settings.summaries == "one",
+            instructions=asked.instructions,
+            prompt=snapshot.settings.summary_prompt,
+            max_tokens=room,
+            count=count,
+            extract=extract,
+        )
+        try:
+            summary = await summary_by_model(model, request)
+        except WriterFailedError as error:
+            logger.warning("the model that writes summaries failed: %s", error)
+            calls, note = error.calls, f"{MODEL} could not write the summary: {error}"
+    if summary is None:
+        summary = WrittenSummary(await asyncio.to_thread(extract), EXTRACTIVE, calls=calls, note=note)
+    await log_calls(turns.access, snapshot, summary.calls, span)
+    return replace(summary, text=shown_text(snapshot.settings, summary.text))
 
 
 async def _pinned_within(access: Access, snapshot: SessionSnapshot, first_seq: int, last_seq: int) -> str:
@@ -238,7 +256,7 @@ async def _files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) -
     """The texts of the files that the newest turns use, as they stand at their end, without what the view shows anyway;
     empty if there are none. `shown` are the turns that stay in the view, without the texts that leave it; the texts
     take at most `room` tokens."""
-    if room - HEAD_TOKENS < MIN_FILES_TOKENS:
+    if room <= HEAD_TOKENS:
         return ""
     recent = await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq)
     count = turns.snapshot.counter.count

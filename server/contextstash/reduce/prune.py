@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,7 +32,6 @@ from contextstash.session.open_session import WHOLE, WITH_ALL_OUTPUTS, WITHIN_RE
 from contextstash.view.ladder import Candidate, Step, count_step, last_anchor, plan_prune
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit
 from contextstash.view.view import Entry, total_tokens
-from contextstash.window.models import reasoning_binding
 from contextstash.writers import WriterFailedError, digest_by_model
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
 from contextstash_storage.records import ArchiveEdit, Edit, Output, Replacement, RestoreEdit, Session, SummaryEdit
@@ -43,7 +42,8 @@ MAX_TOOL = 200
 """Characters of a tool's name in a result; providers allow 64 to 128."""
 
 MAX_LISTED = 40
-"""Archived outputs that a result lists: about 50 tokens each, 2,000 together. The others are only counted."""
+"""Archived outputs that a result lists, about 50 tokens each, 2,000 together; the others are only counted. And handles
+that the event of a restore names."""
 
 WAITS = (
     "Nothing done: the thinking of {} later messages belongs to a tool loop that is still open; this edit waits for its"
@@ -58,60 +58,36 @@ MAX_WRITTEN = 1_200
 MAX_EXCERPT = 800
 """The length of a digest without a model."""
 
-MAX_NAMED = 20
-"""Handles that the logged event names, so that it stays one readable line."""
-
 Shortening = Replacement | SummaryEdit
 """An edit that replaces content with something shorter, and has a handle."""
 
 
-NEXT_REQUEST = (
-    "This session goes through the contextstash proxy: its next request shows the change."
-    " Once, the provider writes what follows the first change to its prompt cache again."
+PROXIED = (
+    "This session goes through the contextstash proxy: its next request shows the change; of a model that binds its"
+    " reasoning to what was sent before it, the first request in which no such reasoning follows, at the latest after"
+    " the client's next compaction. Once, the provider writes what follows the first change to its prompt cache again."
 )
 """What the change of a proxied session does, for its model."""
 
-AFTER_COMPACTION = (
-    "This session goes through the contextstash proxy, and its model binds its reasoning to what was sent before it:"
-    " requests show the change as soon as no such reasoning follows it, at the latest after the client's next"
-    " compaction. get_archived_output returns an output now."
-)
-"""The same for a model whose provider would refuse or drop that reasoning."""
 
-
-def client_note(snapshot: SessionSnapshot) -> str | None:
-    """Says that a change of our view does not change what a followed client sends; None if no client is followed."""
+async def effect_of(access: Access, snapshot: SessionSnapshot) -> str | None:
+    """What a change of the view does to what is sent; None if that is the view."""
+    proxied = await access.proxied(snapshot.session_id)
+    if proxied is not None and is_current(proxied):
+        left = proxied.left_alone
+        return f"The proxy does not change this session's requests any more: {left}." if left else PROXIED
     if snapshot.client_tokens is None:
         return None
     return (
-        "This concerns contextstash's view of the session only. Your client sends its own history, still"
-        f" {snapshot.client_tokens:,} tokens: only a compaction in the client shrinks your window."
+        f"Your window is unchanged: your client sends {snapshot.client_tokens:,} tokens. Only a compaction by the"
+        " client shrinks it; what follows is about contextstash's view."
     )
 
 
-async def effect_of(access: Access, snapshot: SessionSnapshot) -> str | None:
-    """What a change of the view does to what is sent, if that is not simply the view."""
-    proxied = await access.proxied(snapshot.session_id)
-    if proxied is None or not is_current(proxied):
-        return client_note(snapshot)
-    if proxied.left_alone:
-        return f"The proxy does not change this session's requests any more: {proxied.left_alone}."
-    return AFTER_COMPACTION if reasoning_binding(proxied.model) is not None else NEXT_REQUEST
-
-
-def view_change(snapshot: SessionSnapshot, after: int | None = None, note: str | None = None) -> dict[str, Any]:
-    """The fields that each result of a prune or compaction has: of the view's tokens before and `after` it, by default
-    unchanged, and of the client's; and a note of what the change does."""
-    before = snapshot.view_tokens
-    after = before if after is None else after
-    return {
-        "session_id": snapshot.session_id,
-        "tokens_before": before,
-        "tokens_after": after,
-        "tokens_saved": before - after,
-        "client_tokens": snapshot.client_tokens,
-        "note": client_note(snapshot) if note is None or after == before else note,
-    }
+def view_change(snapshot: SessionSnapshot, entries: Sequence[Entry], note: str | None) -> dict[str, Any]:
+    """The fields that each result of a change has, after which the view has these entries."""
+    before, after = snapshot.view_tokens, sum(snapshot.totals_of(entries).parts.values())
+    return {"session_id": snapshot.session_id, "tokens_before": before, "tokens_after": after, "note": note}
 
 
 async def prune_tool_outputs(
@@ -126,11 +102,7 @@ async def prune_tool_outputs(
 ) -> PruneResult:
     """Archive the tool outputs that are not protected. Those beyond the reach of any request, in a view far larger than
     the window, are left as they are: no request can show them, and a compaction covers them. The numbers replace those
-    of the settings (see plan_prune). Raises BadInputError if one is below 0."""
-    numbers = {"keep_last": keep_last, "protect_tokens": protect_tokens, "minimum_tokens": minimum_tokens}
-    for name, number in numbers.items():
-        if number is not None and number < 0:
-            raise BadInputError(f"{name} must be 0 or more, not {number}.")
+    of the settings (see plan_prune)."""
     step = partial(plan_prune, keep_last=keep_last, protect_tokens=protect_tokens, minimum_tokens=minimum_tokens)
     return await take(access, session_id, step, within_reach=True, dry_run=dry_run, needed=needed)
 
@@ -156,14 +128,14 @@ async def take(
 
     async def planned() -> Planned[PruneResult] | PruneResult:
         snapshot = await access.snapshot(session_id, WITHIN_REACH if within_reach else WHOLE)
-        plan = await asyncio.to_thread(step, snapshot)
+        note, plan = await effect_of(access, snapshot), await asyncio.to_thread(step, snapshot)
         made = await archive_outputs(access, snapshot, plan.chosen, even_if_larger=digested)
         first = min((each.output.seq for each in made), default=snapshot.session.counters.messages)
         stripping = await asyncio.to_thread(plan_stripping, snapshot, first, needed=needed)
         if not made or stripping.choice == "wait":
             reason = plan.reason or "Nothing done: placeholders would be no smaller."
             reason = WAITS.format(stripping.messages) if made else reason
-            return _pruned(snapshot, snapshot.entries, reason, dry_run=dry_run or None)
+            return _pruned(view_change(snapshot, snapshot.entries, note), reason, (), dry_run)
         edits: list[Edit] = [each.edit for each in made]
         after = await entries_after(access, snapshot, edits)
         wanted = digested and snapshot.settings.tool_digest != "placeholder"
@@ -173,11 +145,10 @@ async def take(
                 edits.append(digest_edit(snapshot, anchor, text, (each.output.handle,)))
         done = f"{'Would archive' if dry_run else 'Archived'} {len(made)} tool output{'s' * (len(made) > 1)}."
         reason = f"{done}{stripping.said}"
-        note = None if dry_run else await effect_of(access, snapshot)
         return Planned(
             snapshot,
             edits,
-            lambda _, entries: _pruned(snapshot, entries, reason, made, note=note, dry_run=dry_run or None),
+            lambda _, entries: _pruned(view_change(snapshot, entries, note), reason, made, dry_run),
             stripping,
             kind="prune",
             reason=reason,
@@ -188,19 +159,15 @@ async def take(
     return await edit(access, planned)
 
 
-def _pruned(
-    snapshot: SessionSnapshot, entries: Sequence[Entry], reason: str, made: Sequence[Archived] = (), **more: Any
-) -> PruneResult:
-    saved = total_tokens(snapshot.entries) - total_tokens(entries)
+def _pruned(change: Mapping[str, Any], reason: str, made: Sequence[Archived], dry_run: bool) -> PruneResult:
+    tools = {each.output: one_line(each.output.tool, MAX_TOOL) for each in made[:MAX_LISTED]}
     return PruneResult(
-        **view_change(snapshot, snapshot.view_tokens - saved, more.pop("note", None)),
-        archived=[
-            ArchivedOutput.of(each.output, each, tool=one_line(each.output.tool, MAX_TOOL))
-            for each in made[:MAX_LISTED]
-        ],
+        **change,
+        tokens_saved=change["tokens_before"] - change["tokens_after"],
+        archived=[ArchivedOutput.of(each.output, each, tool=tools[each.output]) for each in made[:MAX_LISTED]],
         more=max(0, len(made) - MAX_LISTED) or None,
         reason=reason,
-        **more,
+        dry_run=dry_run or None,
     )
 
 
@@ -289,13 +256,9 @@ async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[
 
     def result(_: Session, entries: Sequence[Entry]) -> RestoreResult:
         return RestoreResult(
-            session_id=snapshot.session_id,
+            **view_change(snapshot, entries, note),
             restored=[_restored(edit, snapshot, entries) for edit in undone],
             not_archived=untouched or None,
-            tokens_before=total_tokens(snapshot.entries),
-            tokens_after=total_tokens(entries),
-            note=note if undone else client_note(snapshot),
-            client_tokens=snapshot.client_tokens,
         )
 
     if not undone:
@@ -306,7 +269,7 @@ async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[
     strips = strips_of(snapshot, all_undone)
     made = RestoreEdit(undoes=tuple(each.edit_id for each in (*all_undone, *strips)))
     entries = await entries_after(access, snapshot, [made])
-    names = ", ".join(_name(edit) for edit in undone[:MAX_NAMED])
+    names = ", ".join(_name(edit) for edit in undone[:MAX_LISTED])
     return Planned(
         snapshot,
         [made, *strips_after_restore(snapshot, entries, all_undone)],

@@ -144,8 +144,7 @@ async def _bring_back(access: Access, session_id: str, added: Sequence[str]) -> 
     notes = []
     outputs = [pin for pin in added if not pin.startswith(RULE_PREFIX)]
     if unknown := [pin for pin in outputs if not outputs_of_pins([pin], snapshot.current_outputs)]:
-        rule = f' To pin a rule, write "{RULE_PREFIX} …".' if any(" " in pin for pin in unknown) else ""
-        notes.append(f"No output shows {', '.join(unknown)} so far: the next one that does will stay.{rule}")
+        notes.append(f"No output shows {', '.join(unknown)} so far: the next one that does will stay.")
     if summarized:
         notes.append(
             f"Summarized already, so shown again only with the next summary: {', '.join(summarized)}."

