@@ -1,4 +1,4 @@
-"""Notes: what is stored beside a session's history, and replaced when it changes. Cursors, batches, states
+"""Notes: what is stored beside a session's history, and replaced when it changes. Cursors, batches, leases, states
 of sessions, what the proxy knows; how deleted sessions are recognized, by keyed hashes, which tell nothing of their
 content; and the tokens of a server's clients."""
 
@@ -114,6 +114,24 @@ def recent_proxied(tx: Tx, owner: str, since: float, limit: int) -> list[tuple[s
         (owner, since, limit),
     )
     return list(_readable(ProxiedSession, rows))
+
+
+def acquire_lease(tx: Tx, row: int, purpose: str, holder: str, seconds: float) -> bool:
+    """Take or renew a lease; False if another holder's is in force. One that seems to be taken in the future is not: it
+    was taken before the machine was started again, and its holder is gone."""
+    now = tx.clock()
+    text = "SELECT record, begins, ends FROM notes WHERE session = ? AND kind = 'lease' AND key = ?"
+    for known, begins, ends in tx.rows(text, (row, name_hash(purpose))):
+        if known != holder and begins <= now < ends:
+            return False
+    tx.execute(_PUT, (row, "lease", name_hash(purpose), None, holder, now, now + seconds))
+    return True
+
+
+def release_lease(tx: Tx, row: int, purpose: str, holder: str) -> None:
+    """Release a lease, if this holder still has it."""
+    text = "DELETE FROM notes WHERE session = ? AND kind = 'lease' AND key = ? AND record = ?"
+    tx.execute(text, (row, name_hash(purpose), holder))
 
 
 KEPT_DAYS = 30

@@ -75,7 +75,7 @@ CREATE TABLE log (
 );
 CREATE INDEX log_by_key ON log (session, kind, key, number) WHERE key IS NOT NULL;
 
--- What is replaced: how far sources are read, batches, states of sessions, what the proxy knows, deleted
+-- What is replaced: how far sources are read, batches, leases, states of sessions, what the proxy knows, deleted
 -- sessions and clients' tokens (these two of session 0); see notes.py.
 CREATE TABLE notes (
     note INTEGER PRIMARY KEY,

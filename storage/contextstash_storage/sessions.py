@@ -200,7 +200,7 @@ def hide(tx: Tx, owner: str, session_ids: Sequence[str]) -> None:
             note_deleted(tx, owner, session_id, row)
             text = "UPDATE sessions SET parent_session_id = NULL WHERE owner = ? AND parent_session_id = ?"
             tx.execute(text, (owner, session_id))
-            tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'proxied')", (row,))
+            tx.execute("DELETE FROM notes WHERE session = ? AND kind IN ('cursor', 'lease', 'proxied')", (row,))
             text = "UPDATE sessions SET owner = ?, session_id = ? WHERE session = ?"
             tx.execute(text, (HIDDEN_OWNER, name := uuid.uuid4().hex, row))
             empty(tx, row, name)

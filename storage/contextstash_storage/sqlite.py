@@ -61,7 +61,7 @@ class SqliteTx(Tx):
         return list(range(last + 1, last + 1 + count))
 
     def clock(self) -> float:
-        # Which all processes of a machine share; the time of day can be set.
+        # Which all processes of a machine share. The time of day can be set: then a lease would end early or never.
         return time.monotonic()
 
     def insert_words(self, session: int, owner: str, entries: Sequence[Words]) -> int:

@@ -207,6 +207,8 @@ class SessionStore:
     append_log = of_session(log.append_log, writes=True)
     read_log = of_session(log.read_log)
 
+    acquire_lease = of_session(notes.acquire_lease, writes=True)
+    release_lease = of_session(notes.release_lease, writes=True)
     get_note = of_session(notes.get_note)
     put_note = of_session(notes.put_note, writes=True)
     get_cursor = of_owner(notes.get_cursor)

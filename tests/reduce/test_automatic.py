@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from contextstash.reduce.compact import only_one
 from contextstash.stash import Stash
 from contextstash_storage.records import Call, Event, Native
 from tests.support.provider import SUMMARY, Said, Sent, model_provider, refused
@@ -110,6 +111,15 @@ async def test_every_view_is_valid_and_within_budget_if_the_summarizer_is_down_f
     assert any("anthropic could not write the summary" in line for line in done)
     assert {call.purpose for call in calls} == {"summary"}
     assert all(call.error or down == Said("") for call in calls)
+
+
+async def test_nothing_is_pruned_while_another_process_compacts(tmp_path: Path) -> None:
+    async with stash_at(tmp_path / "p.db", automatic=True, window=16_000) as stash:
+        await stash.record_messages([user(40)], session_id=SESSION)
+        async with only_one(stash, SESSION):
+            await stash.record_messages(rounds([4_000] * 20), session_id=SESSION)
+        assert await kinds_of_events(stash) == []
+        assert (await stash.record_messages([user(40)] * 20, session_id=SESSION)).done
 
 
 async def test_a_compaction_that_saves_too_little_is_not_tried_at_every_message(tmp_path: Path) -> None:

@@ -1,14 +1,15 @@
-"""Compactions, also many in a row: what the view holds afterwards, and that of two at once one is made."""
+"""Compactions, also many in a row: what the view holds afterwards, and that one runs at a time."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
-from contextstash.reduce.compact import MEANWHILE
+from contextstash.reduce.compact import COMPACTION, only_one
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
 from contextstash.view import ladder
@@ -162,9 +163,19 @@ async def test_a_placeholder_says_that_its_file_was_changed_since(
     assert "changed since" not in second
 
 
-async def test_of_two_compactions_at_once_one_is_made(stash: Stash) -> None:
-    await stash.record_messages([TASK, *(each for number in range(20) for each in part(number))], session_id=SESSION)
-    made = await asyncio.gather(*(stash.compact_session(SESSION) for _ in range(2)))
-    assert sorted(each.compacted for each in made) == [False, True]
-    assert {each.reason for each in made if not each.compacted} == {MEANWHILE}
-    assert len(await visible_summaries(stash)) == 1
+async def test_a_cancelled_compaction_releases_its_lease(tmp_path: Path) -> None:
+    held = anyio.Event()
+
+    async def compact(stash: Stash) -> None:
+        async with only_one(stash, SESSION) as is_only_one:
+            assert is_only_one
+            held.set()
+            await anyio.sleep_forever()
+
+    async with stash_at(tmp_path / "c.db") as stash:
+        await stash.record_messages([user(4)], session_id=SESSION)
+        async with anyio.create_task_group() as group:
+            group.start_soon(compact, stash)
+            await held.wait()
+            group.cancel_scope.cancel()
+        assert await stash.store.acquire_lease(SESSION, COMPACTION, "another", 1)

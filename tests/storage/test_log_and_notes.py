@@ -1,8 +1,9 @@
-"""A session's edits and events; notes and the tokens of a server's clients."""
+"""A session's edits and events; leases, notes and the tokens of a server's clients."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,9 +14,46 @@ from contextstash_storage.errors import BadInputError, EditConflictError
 from contextstash_storage.notes import Token
 from contextstash_storage.records import Event, EventKind, KeptState, Part, ProxiedSession, SummaryEdit
 from contextstash_storage.store import SessionStore
-from tests.support.stored_sessions import SESSION, conversation, new_session, record, summarizing
+from tests.storage.conftest import Opener
+from tests.support.stored_sessions import SESSION, SqliteStore, conversation, new_session, record, summarizing
 
 NOW = datetime.now(UTC)
+
+
+async def acquire(store: SessionStore, holder: str, seconds: float = 60.0) -> bool:
+    return await store.acquire_lease(SESSION, "compaction", holder, seconds)
+
+
+async def test_one_of_many_gets_a_lease_and_the_next_once_it_is_given_back(open_store: Opener) -> None:
+    one, two = await open_store(), await open_store()
+    await new_session(one)
+    taken = await asyncio.gather(*(acquire((one, two)[number % 2], f"h{number}") for number in range(8)))
+    assert sum(taken) == 1
+    winner = f"h{taken.index(True)}"
+    await two.release_lease(SESSION, "compaction", "somebody else")
+    assert not await acquire(two, "late")
+    assert await acquire(two, winner)
+    await one.release_lease(SESSION, "compaction", winner)
+    assert await acquire(two, "late")
+
+
+async def test_an_expired_lease_is_taken_over_and_another_purpose_is_free(store: SessionStore) -> None:
+    assert await acquire(store, "dead", seconds=-1.0)
+    assert await acquire(store, "alive")
+    assert not await acquire(store, "dead")
+    assert await store.acquire_lease(SESSION, "import", "dead", 60.0)
+
+
+async def test_no_lease_outlives_its_duration_when_the_time_of_day_jumps(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 86_400)
+    assert await acquire(store, "dated tomorrow")
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert not await acquire(store, "early")
+    await store.database.write(lambda tx: tx.execute("UPDATE notes SET begins = begins - 60, ends = ends - 60"))
+    assert await acquire(store, "in time")
 
 
 async def test_the_newest_events_of_some_kinds_come_newest_first(store: SessionStore) -> None:

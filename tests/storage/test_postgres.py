@@ -62,6 +62,7 @@ async def test_work_goes_on_when_the_server_has_ended_all_connections(store: Pos
     server().sql(END_CONNECTIONS)
     await record(store, *conversation(3), known_by=0)
     assert await bodies(store) == [message.body for message in conversation(3)]
+    assert await store.acquire_lease(SESSION, "compaction", "mine", 60.0)
 
 
 END_CONNECTIONS = (

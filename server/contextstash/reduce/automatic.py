@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from contextstash.base.process import error_trace
-from contextstash.reduce.compact import compact_session
+from contextstash.reduce.compact import RUNNING, compact_session
 from contextstash.reduce.prune import prune_oldest, prune_tool_outputs, take
 from contextstash.reduce.summaries import FOLD_EVERY, fold_behind
 from contextstash.results import Estimate
@@ -27,9 +27,10 @@ from contextstash_storage.records import Appended, Session
 
 logger = logging.getLogger(__name__)
 
-RETRY_GROWTH = 0.10
+RETRY_MESSAGES, RETRY_GROWTH = 20, 0.10
 """If a session is still due after a reduction, because nothing or too little could leave, the next attempt comes after
-the context has grown by this share of usable. Each breaks the prompt cache, and mostly finds as little."""
+this many more messages, ten calls with their results, or after the context has grown by this share of usable. Each
+breaks the prompt cache, and mostly finds as little."""
 
 MAX_REMEMBERED_SESSIONS = 1_024
 """Sessions of which unreported results and fruitless attempts are kept in memory: a few hundred bytes each."""
@@ -46,9 +47,9 @@ class AutoReducer:
         """By session what ends with its reduction: a task in the background, or the claim of a recording."""
         self._closed = False
         self._unreported: BoundedCache[str, list[str]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
-        self._fruitless: BoundedCache[str, tuple[int, bool]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
-        """By session, if its last attempt freed nothing or too little, its tokens then, and whether a compaction was
-        still due."""
+        self._fruitless: BoundedCache[str, tuple[int, int, bool]] = BoundedCache(MAX_REMEMBERED_SESSIONS)
+        """By session, if its last attempt freed nothing or too little, its messages and tokens then, and whether a
+        compaction was still due."""
 
     async def after_recording(self, appended: Appended) -> tuple[Estimate, list[str]]:
         """Reduce the session if that is due. Returns its state afterwards, and what was done since the
@@ -105,10 +106,12 @@ class AutoReducer:
         tokens, wanted = self._due(session)
         if not (wanted.prune or wanted.compact):
             return None
-        before, was_due = self._fruitless.get(session.session_id, (0, False))
+        if (last := self._fruitless.get(session.session_id)) is None:
+            return wanted
+        messages, growth = session.counters.messages - last[0], tokens - last[1]
         most = RETRY_GROWTH * self._access.limits(session)[1].usable
-        is_as_last = before <= tokens < before + most and was_due >= wanted.compact
-        return None if is_as_last and session.session_id in self._fruitless else wanted
+        is_as_before = messages < RETRY_MESSAGES and 0 <= growth < most and last[2] >= wanted.compact
+        return None if is_as_before else wanted
 
     async def _in_background(self, session_id: str, wanted: Due) -> None:
         self._unreported.set(session_id, await self._reduce(session_id, wanted))
@@ -122,7 +125,7 @@ class AutoReducer:
             session = await self._access.read_session(session_id)
             tokens, left = self._due(session)
             if left.compact or not done:
-                self._fruitless.set(session_id, (tokens, left.compact))
+                self._fruitless.set(session_id, (session.counters.messages, tokens, left.compact))
         return done
 
     async def _descend(self, session_id: str, wanted: Due, done: list[str]) -> None:
@@ -144,7 +147,7 @@ class AutoReducer:
         if compacted.compacted:
             done.append(f"{compacted.with_sizes}, written by {compacted.strategy}.")
             done += [compacted.note] if compacted.note else []
-        elif settings.low_water is not None:
+        elif settings.low_water is not None and compacted.reason != RUNNING:
             done += (await take(access, session_id, mark_step, needed=True)).said
 
     async def _still_due(self, session_id: str) -> Due:

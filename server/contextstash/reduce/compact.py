@@ -1,12 +1,16 @@
-"""Compaction: replaces older messages in the view with a summary, if that frees tokens."""
+"""Compaction: replaces older messages in the view with a summary, if that frees tokens; one compaction at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+
+import anyio
 
 from contextstash.events.state import State
 from contextstash.events.turns import Turn
@@ -52,14 +56,19 @@ from contextstash.writers import (
     WrittenSummary,
     summary_by_model,
 )
+from contextstash_storage.errors import ContextstashError
 from contextstash_storage.records import ArchiveEdit, Call, Edit, Session, SummaryEdit
 
 logger = logging.getLogger(__name__)
 
+COMPACTION, LEASE_SECONDS = "compaction", 240.0
+"""The purpose and the time of the lease: a model that writes a summary is called for at most 180 seconds. A killed
+compaction blocks others for so long, in which requests still fit. Two at once would both pay for a summary."""
+
 WITH_BODIES = replace(WITHIN_REACH, bodies=True)
 """Nearly all of what a compaction reads of a session, it reads with bodies."""
 
-MEANWHILE = "Nothing done: the session was compacted meanwhile. Ask again if more has to leave."
+RUNNING = "Nothing done: another compaction of this session is running. Ask again in a moment if more has to leave."
 
 HEAD_TOKENS = 60
 """About what the line before the texts takes."""
@@ -88,24 +97,33 @@ async def compact_session(
     always: bool = True,
 ) -> CompactResult:
     """Replace all but the recent messages with a summary: the host's `summary`, or one written by `strategy`. If that
-    would not make the view smaller, or if another compaction of the session was faster, nothing is changed, and
+    would not make the view smaller, or if another compaction of the session is running, nothing is changed, and
     `reason` says why. Unless `always`, nothing is summarized as long as placeholders for old outputs are enough."""
     name, asked = await access.session_id(session_id), Asked(strategy, summary, instructions, dry_run)
-    before: list[SessionSnapshot] = []
 
     async def plan() -> Planned[CompactResult] | CompactResult:
         snapshot = await access.snapshot(name, WITH_BODIES)
         model = asked.model(access, snapshot)
-        before.append(snapshot)
-        if summary is None and snapshot.overlay.summaries != before[0].overlay.summaries:
-            return await _nothing(access, snapshot, MEANWHILE)
         # Placeholders alone would cost a model that binds its reasoning as much of it as a summary does.
         found = await asyncio.to_thread(plan_of, snapshot, always or binds(snapshot.session.model))
         if not found.covered:
             return await _nothing(access, snapshot, found.reason)
         return await _summarizing(SessionTurns(access, snapshot), asked, model, found)
 
-    return await edit(access, plan)
+    async with nullcontext(True) if dry_run or summary is not None else only_one(access, name) as may_run:
+        return await edit(access, plan) if may_run else await _nothing(access, await access.snapshot(name), RUNNING)
+
+
+@asynccontextmanager
+async def only_one(access: Access, session_id: str) -> AsyncIterator[bool]:
+    """Hold the lease for compacting the session until the end of the block; False if another compaction has it."""
+    holder = secrets.token_hex(8)
+    try:
+        yield await access.store.acquire_lease(session_id, COMPACTION, holder, LEASE_SECONDS)
+    finally:
+        # Also what a cancelled call has taken; without the shield, this would be cancelled too. It expires anyway.
+        with anyio.CancelScope(shield=True), suppress(ContextstashError):
+            await access.store.release_lease(session_id, COMPACTION, holder)
 
 
 async def _summarizing(
