@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
@@ -19,17 +19,13 @@ from contextstash.handoff.summary import Beside, summary_of, task_of
 from contextstash.outputs.placeholders import compaction_digest
 from contextstash.reduce.prune import MAX_WRITTEN, archive_outputs, effect_of, view_change
 from contextstash.reduce.summaries import (
-    HISTORY_MESSAGES,
-    HOST,
     MAX_READ,
-    MODEL,
-    Asked,
     SessionTurns,
     added_words,
-    keep_state,
     keeps_words,
     log_calls,
     state_at,
+    writer_model,
 )
 from contextstash.results import CompactResult
 from contextstash.safety.sanitize import MARKER, encodable, unforged
@@ -49,14 +45,16 @@ from contextstash.view.ladder import (
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit, pinned_text, summary_edit
 from contextstash.view.view import Entry
 from contextstash.writers import (
+    CONSENT,
     EXTRACTIVE,
+    MIN_CHARACTERS,
     SummaryRequest,
     WriterFailedError,
     WriterSettings,
     WrittenSummary,
     summary_by_model,
 )
-from contextstash_storage.errors import ContextstashError
+from contextstash_storage.errors import BadInputError, ContextstashError
 from contextstash_storage.records import ArchiveEdit, Call, Edit, Session, SummaryEdit
 
 logger = logging.getLogger(__name__)
@@ -84,6 +82,49 @@ line each for open tasks, failed runs and the newest calls."""
 
 MAX_RECORDED_SHARE = 10
 """It takes at most one part in so many of the tokens that the summary replaces, so that it stays short."""
+
+
+HOST, MODEL = "host", "anthropic"
+"""Who writes, if it is not the session's state."""
+
+STRATEGIES = ("auto", HOST, MODEL, EXTRACTIVE)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a compaction was asked for: see `compact_session`."""
+
+    strategy: str = "auto"
+    summary: str | None = None
+    instructions: str | None = None
+    dry_run: bool = False
+
+    def model(self, access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
+        """The model that writes; None if the host or the session's state does. Raises BadInputError if the strategy
+        cannot be used, or if the host's text is not a summary."""
+        strategy, text = self.strategy, self.summary
+        if strategy not in STRATEGIES:
+            raise BadInputError(f"Unknown strategy '{strategy[:40]}'. Pass one of {', '.join(STRATEGIES)}.")
+        if strategy == HOST if text is None else strategy not in ("auto", HOST):
+            raise BadInputError(
+                f"Pass either a summary or the strategy {strategy}: a passed summary is used unchanged. The strategy"
+                " host needs `summary`, written as the prompt compact describes; auto goes with both."
+            )
+        if text is not None and len(encodable(text).strip()) < MIN_CHARACTERS:
+            raise BadInputError(
+                "summary is empty or too short to continue from. Pass the whole hand-off text, or omit it to get an"
+                " extractive summary; the prompt compact describes what a summary must contain."
+            )
+        wanted = snapshot.settings.summarizer if strategy == "auto" else strategy
+        model = writer_model(access, snapshot) if text is None and wanted != EXTRACTIVE else None
+        if model is None and strategy == MODEL:
+            raise BadInputError(
+                "The strategy anthropic calls a model, which needs the user's consent and a key. Consent is given in"
+                f" the user's own configuration by {CONSENT}. The key is read from that variable or from"
+                " ANTHROPIC_API_KEY; an API of the user's own at summarizer_base_url needs none. Otherwise use the"
+                " strategy auto."
+            )
+        return model
 
 
 async def compact_session(
@@ -134,8 +175,6 @@ async def _summarizing(
     stripping = await asyncio.to_thread(plan_stripping, snapshot, span[1] + 1, needed=True)
     shown = await _shown_turns(turns, plan)
     state = await state_at(turns, span[1])
-    if not asked.dry_run:
-        await keep_state(access, snapshot, state)
     in_use = await _files_in_use(turns, shown, plan.files_room)
     summary = await _written(turns, asked, model, plan, state, shown, in_use)
     words = await asyncio.to_thread(added_words, state, plan)
@@ -276,7 +315,7 @@ async def _files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) -
     take at most `room` tokens."""
     if room <= HEAD_TOKENS:
         return ""
-    recent = await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq)
+    recent = await turns.recent()
     count = turns.snapshot.counter.count
 
     def work() -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -102,7 +102,10 @@ async def prune_tool_outputs(
 ) -> PruneResult:
     """Archive the tool outputs that are not protected. Those beyond the reach of any request, in a view far larger than
     the window, are left as they are: no request can show them, and a compaction covers them. The numbers replace those
-    of the settings (see plan_prune)."""
+    of the settings (see plan_prune). Raises BadInputError if one is below 0."""
+    numbers = {"keep_last": keep_last, "protect_tokens": protect_tokens, "minimum_tokens": minimum_tokens}
+    if wrong := [f"{name} must be 0 or more, not {number}." for name, number in numbers.items() if (number or 0) < 0]:
+        raise BadInputError(wrong[0])
     step = partial(plan_prune, keep_last=keep_last, protect_tokens=protect_tokens, minimum_tokens=minimum_tokens)
     return await take(access, session_id, step, within_reach=True, dry_run=dry_run, needed=needed)
 
@@ -214,7 +217,7 @@ async def restore(access: Access, handles: Sequence[str], session_id: str | None
     name = session_id or await access.store.find_summary(handles[0]) or await access.current_session_id()
     if name is None:
         raise HandleNotFoundError(f"There is no output or summary '{handles[0]}'. search_history finds handles.")
-    return await edit(access, lambda: _plan(access, name, list(dict.fromkeys(handles))))
+    return await edit(access, lambda: _plan(access, name, dict.fromkeys(handles)))
 
 
 async def restore_last(access: Access, session_id: str) -> RestoreResult:
@@ -232,32 +235,29 @@ async def restore_last(access: Access, session_id: str) -> RestoreResult:
     return await restore(access, together, session_id)
 
 
-async def _plan(access: Access, session_id: str, handles: list[str]) -> Planned[RestoreResult] | RestoreResult:
+async def _plan(access: Access, session_id: str, handles: Collection[str]) -> Planned[RestoreResult] | RestoreResult:
     """The edits that undo those with these handles. Thinking that they had invalidated is restored too; thinking that
     the model wrote since then is stripped."""
     snapshot = await access.snapshot(session_id, WITH_ALL_OUTPUTS)
-    shortened: list[Shortening] = [*snapshot.overlay.replaced.values(), *snapshot.overlay.summaries]
     known = {output.handle for output in snapshot.outputs.values()}
     known |= {edit.summary_id for edit in snapshot.edits if isinstance(edit, SummaryEdit)}
-    undone: list[Shortening] = []
-    untouched: list[str] = []
-    for handle in handles:
-        found = [edit for edit in shortened if _name(edit) == handle]
-        if not found and handle not in known:
-            raise HandleNotFoundError(
-                f"Session {snapshot.session_id} has no output or summary '{handle}'. search_history finds handles."
-            )
-        # With a summary the outputs come back that its compaction archived.
-        along = [each for edit in found if isinstance(edit, SummaryEdit) for each in edit.archived]
-        found += [edit for name in along for edit in shortened if _name(edit) == name]
-        undone += [edit for edit in found if edit not in undone]
-        untouched += [] if found else [handle]
+    if unknown := [handle for handle in handles if handle not in known]:
+        raise HandleNotFoundError(
+            f"Session {snapshot.session_id} has no output or summary '{unknown[0]}'. search_history finds handles."
+        )
+    # With a summary the outputs come back that its compaction archived.
+    summaries = [edit for edit in snapshot.overlay.summaries if edit.summary_id in handles]
+    wanted = {*handles, *(handle for edit in summaries for handle in edit.archived)}
+    undone = [*summaries, *(edit for edit in snapshot.overlay.replaced.values() if edit.handle in wanted)]
+    untouched = [handle for handle in handles if handle not in map(_name, undone)]
     note = await effect_of(access, snapshot)
 
     def result(_: Session, entries: Sequence[Entry]) -> RestoreResult:
         return RestoreResult(
             **view_change(snapshot, entries, note),
-            restored=[_restored(edit, snapshot, entries) for edit in undone],
+            restored=[
+                RestoredOutput(handle=_name(edit), tokens=_tokens_back(edit, snapshot, entries)) for edit in undone
+            ],
             not_archived=untouched or None,
         )
 
@@ -283,10 +283,9 @@ def _name(edit: Shortening) -> str:
     return edit.summary_id if isinstance(edit, SummaryEdit) else edit.handle
 
 
-def _restored(edit: Shortening, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> RestoredOutput:
-    """What is back: of a summary by how much the messages that it covered are larger."""
+def _tokens_back(edit: Shortening, snapshot: SessionSnapshot, entries: Sequence[Entry]) -> int:
+    """The tokens of an output; of a summary, by how much the messages that it covered are larger."""
     if isinstance(edit, SummaryEdit):
         covered = [entry for entry in entries if edit.first_seq <= entry.first_seq and entry.last_seq <= edit.last_seq]
-        return RestoredOutput(handle=edit.summary_id, tokens=total_tokens(covered) - edit.tokens)
-    output = snapshot.outputs.get((edit.seq, edit.block))
-    return RestoredOutput(handle=edit.handle, tokens=0 if output is None else output.tokens)
+        return total_tokens(covered) - edit.tokens
+    return snapshot.outputs[edit.seq, edit.block].tokens

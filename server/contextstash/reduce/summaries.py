@@ -7,7 +7,7 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
@@ -21,7 +21,6 @@ from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
 from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_block
 from contextstash.messages.base import Format
-from contextstash.safety.sanitize import encodable
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_texts
 from contextstash.session.open_session import NO_VIEW
@@ -30,12 +29,9 @@ from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.view import rewinds_in_force
 from contextstash.window.settings import ContextSettings
 from contextstash.writers import (
-    CONSENT,
-    EXTRACTIVE,
-    MIN_CHARACTERS,
     WriterSettings,
 )
-from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError
+from contextstash_storage.errors import ContextstashError, DamagedError
 from contextstash_storage.records import KEPT_BEHIND, Call, KeptState, Message, Output, Session, compressed, zstd
 
 MAX_READ = 1_500
@@ -54,11 +50,6 @@ WORDS_PARTS = 4
 """All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
 they are written again as one, which costs the prompt cache once. A larger share would leave less room for the
 conversation."""
-
-HOST, MODEL = "host", "anthropic"
-"""Who writes, if it is not the session's state."""
-
-STRATEGIES = ("auto", HOST, MODEL, EXTRACTIVE)
 
 
 def turn_of(
@@ -88,16 +79,16 @@ class SessionTurns:
         self._unseen: set[int] = set()
         self._left = [edit.span for edit in rewinds_in_force(snapshot.edits)]
 
-    @property
-    def last_seq(self) -> int:
-        """The position of the session's newest message."""
-        return self.snapshot.session.counters.messages - 1
-
     async def between(self, first: int, last: int) -> tuple[Turn, ...]:
         """The turns of the messages from `first` to `last` that the model was shown, but not those of a hidden branch,
         also if a summary covers them."""
         wanted = [seq for seq in range(first, last + 1) if not any(start <= seq <= end for start, end in self._left)]
         return conversation_of(turn for turn in await self._read(wanted) if turn.seq not in self._unseen)
+
+    async def recent(self) -> tuple[Turn, ...]:
+        """The newest HISTORY_MESSAGES of them."""
+        end = self.snapshot.session.counters.messages
+        return await self.between(max(0, end - HISTORY_MESSAGES), end - 1)
 
     async def at(self, seqs: Iterable[int]) -> tuple[Turn, ...]:
         """The turns of these messages, in order."""
@@ -129,12 +120,14 @@ def _adapter() -> TypeAdapter[State]:
 
 
 async def state_at(turns: SessionTurns, last_seq: int) -> State:
-    """The state of the session after message `last_seq`."""
+    """The state of the session after message `last_seq`, which is kept for the next one who needs it."""
     state = await _kept(turns.access, turns.snapshot, last_seq)
     while last_seq - state.seq > MAX_READ + MAX_KEPT:  # it was not folded while the session grew, such as of an import
         state = await _folded_apart(turns.access, turns.snapshot, state, last_seq)
     new = await turns.between(state.seq + 1, last_seq)
-    return await asyncio.to_thread(fold, new, state) if new else replace(state, seq=last_seq)
+    state = await asyncio.to_thread(fold, new, state) if new else replace(state, seq=last_seq)
+    await keep_state(turns.access, turns.snapshot, state)
+    return state
 
 
 async def fold_behind(access: Access, session: Session) -> None:
@@ -220,43 +213,6 @@ def added_words(state: State, plan: CompactPlan) -> str:
         tokens=budget.words_tokens * (WORDS_PARTS - 1) if renew else min(budget.words_tokens, plan.tokens // 8),
         count=count,
     )
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a compaction was asked for: see `compact_session`."""
-
-    strategy: str = "auto"
-    summary: str | None = None
-    instructions: str | None = None
-    dry_run: bool = False
-
-    def model(self, access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
-        """The model that writes; None if the host or the session's state does. Raises BadInputError if the strategy
-        cannot be used, or if the host's text is not a summary."""
-        strategy, text = self.strategy, self.summary
-        if strategy not in STRATEGIES:
-            raise BadInputError(f"Unknown strategy '{strategy[:40]}'. Pass one of {', '.join(STRATEGIES)}.")
-        if strategy == HOST if text is None else strategy not in ("auto", HOST):
-            raise BadInputError(
-                f"Pass either a summary or the strategy {strategy}: a passed summary is used unchanged. The strategy"
-                " host needs `summary`, written as the prompt compact describes; auto goes with both."
-            )
-        if text is not None and len(encodable(text).strip()) < MIN_CHARACTERS:
-            raise BadInputError(
-                "summary is empty or too short to continue from. Pass the whole hand-off text, or omit it to get an"
-                " extractive summary; the prompt compact describes what a summary must contain."
-            )
-        wanted = snapshot.settings.summarizer if strategy == "auto" else strategy
-        model = writer_model(access, snapshot) if text is None and wanted != EXTRACTIVE else None
-        if model is None and strategy == MODEL:
-            raise BadInputError(
-                "The strategy anthropic calls a model, which needs the user's consent and a key. Consent is given in"
-                f" the user's own configuration by {CONSENT}. The key is read from that variable or from"
-                " ANTHROPIC_API_KEY; an API of the user's own at summarizer_base_url needs none. Otherwise use the"
-                " strategy auto."
-            )
-        return model
 
 
 def writer_model(access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:

@@ -23,7 +23,7 @@ from contextstash.outputs.limits import Count, OutputLimits, limit
 from contextstash.outputs.placeholders import is_own_call, is_placeholder, output_line
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key, window_key
 from contextstash.record.transcripts import log_compaction, mirror_before, record_transcript
-from contextstash.reduce.summaries import HISTORY_MESSAGES, SessionTurns, keep_state, state_at, turn_of
+from contextstash.reduce.summaries import SessionTurns, state_at, turn_of
 from contextstash.results import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access, tokens_by_part
@@ -115,7 +115,7 @@ async def hand_off(
 
 
 async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> HandedOff:
-    """What the hand-off is made from; the state is kept for the next one. `written` is the newest summary that a model
+    """What the hand-off is made from. `written` is the newest summary that a model
     wrote for us: our own extract would be made again from the same messages, and the client has its own in its
     window. With `same` the newest of these is given too; a window from us that it did not take does not count."""
     summaries = [edit for edit in reversed(snapshot.edits) if isinstance(edit, SummaryEdit)]
@@ -125,11 +125,9 @@ async def _given(access: Access, snapshot: SessionSnapshot, *, same: bool) -> Ha
     recorded = reversed(await access.messages_at(snapshot, of_client))
     client = next((message for message in recorded if not is_window_key(message.key)), None)
     turns = SessionTurns(access, snapshot)
-    state = await state_at(turns, turns.last_seq)
-    await keep_state(access, snapshot, state)
     return HandedOff(
-        state=state,
-        recent=await turns.between(max(0, turns.last_seq - HISTORY_MESSAGES + 1), turns.last_seq),
+        state=await state_at(turns, snapshot.session.counters.messages - 1),
+        recent=await turns.recent(),
         rules=pinned_rules(snapshot.settings.pin),
         written=written.summary if written else "",
         written_to=written.last_seq if written else -1,
@@ -391,15 +389,11 @@ def _replaced(snapshot: SessionSnapshot) -> dict[str, str]:
 def _first_key(snapshot: SessionSnapshot, kept: Sequence[ClientMessage]) -> str | None:
     """The key of the first recorded message that stays; None if none of them is recorded. A message that the client
     wrote again has another id, but the ids of its calls."""
-    keys = {entry.message.key: entry.message for entry in snapshot.entries if entry.message and entry.message.key}
-    of_call = {
-        block.call_id: message.key
-        for message in keys.values()
-        for block in message.blocks
-        if block.type == "tool_call" and block.call_id
-    }
-    named = ([message.id, *(of_call.get(call.id) for call in message.calls)] for message in kept)
-    return next((key for each in named for key in each if key in keys), None)
+    recorded = [entry.message for entry in snapshot.entries if entry.message and entry.message.key]
+    names = {message.key: message.key for message in recorded}
+    names |= {block.call_id: each.key for each in recorded for block in each.blocks if block.type == "tool_call"}
+    named = (name for message in kept for name in (message.id, *(call.id for call in message.calls)))
+    return next((names[name] for name in named if name in names), None)
 
 
 def plan_tail(
