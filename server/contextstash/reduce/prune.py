@@ -140,9 +140,9 @@ async def take(
             reason = WAITS.format(stripping.messages) if made else reason
             return _pruned(view_change(snapshot, snapshot.entries, note), reason, (), dry_run)
         edits: list[Edit] = [each.edit for each in made]
-        after = await entries_after(access, snapshot, edits)
-        wanted = digested and snapshot.settings.tool_digest != "placeholder"
-        if wanted and (anchor := last_anchor(after)) is not None:
+        is_told = digested and snapshot.settings.tool_digest != "placeholder"
+        anchor = last_anchor(await entries_after(access, snapshot, edits)) if is_told else None
+        if anchor is not None:
             for each in made:
                 text = await _digest_text(access, snapshot, each)
                 edits.append(digest_edit(snapshot, anchor, text, (each.output.handle,)))
@@ -155,7 +155,6 @@ async def take(
             stripping,
             kind="prune",
             reason=reason,
-            after=after if len(edits) == len(made) else None,
             dry_run=dry_run,
         )
 

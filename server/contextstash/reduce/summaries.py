@@ -95,23 +95,17 @@ class SessionTurns:
         return conversation_of(await self._read(sorted(set(seqs))))
 
     async def _read(self, wanted: Sequence[int]) -> list[Turn]:
-        if missing := [seq for seq in wanted if seq not in self._made]:
-            await self._make(missing)
-        return [self._made[seq] for seq in wanted]
-
-    async def _make(self, missing: Sequence[int]) -> None:
-        recorded = await self.access.messages_at(self.snapshot, missing)
+        missing = [seq for seq in wanted if seq not in self._made]
+        recorded = await self.access.messages_at(self.snapshot, missing) if missing else ()
         self._unseen |= {message.seq for message in recorded if not message.agent_visible}
-        outputs = self.snapshot.outputs
-        blocks = ((each.seq, place, block) for each in recorded for place, block in enumerate(each.blocks))
-        results = [(seq, place) for seq, place, block in blocks if block.type == "tool_result"]
-        if hidden := [seq for seq, place in results if (seq, place) not in outputs]:
-            store, session_id = self.access.store, self.snapshot.session_id
-            read = await store.read_outputs(session_id, first=hidden[0], last=hidden[-1])
+        outputs, settings, fmt = self.snapshot.outputs, self.snapshot.settings, self.snapshot.format
+        blocks = [(each.seq, place, block.type) for each in recorded for place, block in enumerate(each.blocks)]
+        if any(kind == "tool_result" and (seq, place) not in outputs for seq, place, kind in blocks):
+            read = await self.access.store.read_outputs(self.snapshot.session_id, first=missing[0], last=missing[-1])
             outputs = {**outputs, **{(output.seq, output.block): output for output in read}}
-        settings, fmt = self.snapshot.settings, self.snapshot.format
         made = await asyncio.to_thread(lambda: [turn_of(settings, fmt, message, outputs) for message in recorded])
         self._made |= {turn.seq: turn for turn in made}
+        return [self._made[seq] for seq in wanted]
 
 
 @cache

@@ -121,12 +121,11 @@ class _Sources:
 
 @dataclass(frozen=True)
 class _Composed:
-    """A request: the edits that shrink the view and stay, the entries with them, what is left out of these, its size by
-    our count, and what the caller gets."""
+    """A request: the edits that shrink the view and stay, what is left out of it, its size by our count, and what the
+    caller gets."""
 
     sources: _Sources
     edits: tuple[Edit, ...]
-    entries: tuple[Entry, ...]
     left_out: LeftOutSpan | None
     counted: int
     result: ContextResult
@@ -177,9 +176,7 @@ async def get_context(
         if snapshot.session.source or not made.edits:
             return snapshot.session, made
         reason = " ".join(made.result.done or ())
-        return Planned(
-            snapshot, made.edits, lambda session, _: (session, made), kind="prune", reason=reason, after=made.entries
-        )
+        return Planned(snapshot, made.edits, lambda session, _: (session, made), kind="prune", reason=reason)
 
     session, made = await edit(access, plan)
     if session.source is not None:
@@ -249,8 +246,7 @@ def _composed(sources: _Sources) -> _Composed | None:
         edits += strip_after(snapshot, changed_entries(snapshot, edits), last + 1)
     if (left_out.last_seq if left_out else -1) < snapshot.beyond.last_seq:
         return None
-    entries = tuple(changed_entries(snapshot, edits)) if edits else snapshot.entries
-    sent = _shown(entries, left_out)
+    sent = _shown(changed_entries(snapshot, edits) if edits else snapshot.entries, left_out)
     size = total_tokens(sent) + _repair_tokens(sent) + sources.notice_tokens(left_out)
     tokens = max(0, snapshot.estimate[0] - snapshot.session.counters.view_tokens + size)
     fits = fitted.excess == 0 or tokens <= sources.tokens
@@ -258,7 +254,7 @@ def _composed(sources: _Sources) -> _Composed | None:
     counts["Cut"] = sum(isinstance(each, TruncateEdit) for each in edits)
     done = [f"{verb} {n} tool output{'s' * (n > 1)} to fit this request." for verb, n in counts.items() if n]
     result = _result(sources, sent, left_out, tokens, fits=fits, done=done or None)
-    return _Composed(sources, tuple(edits), entries, left_out, size, result)
+    return _Composed(sources, tuple(edits), left_out, size, result)
 
 
 def _repair_tokens(entries: Sequence[Entry]) -> int:
@@ -352,12 +348,11 @@ def _changed(fmt: Format, entry: Entry, body: Native) -> list[Native]:
 
 def _over(sources: _Sources, sent: Sequence[Entry], tokens: int) -> str:
     declared, largest = sources.snapshot.session.counters.declared, max((entry.tokens for entry in sent), default=0)
-    undeclared = tokens - total_tokens(sent) - declared.system_tokens - declared.tools_tokens
-    return (
-        f"What must stay takes about {tokens:,} tokens, over the budget of {sources.tokens:,}: the system prompt about"
-        f" {declared.system_tokens:,}, the tool definitions about {declared.tools_tokens:,}, what was not declared of"
-        f" these about {max(0, undeclared):,}, the largest message about {largest:,}."
-    )
+    parts = {"the system prompt": declared.system_tokens, "the tool definitions": declared.tools_tokens}
+    parts["what was not declared of these"] = tokens - total_tokens(sent) - sum(parts.values())
+    parts["the largest message"] = largest
+    named = ", ".join(f"{name} about {count:,}" for name, count in parts.items() if count > 0)
+    return f"What must stay takes about {tokens:,} tokens, over the budget of {sources.tokens:,}: {named}."
 
 
 # After a refusal.

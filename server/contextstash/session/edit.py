@@ -53,10 +53,9 @@ Result = TypeVar("Result")
 class Planned(Generic[Result]):
     """Edits of a view, and what is made of them once they are recorded.
 
-    `result` makes what the caller gets from the session and the view after them; `after` is that view, if it is known
-    and no thinking leaves. `stripping` says which thinking they invalidate and so take with them. With a `kind` an
-    event is logged with them, with its reason and the strategy of a summary. In a `dry_run` nothing is recorded. `own`
-    is False for edits that only follow a client's."""
+    `result` makes what the caller gets from the session and the view after them. `stripping` says which thinking they
+    invalidate and so take with them. With a `kind` an event is logged with them, with its reason and the strategy of a
+    summary. In a `dry_run` nothing is recorded. `own` is False for edits that only follow a client's."""
 
     snapshot: SessionSnapshot
     edits: Sequence[Edit]
@@ -65,7 +64,6 @@ class Planned(Generic[Result]):
     kind: EventKind | None = None
     reason: str = ""
     strategy: str | None = None
-    after: Sequence[Entry] | None = None
     dry_run: bool = False
     own: bool = True
 
@@ -107,12 +105,11 @@ async def edit(access: Access, plan: Callable[[], Awaitable[Planned[Result] | Re
 
 
 async def _carry_out(access: Access, planned: Planned[Result], started: float) -> Result:
-    snapshot, edits, entries = planned.snapshot, list(planned.edits), planned.after
+    snapshot, edits = planned.snapshot, list(planned.edits)
     if planned.stripping is not None:
         summaries = [each for each in edits if isinstance(each, SummaryEdit)]
         edits += planned.stripping.edits(snapshot, summaries or edits)
-    if entries is None or len(edits) > len(planned.edits):
-        entries = await entries_after(access, snapshot, edits)
+    entries = await entries_after(access, snapshot, edits)
     if planned.dry_run:
         return await asyncio.to_thread(planned.result, snapshot.session, entries)
     event = None
