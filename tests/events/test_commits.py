@@ -1,10 +1,9 @@
-"""Commits, pull requests and what Git says of the branch and the work tree, as a summary tells them."""
+"""Commits, pull requests as a summary tells them."""
 
 from __future__ import annotations
 
 import pytest
 
-from contextstash.events.state import fold
 from tests.support.turns import Script, Section, extract_summary, quarter, read_summary
 
 
@@ -62,11 +61,8 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     bash(script, "git commit -q --amend --no-edit", "")
     assert commits() == ["Last commit by a call of this session: message 14; no call has pushed since"]
     bash(script, "git merge origin/main --no-edit", "Merge made by the 'ort' strategy.")
-    bash(script, "git pull", "Already up to date.")
-    told = "Last commit by a call of this session: what `git merge` left, message 16; no call has pushed since"
-    assert commits() == [told]
-    bash(script, "git reset -q HEAD~1", "")
-    assert commits() == [told.replace("`git merge` left, message 16", "`git reset` left, message 20")]
+    assert commits() == []  # another one is the newest
+    bash(script, "git commit -qm 'Say so'", "")
     bash(script, "git commit -m 'Say so'", "Wall time: 1.0 seconds\nProcess running with session ID 7\nOutput:\n")
     assert commits() == []
 
@@ -81,45 +77,3 @@ def test_what_was_changed_elsewhere_is_told_with_its_address() -> None:
         "(2) committed: Read the fines once", f"(4) opened {url}",
         "(6) called mcp__linear__create_issue Fines: created LIB-7",
     ]  # fmt: skip
-
-
-def test_the_branch_is_told_as_git_named_it_last_unless_a_commit_names_it() -> None:
-    def branch() -> list[str]:
-        return told_in(script, Section.STATE, "Git branch ")
-
-    script = bash(Script().user("Fix it."), "git checkout -b fines", "Switched to a new branch 'fines'")
-    bash(script, "sed -i s/a/b/ src/a.py && git checkout src/a.py", "")
-    assert branch() == ["Git branch at message 2: `fines`"]
-    bash(script, "git commit -am 'Fix it'", "[fines 1a2b3c4] Fix it\n 1 file changed")
-    assert branch() == []
-    bash(script, "cat notes", "On branch other")
-    bash(script, "git log -1", "1a2b3c4 (HEAD -> fines, origin/fines) Fix it")
-    assert branch() == ["Git branch at message 10: `fines`, at the same commit as origin/fines"]
-    bash(script, "git status", "On branch loans\nnothing to commit, working tree clean")
-    assert branch() == ["Git branch at message 12: `loans`"]
-    bash(script, "git checkout -b late-fines -q", "")
-    assert branch() == ["Git branch at message 14: `late-fines`"]
-
-
-@pytest.mark.parametrize(
-    ("printed", "told"),
-    [
-        ("On branch main\nnothing to commit, working tree clean", "nothing to commit, working tree clean"),
-        ("## b...o/b [ahead 1]\n M a.py\n?? notes/\n M b.py", "## b...o/b [ahead 1] / [ M] a.py, b.py / [??] notes/"),
-        ("fatal: not a git repository", None),
-    ],
-)
-def test_what_git_says_of_the_work_tree_is_told(printed: str, told: str | None) -> None:
-    script = bash(Script().user("Look."), "git status", printed)
-    expected = [] if told is None else [f"Git status at message 2: {told}"]
-    assert told_in(script, Section.STATE, "Git status") == expected
-
-
-def test_the_work_tree_of_another_repository_is_not_told() -> None:
-    script = Script().call("Edit", {"file_path": "/srv/a/src/x.py", "old_string": "a", "new_string": "b"}, "updated")
-    script.call("Edit", {"file_path": "/srv/a/src/y.py", "old_string": "a", "new_string": "b"}, "updated")
-    bash(script, "git log --stat", "src/x.py | 2 +-\nsrc/y.py | 2 +-")
-    assert fold(bash(script, "git status -u1 src/x.py", "modified: src/x.py").turns).tree is None  # of a part of it
-    dirty = "Changes not staged for commit:\n\tmodified:   x.py\n"
-    assert fold(bash(script, "cd /srv/b && git status", dirty).turns).tree is None
-    assert fold(bash(script, "cd /srv/a && git status", dirty).turns).tree is not None

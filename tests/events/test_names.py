@@ -78,6 +78,6 @@ def test_names_stand_beside_the_file_in_whose_text_they_were_seen_until_an_edit_
     edit = {"file_path": "/srv/holds.py", "old_string": "def cancel_hold(): ...", "new_string": "end_hold = 1"}
     script.call("Edit", edit, "done")
     files = read_summary(extract_summary(script.turns, max_tokens=600, count=quarter))[Section.FILES]
-    assert files[0] == "`/srv/holds.py`: edited (seen in it: place_hold): + end_hold = 1"
+    assert files[0] == "`/srv/holds.py`: edited (seen in it: end_hold, place_hold): + end_hold = 1"
     rest = read_summary(extract_summary(script.turns, max_tokens=600, max_names=100, count=quarter))
     assert rest[Section.FILES] == ["`/srv/holds.py`: edited: + end_hold = 1"]

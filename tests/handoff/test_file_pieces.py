@@ -137,17 +137,6 @@ def test_lines_in_which_a_secret_is_masked_are_left_out() -> None:
     assert text.startswith("`/srv/a.py`, message 3:\n```\nimport os\n[…]\ndef a_total")
 
 
-def test_the_files_that_a_script_changes_in_a_loop_have_to_be_read_again() -> None:
-    loop = "for p in ['a.py', 'new.py']:\n    text = Path(p).read_text()\n    Path(p).write_text(text)\n"
-    command = f"cd /srv && python3 <<'PY'\n{loop}PY"
-    assert known_files(read_whole().call("Bash", {"command": command}, "7 replacements").turns) == []
-    script = read_whole().call("Write", {"file_path": "/srv/fix.py", "content": loop}, "created")
-    script.call("Bash", {"command": "cd /srv && python fix.py"}, "")
-    assert [file.path for file in known_files(script.turns)] == ["/srv/fix.py"]
-    package = read_whole("/srv/b/__init__.py").call("Bash", {"command": command.replace("a.py", "__init__.py")}, "")
-    assert edited(package).path == "/srv/b/__init__.py"
-
-
 def test_a_line_that_was_replaced_is_not_told_beside_its_replacement() -> None:
     shown = numbered(["def f():", "    total = first(x)", "    return total", "", "", "def g():"], 11)
     script = Script().call("Read", {"file_path": "/srv/a.py", "offset": 11, "limit": 6}, shown)

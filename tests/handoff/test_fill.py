@@ -14,24 +14,18 @@ The names are clear to me. The style is even. The tests are short.
 There is more to say. It can wait. Fix the daily run first."""
 
 
-def test_of_a_long_text_the_beginning_the_end_and_what_names_something_stay() -> None:
-    listed = "I looked.\nIt is clear:\n- all of it\n- or most\nNot done, as you said:"
-    listed += "\n- a_b in src/c.py\n- the rest\nThat is it."
-    assert "[…]\nNot done, as you said:\n- a_b in src/c.py\n[…]" in cut_middle(listed, 26, quarter)
-    with_gap = REPORT.replace(" The tests", " […] The tests")  # as notes have them
-    assert "[…] […]" not in cut_middle(with_gap, 40, quarter)
+def test_of_a_long_text_whole_sentences_of_the_beginning_and_the_end_stay() -> None:
     assert cut_middle(REPORT, 40, quarter) == (
-        "The review is done. […] The tests are short.\n`charge_fine` runs twice, in src/day.py:41 and src/loan.py:7."
-        " […] Fix the daily run first."
+        "The review is done. I read the whole module first. It took a while. That was worth it.\nThe names are clear to"
+        " me. […] It can wait. Fix the daily run first."
     )
+    assert cut_middle("word " * 90, 9, quarter) == "word word word word […] word word"
 
 
-def test_the_newest_items_stand_before_older_short_ones_but_those_told_first() -> None:
-    items = ["Let me check the log.", "committed a1b2c3d", REPORT, "Both are fixed now."]
-    shown = newest_cut(items, [50] * 4, 60, quarter, first=[1])
-    assert (shown[0], shown[-1], len(shown)) == (items[1], items[3], 3)
-    assert shown[1].startswith("The review is done. […]")
-    assert cut_middle(f"Done. {REPORT}", 40, quarter).startswith("Done. The review is done. […]")
+def test_the_newest_items_stand_before_older_short_ones() -> None:
+    shown = newest_cut(["Let me check the log.", REPORT, "Both are fixed now."], [50] * 3, 50, quarter)
+    assert (shown[-1], len(shown)) == ("Both are fixed now.", 2)
+    assert shown[0].startswith("The review is done. ")
 
 
 @laws

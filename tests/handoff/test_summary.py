@@ -49,26 +49,18 @@ def summary_of(script: Script, most: int = 1_000, previous: str | None = None) -
     return read_summary(text)
 
 
-def test_the_last_state_says_what_each_change_wrote_and_in_which_message() -> None:
+def test_a_file_is_told_with_its_newest_change_and_a_search_with_its_files() -> None:
     script = Script().user("Fix it.").assistant("First the parser.")
-    edit = {"file_path": "/srv/a.py", "old_string": "x = 1\n", "new_string": "x = 1\ny = 2\n"}
-    script.call("Edit", edit, "updated").call("Bash", {"command": "cd /srv && cat > b.py <<'EOF'\na\nb\nEOF"}, "")
-    script.call("Edit", {"file_path": "/srv/a.py", "old_string": "x = 1\ny = 2", "new_string": "x = 1"}, "updated")
-    script.call("Edit", {"file_path": "/srv/a.py", "old_string": "", "new_string": "total = sum(fines)"}, "updated")
-    script.call(
-        "Edit", {"file_path": "/srv/a.py", "old_string": "sum(", "new_string": "max(", "replace_all": True}, "ok"
-    )
+    for old, put_in in (("", "total = sum(fines)"), ("sum(", "max(")):
+        script.call("Edit", {"file_path": "/srv/a.py", "old_string": old, "new_string": put_in}, "updated")
     script.call("Grep", {"pattern": "fines", "path": "/srv", "glob": "*_test.py"}, "No matches found")
     sections = summary_of(script)
-    assert "sum(fines)" not in str(sections[Section.FILES])
+    assert sections[Section.FILES] == ["`/srv/a.py`: edited: + max("]
     assert sections[Section.STATE] == [
         "The assistant said last (1): First the parser.",
-        "(3) Edit /srv/a.py: + y = 2",
-        "(5) ran `cd /srv && cat > b.py <<…`: wrote 2 lines",
-        "(7) Edit /srv/a.py: - y = 2",
-        "(9) Edit /srv/a.py: + total = sum(fines)",
-        "(11) Edit /srv/a.py: + max(",
-        "(13) Grep /srv for `fines` in `*_test.py`: No matches found",
+        "(3) Edit /srv/a.py: + total = sum(fines)",
+        "(5) Edit /srv/a.py: + max(",
+        "(7) Grep /srv for `fines` in `*_test.py`: No matches found",
     ]
 
 
@@ -132,7 +124,7 @@ def test_an_earlier_summary_is_merged_section_by_section_not_nested() -> None:
     assert sections[Section.TASK][0] == f"(0) {TASK}"
     assert sections[Section.FILES] == [
         "`/srv/app/CHANGELOG.md`: created",
-        "`/srv/app/fines.py`: edited (seen in it: charge_fine): + def charged_today(loan):",
+        "`/srv/app/fines.py`: edited (seen in it: charge_fine, charged_today): + def charged_today(loan):",
     ]
     assert Section.FAILED not in sections
     assert sections[Section.OPEN] == ["The plan below is of message 24.", "[ ] Tag the release"]

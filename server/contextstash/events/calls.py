@@ -1,28 +1,32 @@
-"""Tool calls, each with its result: what was run, what it printed, whether it failed or was refused; shell
-commands, with the files that they use."""
+"""Tool calls, each with its result: what was run, what it printed, whether it failed or was refused; the line that
+tells it; and what it did with Git, such as a commit."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from contextstash.events.turns import FileUse, Turn, Verb
+from contextstash.events.turns import FileUse, Turn
 from contextstash.messages.base import parsed
 from contextstash.outputs.digest import (
+    DEFINITION,
     TOOL_ERROR,
     Printed,
     TestRun,
+    digest_output,
+    ends_of,
     find_crash,
     find_test_run,
+    still_running,
     unwrap,
     without_heredocs,
 )
-from contextstash.safety.sanitize import one_line
+from contextstash.outputs.limits import error_line
+from contextstash.safety.sanitize import MARKER, one_line
 
 MAX_SCANNED, MAX_TEXT, MAX_PRINTED = 20_000, 400_000, 20_000
 """Characters of a command that are searched; of one text that is followed, about 10,000 lines; and of what a command
@@ -39,11 +43,11 @@ LOOKING = re.compile(
 TESTS_NOTHING = re.compile(rf"{LOOKING.pattern}|^(?:cat|git|gh|glab|codex|claude|curl|echo)\b")
 """Commands that test nothing themselves: what they print of tests, such as a log or a review, others ran."""
 
-_WENT = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
+WENT = re.compile(r"^\s*(?:cd|pushd) [^&;|\n]{1,200}(?:&&|;|\n)\s*")
 _LINE_END = re.compile(r"(?<![\\&|;({\s])[ \t]*\n\s*(?![)}])")
 """The end of a line that ends a command, too."""
 
-_SCRIPT = re.compile(r"\"(?:[^\"\\]|\\.)*\n(?:[^\"\\]|\\.)*\"|'[^']*\n[^']*'")
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _RUNNER = re.compile(
     r"(?:^|[;&|(] *|\b(?:exec|run|env) |-m |/|\w=\S{0,200} )"
     r"(?P<name>pytest|unittest|tox|nox|mypy|pyright|ruff|flake8|pylint|jest|vitest"
@@ -55,164 +59,19 @@ _RUNNER = re.compile(
 
 
 def as_run(command: str) -> str:
-    """A command as it was run, its lines joined; of a here-document only its mark, and of a script in its arguments the
-    number of lines."""
-    shell = without_heredocs(command[:MAX_SCANNED], "<<…")[0].strip()
-    shell = _SCRIPT.sub(lambda script: f"<{len(script.group().strip().splitlines())} lines>", shell)
-    return _LINE_END.sub("; ", shell).strip()
+    """A command as it was run, its lines joined; of a here-document only its mark."""
+    return _LINE_END.sub("; ", without_heredocs(command[:MAX_SCANNED], "<<…")[0].strip()).strip()
 
 
 def bare_command(command: str) -> str:
     """What a command does, to compare it with others: in one line, without a `cd` before it."""
-    return one_line(_WENT.sub("", as_run(command), count=1), 600)
+    return one_line(WENT.sub("", as_run(command), count=1), 600)
 
 
 def runner_of(command: str) -> str:
     """The program that tests, checks or builds, such as `go test`; empty if the command runs none."""
-    found = _RUNNER.search(_QUOTED.sub('""', bare_command(command)))
+    found = _RUNNER.search(QUOTED.sub('""', bare_command(command)))
     return found["name"] if found else ""
-
-
-_COMMAND = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?<!&)&(?!&)|[^&;|\n'\"]|['\"])+")
-"""One of several commands; a separator in a quotation ends none."""
-
-_REDIRECT = re.compile(r"(?<![0-9&>])(>>?)[ \t]*([^\s&|;<>()'\"]{1,200})")
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
-
-
-def files_of_command(command: str) -> Iterator[FileUse]:
-    """The files that a command reads, writes or runs."""
-    shell, bodies = without_heredocs(command[:MAX_TEXT])
-    shell = shell[:MAX_SCANNED]
-    written = [
-        (sign, path)
-        for sign, path in _REDIRECT.findall(_QUOTED.sub('""', shell))
-        if not path.startswith(("/dev/", "&", "$", '"')) and not path.isdigit()
-    ]
-    text = "\n".join(bodies) if bodies and command.count("<<") == 1 else None
-    for sign, path in written:
-        verb: Verb = "created" if sign == ">" else "edited"
-        its = text if len(written) == 1 else None
-        yield FileUse(path, verb, text=its, appended=sign == ">>")
-    for part in _COMMAND.findall(_REDIRECT.sub(" ", shell)):
-        yield from _files_of_words(_words(part), None if written else text)
-
-
-def _words(part: str) -> list[str]:
-    try:
-        return shlex.split(part)
-    except ValueError:
-        return part.split()
-
-
-_PROGRAMS: Mapping[Verb, str] = {
-    "read": "cat head tail nl less bat wc sed",
-    "run": "python python3 node bash sh ruby perl deno bun tsx",
-    "created": "touch tee cp",
-    "renamed": "mv",
-    "deleted": "rm",
-}
-_VERBS = {program: verb for verb, programs in _PROGRAMS.items() for program in programs.split()}
-"""What programs do with the files that are their arguments; sed only with an option edits them."""
-
-_SCRIPT_NAME = re.compile(r"/|\.[A-Za-z]{1,4}$")
-"""A script has a short ending or a folder; the name of a test, such as `orders.test_refunds`, has neither."""
-
-
-def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]:
-    """The uses of one of several commands; `text` is the only here-document among them."""
-    verb: Verb | None
-    while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
-        words = words[1:]
-    if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore"):
-        files = [] if _NOT_FILES & {*words} else [word for word in words[2:] if _FILE_LIKE.match(word)]
-        named = words[2 : words.index("--")] if "--" in words else words[2:3]
-        # What has no ending is another version, such as a branch: Git takes its text, and the file is changed.
-        verb = "restored" if all(word in _NEWEST or _ENDING.search(word) for word in named) else "edited"
-        yield from (FileUse(path, verb) for path in files if _ENDING.search(path))
-        return
-    if len(words) > 2 and words[0] == "git" and words[1] == "add":
-        yield from (FileUse(path, "git add") for path in words[2:] if _FILE_LIKE.match(path) and _ENDING.search(path))
-        return
-    if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv") and "--cached" not in words:
-        words = words[1:]
-    program, rest = words[0].rsplit("/", 1)[-1] if words else "", words[1:]
-    verb = _VERBS.get(program)
-    files = [word for word in rest if _FILE_LIKE.match(word)]
-    if verb in ("read", "run"):  # other arguments than files are only left out by their look
-        files = [path for path in files if "/" in path or "." in path.strip(".")]
-    if program == "sed":
-        verb = "edited" if any(map(_IN_PLACE.match, rest)) else "read"
-        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if _BEFORE_SCRIPT.fullmatch(word)}
-        script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
-        files = [path for path in files if path not in script]
-    elif verb == "run":
-        files = [path for path in files[:1] if "-m" not in rest and _SCRIPT_NAME.search(path)]
-    elif program in ("mv", "cp"):
-        was, files = (files[0], files[1:]) if len(files) == 2 else ("", [])
-        yield from (FileUse(path, verb, was=was if verb == "renamed" else "") for path in files if verb)
-        return
-    yield from (FileUse(path, verb, text=text if program == "tee" else None) for path in files if verb)
-
-
-_ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
-"""Of a file. A branch may be called `release/1.2`."""
-
-_NOT_FILES = frozenset({"-b", "-B", "--orphan", "--staged", "-S"})
-"""Options with which Git puts no file back."""
-
-_NEWEST = frozenset({"HEAD", "--worktree", "-W"})
-"""Words before the files that Git puts back as they were in the newest commit."""
-
-_IN_PLACE = re.compile(r"-[a-zA-Z0]{0,3}i|--in-place")
-_BEFORE_SCRIPT = re.compile(r"-\w*[ef]|--expression|--file")
-"""Options of sed: what they print goes into the file; a script follows."""
-
-
-_WRITES = re.compile(
-    r"\bopen\(\s*([^\n]{1,200}?),\s*[\"'](?:w|a|r\+)|writeFile(?:Sync)?\(\s*([^,\n]{1,200}),"
-    r"|(?:Path\(([^()\n]{1,200})\)|([\w.]{1,200})|[)\]])\.write_text\("
-)
-_LITERAL = re.compile(r"""(["'])([^"'\n]+)\1""")
-_PATH_LITERAL = re.compile(r"""["']([\w.@+~/-]{1,200}\.[A-Za-z]\w{0,9})["']""")
-_ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*(?:Path\()?["']([^"'\n]{1,200})["']\)?\s*$""", re.MULTILINE)
-
-
-def written_by_script(command: str, used: Iterable[str] = ()) -> list[str]:
-    """The files that the script in a command opens to write, or that it writes into a file. If it does not say which
-    ones, such as in a loop, they are those that it names of the ones `used` before."""
-    script = command[:MAX_SCANNED]
-    names = dict(_ASSIGNED.findall(script)) if "=" in script else {}
-    named = ["".join(match.groups(default="")).strip() for match in _WRITES.finditer(script)]
-    paths = [text[2] if (text := _LITERAL.fullmatch(name)) else names.get(name, "") for name in named]
-    if "" in paths:
-        # Each package has a file of the name that is left out: alone it names none.
-        ends = tuple(f"/{path}" for path in _PATH_LITERAL.findall(script) if path != "__init__.py")
-        paths += [path for path in used if f"/{path}".endswith(ends)]
-    return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
-
-
-_PRINTS = re.compile(
-    r"(?:(?:(?:cat|nl)(?: -\w+)? [^|\s]+ *\| *)?"
-    r"sed -n ['\"]?(?P<first>\d{1,7})(?:,(?P<last>\d{1,7}|\$))?p['\"]?(?: [^|]*)?"
-    r"|(?:cat|nl|bat)(?: -\w+)? [^-|\s][^|\s]*)(?: *\| *head(?: -n)? -?(?P<most>\d{1,7}))?"
-    r"|head(?: -n)? -?(?P<lines>\d{1,7}) [^|\s]+"
-)
-"""Commands that print lines of a file that are next to each other."""
-
-TO_THE_END = 10_000_000
-"""A number of lines that no file has."""
-
-
-def range_of(command: str) -> tuple[int, int] | None:
-    """The first line and the number of lines that a command prints of a file; None if it does not say it."""
-    prints = _PRINTS.fullmatch(_WENT.sub("", without_heredocs(command)[0].strip()))
-    if prints is None or re.search(r"&&|\|\||[;\n]", prints.group()):
-        return None
-    first, last = int(prints["first"] or 1), prints["last"] or prints["first"] or "$"
-    count = TO_THE_END if last == "$" else int(last) - first + 1
-    return first, min(count, int(prints["most"] or prints["lines"] or TO_THE_END))
 
 
 COMMAND_KEYS = ("command", "cmd", "script")
@@ -380,3 +239,159 @@ def _waits_for(call: Call) -> str:
     given = call.arguments
     named = [given[key] for key in ("session_id", "bash_id", "task_id", "shell_id", "cell_id") if given.get(key)]
     return str(named[0]) if named and call.command is None and not given.get("chars") else ""
+
+
+CUT = re.compile(
+    rf"{re.escape(MARKER)}|…\s*\d[\d,]* (?:tokens|chars|characters) truncated\s*…"
+    r"|\[[^\[\]\n]{0,300}truncated[^\[\]\n]{0,300}\]",
+    re.IGNORECASE,
+)
+"""What we, or a client, leave where the middle of an output was removed. Codex writes the second form."""
+
+MAX_CALL, MAX_SHORT, MAX_FAILURES = 160, 800, 8
+"""Characters that are shown of a call, and of an output that is told whole, such as a short list of records, of which
+the first and the last line say nothing; lines that are told of a run that failed."""
+
+WAITS = "no result yet"
+
+MAX_CHANGED_LINE = 100
+"""Characters that are shown of a line that was changed."""
+
+
+def call_line(call: Call) -> str:
+    """The call: a command as it was run, else the tool with its argument."""
+    if call.command is not None:
+        outside = " outside the sandbox" if "escalated" in str(call.arguments.get("sandbox_permissions", "")) else ""
+        who = "the user ran" if call.tool == TYPED else "ran"
+        return f"{who} `{one_line(as_run(call.command).replace('`', chr(39)), MAX_CALL)}`{outside}"
+    argument = "" if call.argument.startswith("*** Begin Patch") else call.argument
+    wanted = call.arguments.get("pattern", "")
+    is_more = isinstance(wanted, str) and wanted not in ("", argument)
+    searched = f" for `{one_line(wanted, MAX_CALL)}`" if is_more else ""
+    within = next((given for key in ("glob", "include", "type") if (given := call.arguments.get(key))), "")
+    searched += f" in `{one_line(str(within), MAX_CALL)}`" if is_more and within else ""
+    return f"{one_line(call.tool, 40)} {one_line(argument, MAX_CALL)}".strip() + searched
+
+
+def outcome_line(call: Call, uses: Sequence[FileUse] = ()) -> str:
+    """The call with what came of it."""
+    made = call_line(call)
+    if call.output is None:
+        return f"{made}: {'no result is recorded' if call.ended else WAITS}"
+    if call.refused:
+        return f"{made}: refused by the user"
+    changed = next(((use.path, line) for use in uses if (line := change_line(use))), None)
+    if changed and not call.failed:
+        path, line = changed
+        return f"{made}: {line if path.rpartition('/')[2] in made else f'{one_line(path, MAX_CALL)}: {line}'}"
+    text = call.output.text.strip()
+    state = f"exit {call.output.exit_code}: " if call.output.exit_code else still_running(call.output)
+    if call.failed and (call.tests or runner_of(call.command or "")):
+        return f"{made}: {state}{failures_of(call)}"
+    if call.command is not None and 0 < len(text) <= MAX_SHORT:
+        told = one_line(text.replace("\n", " / "), MAX_SHORT + 100)
+    else:
+        told = digest_output(call.tool, call.argument, call.output.text, call.is_error)
+    return f"{made}: {state}{'of what a cut output shows: ' if CUT.search(call.output.text) else ''}{told}"
+
+
+def change_line(use: FileUse) -> str:
+    """What a change of a file adds: the first definition, or else the first line, marked as in a diff; if it only
+    removes lines, the first of them. Empty if the call does not show it, and for a whole file."""
+    for each in use.replaced:
+        old, new = dict.fromkeys(each.old.split("\n")), dict.fromkeys(each.new.split("\n"))
+        added = [f"+ {line.strip()}" for line in new if line.strip() and line not in old]
+        removed = (f"- {line.strip()}" for line in old if line.strip() and line not in new)
+        defined = (line for line in added if DEFINITION.match(line[2:]))
+        line = next(defined, "") or next(iter(added), "") or next(removed, "")
+        if line:
+            return one_line(line, MAX_CHANGED_LINE)
+    return ""
+
+
+_FAILURE = re.compile(
+    r"^[ \t]*+(--- FAIL: \S+.*|FAILED \S.*|ERROR \S.*|# \S+|FAIL[ \t]+\S+.*|E {2,}\S.*|panic: .*|test \S+ \.\.\. FAILED"
+    r"|\S*\w\.\w{1,5}:\d+(?::\d+)?:? \S.*"
+    r"|.*\b(?:[Ee]rror|[Cc]annot|[Nn]o such|not permitted|denied|please|undefined)\b.*)$",
+    re.MULTILINE,
+)
+"""What says where and why a run failed."""
+
+
+def failures_of(call: Call) -> str:
+    """All places and reasons that a run which failed printed, up to MAX_FAILURES; else the line that says an error."""
+    if call.output is None:
+        return ""
+    text, failed = call.output.text, call.tests if call.tests and call.tests.failed else None
+    told = [*dict.fromkeys(one_line(line, MAX_CALL) for line in _FAILURE.findall(ends_of(text)))]
+    if told:
+        more = [f"[… {len(told) - MAX_FAILURES} more]"] * (len(told) > MAX_FAILURES)
+        return "; ".join([*([f"{failed.failed} failed"] if failed else []), *told[:MAX_FAILURES], *more])
+    return failed.line() if failed else find_crash(text) or error_line(text) or one_line(text, MAX_CALL)
+
+
+COMMITTED = "committed"
+"""How the text of a commit begins."""
+
+MAX_SUBJECT, MAX_COMMAND = 160, 100_000
+"""Characters of a commit's message, and of a command that is searched for a commit: a longer one writes a file."""
+
+_COMMITTED = re.compile(r"^\[([^\]\n]{1,120}?)(?: \(root-commit\))? ([0-9a-f]{7,40})\] ([^\n]+)$", re.MULTILINE)
+"""What Git prints of a new commit."""
+
+_GIT = r"\bgit(?: -[Cc] (?:[^\s\"']|\"[^\"\n]*\"|'[^'\n]*')++| -[\w-]+(?:=\S+)?){0,20}+ "
+"""Git with its own options, before a command of it."""
+
+_COMMIT = re.compile(rf"{_GIT}commit\b(?![^\n]{{0,200}}--dry-run)")
+_AMENDS = re.compile(r"\bcommit\b[^\n;&|]{0,80}--amend\b")
+_MESSAGE = re.compile(
+    r"commit\b[^\n]{0,200}?<<-?\s*['\"]?\w+['\"]?\n\s*([^\n]+)"
+    r"|commit\b[^\n;&|]{0,200}? -\w*m ?(?:\"(?!\$\()([^\"\n]+)|'([^'\n]+))"
+)
+_QUIET = re.compile(r"\bcommit\b[^\n;&|]{0,80} (?:-\w*q|--quiet)")
+_OPENED = re.compile(r"\b(?:gh|glab) (?:pr|mr|issue) create\b")
+_ADDRESS = re.compile(r"https://[^\s\"'<>]+/(?:pull|merge_requests|issues)/\d+")
+_OUTSIDE = re.compile(r"^mcp[_:.].*[_:.](?:create|update|add|post|send|publish|merge|close)_", re.IGNORECASE)
+"""The names of tools of other MCP servers that change something there, such as an issue."""
+
+_MOVES = re.compile(
+    rf"{_GIT}(push|checkout|switch|pull|merge|rebase|cherry-pick|revert|reset --hard"
+    r"|reset(?= --soft| (?:-q |--mixed )*(?:HEAD|@)[~^]))\b"
+    r"(?! (?:[^\n;&|]* )?(?:-[bBcC]|--|--abort|--orphan|--dry-run|--squash|--no-commit|\S+\.[a-zA-Z]{1,5})(?:\s|$))"
+)
+"""Commands that take other versions of files, or push, or take a commit back (`reset`). A name with an ending is that
+of a file that is put back."""
+
+
+def moves_of(call: Call) -> list[str]:
+    """The commands of Git in a call that pushed, took other versions of many files, such as "pull", or took commits
+    back; a commit that goes on, whose end is not seen."""
+    command = (call.command or "")[:MAX_COMMAND]
+    if call.failed or call.refused:
+        return []
+    goes_on = call.output is not None and call.output.running and _COMMIT.search(command)
+    return [*_MOVES.findall(QUOTED.sub('""', command)), *(["commit"] if goes_on else [])]
+
+
+def commits_of(call: Call) -> Iterator[str]:
+    """What a call committed, and what it changed elsewhere, such as the pull request that it opened, in this order."""
+    if _OUTSIDE.match(call.tool) and call.output and not call.failed and not call.refused:
+        yield f"called {one_line(outcome_line(call), MAX_SHORT)}"
+    command = call.command or ""
+    if call.output is None or call.refused or call.output.running or len(command) > MAX_COMMAND:
+        return
+    output = call.output.text
+    if _COMMIT.search(command):
+        amends = " (amends the commit before)" if _AMENDS.search(command) else ""
+        printed = _COMMITTED.findall(output)
+        for branch, commit, said in printed:
+            yield f"{COMMITTED} {commit} on {one_line(branch, MAX_CALL)}: {one_line(said, MAX_SUBJECT)}{amends}"
+        # Of a commit that was refused, or that a hook stopped, something else is printed; some formats do not flag it.
+        quiet = not output.strip() or (_QUIET.search(command) and not is_refusal(output.strip()))
+        if quiet and not printed and not call.failed:
+            found = _MESSAGE.search(command)
+            said = next(filter(None, found.groups()), "") if found else ""
+            if said or amends:
+                yield f"{COMMITTED}: {one_line(said, MAX_SUBJECT)}{amends}"
+    if _OPENED.search(command) and (address := _ADDRESS.search(output)):
+        yield f"opened {address.group()}"

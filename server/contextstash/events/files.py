@@ -4,33 +4,27 @@ them or put into them."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, starmap
 from typing import Any
 
-from contextstash.events.calls import (
-    MAX_TEXT,
-    TO_THE_END,
-    Call,
-    files_of_command,
-    range_of,
-    runner_of,
-    written_by_script,
-)
+from contextstash.events.calls import CUT, MAX_SCANNED, MAX_TEXT, QUOTED, WENT, Call, runner_of
 from contextstash.events.names import path_key
 from contextstash.events.turns import FileUse, Replaced, Shown, Verb
 from contextstash.outputs.digest import without_heredocs
-from contextstash.safety.sanitize import MARKER, one_line, unforged
+from contextstash.safety.sanitize import one_line, unforged
 
 
 def file_uses(call: Call) -> list[FileUse]:
     """The files that a call used, by absolute paths if it says where it ran; of a command that failed, those that it
-    changed before it did, and the script that it ran; empty for another call that failed or was refused."""
+    changed before it did, and the script that it ran; empty for another call that failed or was refused. A script in a
+    command changes what it opens to write."""
     failed = call.is_error and call.failed
     if call.refused or (failed and call.command is None):
         return []
-    patch = patch_of(call)
+    patch = _patch_of(call)
     if patch is not None:
         # Codex applies all of a patch or nothing, and reports no exit code here.
         refused = call.output is not None and call.output.text.lstrip().startswith("apply_patch verification failed")
@@ -38,12 +32,14 @@ def file_uses(call: Call) -> list[FileUse]:
         uses = [] if call.failed or refused else list(starmap(_patched, zip(parts[::2], parts[1::2], strict=True)))
     elif call.command is not None:
         uses = list(_before_failure(call.command) if call.failed else files_of_command(call.command))
-        uses = [use for use in uses if not failed or use.verb not in ("read", "git add")]
+        uses = [use for use in uses if not failed or use.verb != "read"]
     else:
         uses = _from_arguments(call)
     if len(uses) == 1 and uses[0].verb == "read" and (shown := _shown(call)):
         uses = [replace(uses[0], shown=shown)]
-    return [_within(call.folder, use) for use in uses]
+    if not call.failed and all(use.verb != "created" for use in uses):  # it is run, not written
+        uses += [FileUse(path, "edited") for path in _written_by_script(call.command or "")]
+    return [_within(call.folder, use) for use in uses if not _in_vain(call, use)]
 
 
 def _before_failure(command: str) -> Iterator[FileUse]:
@@ -71,27 +67,6 @@ def _within(folder: str, use: FileUse) -> FileUse:
 
 MAX_PATH = 1_000
 """Characters that are known of a path with line breaks or invisible characters."""
-
-
-def uses_of(calls: Iterable[Call], before: Iterable[str] = (), folder: str = "") -> Iterator[list[FileUse]]:
-    """The file uses of each call. A script that a call runs changes what it opens to write. A name without a folder, as
-    in a patch of Codex, is that of the file in the folder of the last command, if that file was used. The files used
-    `before` these calls, and the last `folder`, are those of earlier ones."""
-    scripts: dict[str, str] = {}  # by their names: one may be written in one folder and run from another
-    used = dict.fromkeys(before)
-    for call in calls:
-        uses = [use for use in file_uses(call) if not _in_vain(call, use)]
-        folder = call.folder or folder
-        uses = [_within(folder if f"{folder}/{use.path}" in used else "", use) for use in uses]
-        ran = [""] if any(use.verb == "created" for use in uses) else [call.command or ""]
-        written = call.command or next((use.text for use in uses if use.text), "")
-        scripts |= {use.path.rpartition("/")[2]: written for use in uses if use.verb == "created"}
-        ran += [scripts.get(use.path.rpartition("/")[2], "") for use in uses if use.verb == "run"]
-        targets = [path for script in ran for path in written_by_script(script, used)]
-        used |= dict.fromkeys(use.path for use in uses)
-        if not call.failed and not call.refused:
-            uses += [_within(call.folder, FileUse(path, "edited")) for path in targets]
-        yield uses
 
 
 MAX_LISTING = 20_000
@@ -163,12 +138,6 @@ MAX_READ = 2_000
 """Lines that Claude Code's Read prints at most if no limit is given. As many lines may not be the whole file."""
 
 _NUMBERED = re.compile(r"^ {0,8}(\d{1,7})(?:→|\t)(.*)$", re.DOTALL)
-CUT = re.compile(
-    rf"{re.escape(MARKER)}|…\s*\d[\d,]* (?:tokens|chars|characters) truncated\s*…"
-    r"|\[[^\[\]\n]{0,300}truncated[^\[\]\n]{0,300}\]",
-    re.IGNORECASE,
-)
-"""What we, or a client, leave where the middle of an output was removed. Codex writes the second form."""
 
 
 def _shown(call: Call) -> Shown | None:
@@ -213,10 +182,10 @@ def _range_of(arguments: Mapping[str, Any]) -> tuple[int, int]:
 
 
 _PATCH_FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: ", re.MULTILINE)
-_VERBS: Mapping[str, Verb] = {"Add": "created", "Update": "edited", "Delete": "deleted"}
+_OF_PATCH: Mapping[str, Verb] = {"Add": "created", "Update": "edited", "Delete": "deleted"}
 
 
-def patch_of(call: Call) -> str | None:
+def _patch_of(call: Call) -> str | None:
     """The patch that a call applies, None if it applies none."""
     for text in (call.text, call.arguments.get("input"), call.arguments.get("patch"), call.command):
         if isinstance(text, str) and text.lstrip().startswith("*** Begin Patch"):
@@ -229,7 +198,7 @@ def patch_of(call: Call) -> str | None:
 def _patched(kind: str, part: str) -> FileUse:
     """A file of a patch, with what is replaced in it."""
     head, *lines = part.removesuffix("\n").split("\n")
-    path, verb = head.strip(), _VERBS[kind]
+    path, verb = head.strip(), _OF_PATCH[kind]
     hunks: list[Replaced] = []
     old, new = list[str](), list[str]()
     was = ""
@@ -275,3 +244,129 @@ class KnownPaths:
         if longest != known in self._known:
             self._known[longest] = self._known.pop(known)
         return longest
+
+
+_COMMAND = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?<!&)&(?!&)|[^&;|\n'\"]|['\"])+")
+"""One of several commands; a separator in a quotation ends none."""
+
+_REDIRECT = re.compile(r"(?<![0-9&>])(>>?)[ \t]*([^\s&|;<>()'\"]{1,200})")
+_FILE_LIKE = re.compile(r"^(?!-)(?!https?:)[\w.@~+/-]{1,200}$")
+
+
+def files_of_command(command: str) -> Iterator[FileUse]:
+    """The files that a command reads, writes or runs."""
+    shell, bodies = without_heredocs(command[:MAX_TEXT])
+    shell = shell[:MAX_SCANNED]
+    written = [
+        (sign, path)
+        for sign, path in _REDIRECT.findall(QUOTED.sub('""', shell))
+        if not path.startswith(("/dev/", "&", "$", '"')) and not path.isdigit()
+    ]
+    text = "\n".join(bodies) if bodies and command.count("<<") == 1 else None
+    for sign, path in written:
+        verb: Verb = "created" if sign == ">" else "edited"
+        its = text if len(written) == 1 else None
+        yield FileUse(path, verb, text=its, appended=sign == ">>")
+    for part in _COMMAND.findall(_REDIRECT.sub(" ", shell)):
+        yield from _files_of_words(_words(part), None if written else text)
+
+
+def _words(part: str) -> list[str]:
+    try:
+        return shlex.split(part)
+    except ValueError:
+        return part.split()
+
+
+_PROGRAMS: Mapping[Verb, str] = {
+    "read": "cat head tail nl less bat wc sed",
+    "run": "python python3 node bash sh ruby perl deno bun tsx",
+    "created": "touch tee cp",
+    "renamed": "mv",
+    "deleted": "rm",
+}
+_VERBS = {program: verb for verb, programs in _PROGRAMS.items() for program in programs.split()}
+"""What programs do with the files that are their arguments; sed only with an option edits them."""
+
+_SCRIPT_NAME = re.compile(r"/|\.[A-Za-z]{1,4}$")
+"""A script has a short ending or a folder; the name of a test, such as `orders.test_refunds`, has neither."""
+
+
+def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]:
+    """The uses of one of several commands; `text` is the only here-document among them."""
+    verb: Verb | None
+    while words and ("=" in words[0] or words[0] in ("sudo", "time", "env")):
+        words = words[1:]
+    if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore"):
+        files = [] if _NOT_FILES & {*words} else [word for word in words[2:] if _FILE_LIKE.match(word)]
+        yield from (FileUse(path, "restored") for path in files if _ENDING.search(path))
+        return
+    if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv") and "--cached" not in words:
+        words = words[1:]
+    program, rest = words[0].rsplit("/", 1)[-1] if words else "", words[1:]
+    verb = _VERBS.get(program)
+    files = [word for word in rest if _FILE_LIKE.match(word)]
+    if verb in ("read", "run"):  # other arguments than files are only left out by their look
+        files = [path for path in files if "/" in path or "." in path.strip(".")]
+    if program == "sed":
+        verb = "edited" if any(map(_IN_PLACE.match, rest)) else "read"
+        script = {rest[at + 1] for at, word in enumerate(rest[:-1]) if _BEFORE_SCRIPT.fullmatch(word)}
+        script = script or {next((word for word in rest if word and not word.startswith("-")), "")}
+        files = [path for path in files if path not in script]
+    elif verb == "run":
+        files = [path for path in files[:1] if "-m" not in rest and _SCRIPT_NAME.search(path)]
+    elif program in ("mv", "cp"):
+        was, files = (files[0], files[1:]) if len(files) == 2 else ("", [])
+        yield from (FileUse(path, verb, was=was if verb == "renamed" else "") for path in files if verb)
+        return
+    yield from (FileUse(path, verb, text=text if program == "tee" else None) for path in files if verb)
+
+
+_ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
+"""Of a file. A branch may be called `release/1.2`."""
+
+_NOT_FILES = frozenset({"-b", "-B", "--orphan", "--staged", "-S"})
+"""Options with which Git puts no file back."""
+
+_IN_PLACE = re.compile(r"-[a-zA-Z0]{0,3}i|--in-place")
+_BEFORE_SCRIPT = re.compile(r"-\w*[ef]|--expression|--file")
+"""Options of sed: what they print goes into the file; a script follows."""
+
+
+_WRITES = re.compile(
+    r"\bopen\(\s*([^\n]{1,200}?),\s*[\"'](?:w|a|r\+)|writeFile(?:Sync)?\(\s*([^,\n]{1,200}),"
+    r"|(?:Path\(([^()\n]{1,200})\)|([\w.]{1,200})|[)\]])\.write_text\("
+)
+_LITERAL = re.compile(r"""(["'])([^"'\n]+)\1""")
+_ASSIGNED = re.compile(r"""^[ \t]*(\w{1,60})\s*=\s*(?:Path\()?["']([^"'\n]{1,200})["']\)?\s*$""", re.MULTILINE)
+
+
+def _written_by_script(command: str) -> list[str]:
+    """The files that the script in a command opens to write, or that it writes into a file, as far as it names them."""
+    script = command[:MAX_SCANNED]
+    names = dict(_ASSIGNED.findall(script)) if "=" in script else {}
+    named = ["".join(match.groups(default="")).strip() for match in _WRITES.finditer(script)]
+    paths = [text[2] if (text := _LITERAL.fullmatch(name)) else names.get(name, "") for name in named]
+    return [path for path in dict.fromkeys(paths) if path and not path.startswith(("/tmp/", "/dev/"))]
+
+
+_PRINTS = re.compile(
+    r"(?:(?:(?:cat|nl)(?: -\w+)? [^|\s]+ *\| *)?"
+    r"sed -n ['\"]?(?P<first>\d{1,7})(?:,(?P<last>\d{1,7}|\$))?p['\"]?(?: [^|]*)?"
+    r"|(?:cat|nl|bat)(?: -\w+)? [^-|\s][^|\s]*)(?: *\| *head(?: -n)? -?(?P<most>\d{1,7}))?"
+    r"|head(?: -n)? -?(?P<lines>\d{1,7}) [^|\s]+"
+)
+"""Commands that print lines of a file that are next to each other."""
+
+TO_THE_END = 10_000_000
+"""A number of lines that no file has."""
+
+
+def range_of(command: str) -> tuple[int, int] | None:
+    """The first line and the number of lines that a command prints of a file; None if it does not say it."""
+    prints = _PRINTS.fullmatch(WENT.sub("", without_heredocs(command)[0].strip()))
+    if prints is None or re.search(r"&&|\|\||[;\n]", prints.group()):
+        return None
+    first, last = int(prints["first"] or 1), prints["last"] or prints["first"] or "$"
+    count = TO_THE_END if last == "$" else int(last) - first + 1
+    return first, min(count, int(prints["most"] or prints["lines"] or TO_THE_END))

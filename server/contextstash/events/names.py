@@ -133,14 +133,6 @@ class NamesInUse:
             if name is not None:
                 name.file = path
 
-    def by_file(self, now: int, hidden: Container[str]) -> dict[str, list[str]]:
-        """The names in each file, by its path, those most in use first."""
-        found: dict[str, list[str]] = {}
-        for name in self.ranked(now, hidden):
-            if name.file:
-                found.setdefault(name.file, []).append(name.form)
-        return found
-
     def shorten(self, now: int) -> None:
         """Forget the names with the lowest weight if they are too many."""
         if len(self.known) > MAX_NAMES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from contextstash.safety.sanitize import clip, defused, is_speaker_line
 
@@ -15,8 +15,6 @@ rest is not read."""
 
 _BULLET = re.compile(r"^\s*(?:(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑|#{1,6})+\s+)+")
 LIST_MARK = re.compile(r"(?:[-*+•]|(\d{1,3}[.)])) +(?=\S)")
-_SETS_OFF = re.compile(r"[\W_]*(?:★.*─\W*)?")
-"""A line that only sets off a passage, such as `★ Insight ─────`."""
 
 _END = re.compile(r"(?<=[.!?])[\"'”’)*_]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
 
@@ -40,8 +38,6 @@ def _split(text: str, *, rows: bool = False) -> list[str]:
     for line in text.split("\n"):
         if line.lstrip().startswith("|"):
             found += [line.strip()] if rows and line.strip("|:- \t") else []
-            continue
-        if _SETS_OFF.fullmatch(line):
             continue
         bare = _BULLET.sub("", line.strip()).strip()
         parts = [part.strip() for part in _END.split(bare) if part.strip()]
@@ -68,8 +64,29 @@ ELLIPSIS, CODE = "“…”", "[code]"
 
 def without_blocks(text: str, *, indented: bool = True, code: str = "") -> str:
     """The text without fenced code, in whose place `code` stands, and block quotes (including the lines that continue a
-    quote without a `>`), and, if `indented`, without indented code blocks."""
-    return "\n".join(_own_lines(text.split("\n"), indented, code))
+    quote without a `>`), and, if `indented`, without indented code blocks; an empty line stands for each removed one,
+    so that the sentence before it ends there."""
+    kept: list[str] = []
+    fence = ""
+    quoting = coding = False
+    before = ""
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if fence:
+            if found and found["mark"].startswith(fence) and not found["info"].strip():
+                fence = ""
+            kept.append("")
+            continue
+        if found and "`" not in found["info"]:
+            fence, quoting = found["mark"], False
+            kept.append(code)
+            continue
+        quoting = bool(_QUOTE.match(line)) or (quoting and bool(line.strip()) and not _NEW_BLOCK.match(line))
+        blank_before = not before.strip()
+        coding = indented and bool(_INDENTED.match(line)) and not _LIST_ITEM.match(line) and (blank_before or coding)
+        before = line
+        kept.append("" if quoting or coding else line)
+    return "\n".join(kept)
 
 
 def without_quotations(text: str, code: str = "") -> str:
@@ -85,32 +102,9 @@ def _shortened(match: re.Match[str]) -> str:
     return ELLIPSIS if is_sentence else match.group()
 
 
-def _own_lines(lines: list[str], indented: bool, code: str) -> Iterator[str]:
-    """The lines, with an empty one for each removed line, so that the sentence before it ends there."""
-    fence = ""
-    quoting = coding = False
-    before = ""
-    for line in lines:
-        found = _FENCE.match(line)
-        if fence:
-            if found and found["mark"].startswith(fence) and not found["info"].strip():
-                fence = ""
-            yield ""
-            continue
-        if found and "`" not in found["info"]:
-            fence, quoting = found["mark"], False
-            yield code
-            continue
-        quoting = bool(_QUOTE.match(line)) or (quoting and bool(line.strip()) and not _NEW_BLOCK.match(line))
-        blank_before = not before.strip()
-        coding = indented and bool(_INDENTED.match(line)) and not _LIST_ITEM.match(line) and (blank_before or coding)
-        before = line
-        yield "" if quoting or coding else line
-
-
 MAX_CONCLUSION, MIN_NOTE = 3_000, 40
-"""Characters of what the agent said in one message: a review with six findings has as many. A shorter sentence within a
-turn, such as "Good, all pass", says nothing that is needed later."""
+"""Characters of what the agent said in one message: a review with six findings has as many. Shorter sentences alone,
+such as "Good, all pass", say nothing that is needed later."""
 
 ANNOUNCES = re.compile(
     r"\W*(?:(?:now|next|then|first|good|great|ok(?:ay)?|perfect)\b[,.:;!— ]*)*"
@@ -125,31 +119,16 @@ _ENDS = ".!?:。！？"
 GAP = "[…]"
 """In the place of what is left out."""
 
-_TITLE = re.compile(r"^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]{1,80}\*\*:?[ \t]*)$", re.MULTILINE)
-
 
 def conclusion(text: str) -> str:
-    """What the agent said at the end of a turn, in its own sentences, without quotations; what stands below a heading
-    depends on it, such as a list of what was not done."""
-    return _as_text(own_sentences(_TITLE.sub(_titled, text), rows=True))
-
-
-def _titled(match: re.Match[str]) -> str:
-    title = match.group().strip("#*: \t")
-    return title if title[-1:] in _ENDS else f"{title}:"
+    """What the agent said at the end of a turn, in its own sentences, without quotations."""
+    return _as_text(own_sentences(text, rows=True))
 
 
 def note_of(text: str) -> str:
-    """What the agent said between its calls, without what only says what comes next."""
-    told, kept, heads = list[str](), True, list[str]()
-    for each in own_sentences(_TITLE.sub(_titled, text), rows=True):
-        before, item = kept or not told, LIST_MARK.match(each)
-        kept = (kept and each == CODE) or (len(each) >= MIN_NOTE and each[-1] != ":" and not ANNOUNCES.match(each))
-        if kept:  # a list depends on what stands above it
-            told += [*([] if before else [GAP]), *(heads if item or each[0] == "|" else []), each]
-        above = [head for head in heads if item and head[-1] == ":"]
-        heads = [*above, each] if not kept and (item or each[-1] == ":") and not ANNOUNCES.match(each) else []
-    return _as_text(told)
+    """What the agent said between its calls, without what only says what comes next; empty if all of it is short."""
+    told = [each for each in own_sentences(text, rows=True) if not ANNOUNCES.match(each)]
+    return _as_text(told) if any(len(each) >= MIN_NOTE for each in told) else ""
 
 
 def _as_text(told: Iterable[str]) -> str:
@@ -158,7 +137,7 @@ def _as_text(told: Iterable[str]) -> str:
     text = ""
     for each in told:
         text = f"{text.rstrip()}\n" if each[0] == "|" or LIST_MARK.match(each) else text
-        text += f"{each} " if each[-1] in _ENDS or each == GAP else f"{each}\n"
+        text += f"{each} " if each[-1] in _ENDS else f"{each}\n"
     return clip(defused(text.strip()), MAX_CONCLUSION)
 
 
@@ -188,14 +167,8 @@ def shortened(text: str, max_tokens: int, count: Count, rules: Collection[str], 
     sentence of `rules`, then others; the first and the last paragraph stay longest, and a paragraph is kept or left out
     as a whole. A line says how much is left out, and `where` it is."""
     groups = _groups(text)
-    last = len(groups) - 1
-    ranks = [
-        (_rank(pasted, lines, rules, place == 0, place == last), -sum(map(len, lines)))
-        for place, (pasted, lines) in enumerate(groups)
-    ]
-    left_out: set[int] = set()
-    shown = text
-    for place in sorted(range(len(groups)), key=lambda place: (*ranks[place], place))[:-1]:
+    shown, left_out = text, set[int]()
+    for place in sorted(range(len(groups)), key=lambda place: _rank(groups, place, rules))[:-1]:
         if count(shown) <= max_tokens:
             break
         left_out.add(place)
@@ -247,29 +220,25 @@ _GIVES = re.compile(
 _EXACT = re.compile(r"\b(?:exact(?:ly)?|verbatim|literally|wörtlich|exactement|exactamente)\b", re.IGNORECASE)
 
 
-def _rank(pasted: bool, lines: Sequence[str], rules: Collection[str], first: bool, last: bool) -> int:
-    """What is pasted leaves first; what is to be used exactly as it stands leaves last, after what the text begins
-    with."""
+def _rank(groups: Sequence[tuple[bool, list[str]]], place: int, rules: Collection[str]) -> tuple[int, int, int]:
+    """What is pasted leaves first, the longest before others; what is to be used exactly as it stands leaves last,
+    after what the text begins with."""
+    pasted, lines = groups[place]
     text = "\n".join(lines)
-    if pasted:
-        return 0
-    if _EXACT.search(text):
-        return 5
-    return 4 if first else 1 + 2 * any(rule in text for rule in rules) + last
+    worth = 4 if place == 0 else 1 + 2 * any(rule in text for rule in rules) + (place == len(groups) - 1)
+    return 0 if pasted else 5 if _EXACT.search(text) else worth, -len(text), place
 
 
 def _pasted(text: str) -> list[tuple[str, bool]]:
     """The lines, each with whether it belongs to a pasted text: to a fenced or quoted block, or to a run of lines that
     are no prose. The headings, items and inline code of a plan in Markdown are its author's words."""
     lines, own = text.split("\n"), without_blocks(text, indented=False).split("\n")
-    before = ["", *lines]
-    strange = [
-        # A comment or a prompt in a terminal begins like a heading, but seldom stands below an empty line.
-        bool(line.strip())
-        and (not mine.strip() or not ((_HEADING.match(line) and not above.strip()) or _is_prose(line)))
-        for line, above, mine in zip(lines, before, own, strict=False)
-    ]
     found = [bool(line.strip()) and not mine.strip() for line, mine in zip(lines, own, strict=True)]
+    strange: list[bool] = []
+    for line, above, is_pasted in zip(lines, ["", *lines], found, strict=False):
+        # A comment or a prompt in a terminal begins like a heading, but seldom stands below an empty line.
+        is_own = _is_prose(line) or (_HEADING.match(line) is not None and not above.strip())
+        strange.append(is_pasted or (bool(line.strip()) and not is_own))
     start = 0
     for place in range(len(lines) + 1):
         if place < len(lines) and (strange[place] or not lines[place].strip()):
@@ -314,8 +283,8 @@ def _cut_paragraph(text: str, max_tokens: int, count: Count, where: str) -> str:
     def size(number: int) -> int:
         return count(f"{''.join(pieces[:number]).rstrip()}\n{notice}")
 
-    kept = max(1, bisect_right(range(1, len(pieces) + 1), max_tokens, key=size))
-    first = "".join(pieces[:kept]).rstrip()
-    if kept == 1 and count(first) > max_tokens:
+    kept = bisect_right(range(1, len(pieces) + 1), max_tokens, key=size)
+    first = "".join(pieces[: max(1, kept)]).rstrip()
+    if not kept:
         first = first[: max(1, 2 * max_tokens)].rsplit(" ", 1)[0]
     return f"{first}\n{notice}"

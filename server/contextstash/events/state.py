@@ -1,4 +1,4 @@
-"""The state of a session: the fold of its messages. Summaries and hand-offs are queries on it.
+"""The state of a session: the fold of its messages, with the agent's plan. Summaries and hand-offs are queries on it.
 
 state = fold(turns)                    # of a whole session
 state = fold(newer_turns, state)       # the same as of all turns at once, and costs what is new
@@ -9,32 +9,35 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
+from itertools import takewhile
+from typing import Any
 
-from contextstash.events.call_lines import (
+from contextstash.events.calls import (
     COMMITTED,
-    RUNNING,
-    branch_of,
+    TESTS_NOTHING,
+    Call,
+    bare_command,
     call_line,
+    calls_of,
     change_line,
     commits_of,
     failures_of,
-    may_have_committed,
+    is_dialog,
     moves_of,
     outcome_line,
-    work_tree_of,
+    runner_of,
 )
-from contextstash.events.calls import TESTS_NOTHING, Call, bare_command, calls_of, is_dialog, runner_of
-from contextstash.events.files import KnownPaths, is_same_file, uses_of
+from contextstash.events.files import KnownPaths, file_uses, is_same_file
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
-from contextstash.events.plans import PLAN_TOOLS, Plan
 from contextstash.events.sentences import ANNOUNCES, conclusion, note_of, own_sentences
 from contextstash.events.turns import FileUse, Said, Told, Turn
 from contextstash.events.words import (
     CARRIED_OVER,
     COMMAND_OUTPUT,
+    INTERRUPTION,
     PROGRAM,
     SKILL,
     Newest,
@@ -45,7 +48,6 @@ from contextstash.events.words import (
     command_of,
     command_text,
     decisions_of,
-    is_interruption,
     not_loaded,
     skill_of,
     user_rules,
@@ -78,9 +80,6 @@ their reasons."""
 MAX_ANNOUNCED = 3
 """Sentences of a message that only says what the agent does next. An answer that is as short seldom says that, too."""
 
-MAX_PARTS = 16
-"""Lines that are known of what was changed in a file, the newest."""
-
 MIN_WITHIN = 2
 """So many files say in which folder the session works: one alone may be a copy elsewhere."""
 
@@ -89,15 +88,25 @@ MAX_SINCE = 4
 does not read as complete if it is not."""
 
 
+_TASK_STATES = {
+    "completed": "done", "done": "done", "in_progress": "doing", "cancelled": "done", "deleted": "gone",
+}  # fmt: skip
+_TEXT_KEYS = ("content", "step", "subject", "title", "task", "text", "description")
+_LIST_KEYS = ("todos", "plan", "items", "tasks", "todo_list")
+PLAN_TOOLS = re.compile(r"todo|plan|task_?(?:list|create|update|get)|checklist", re.IGNORECASE)
+_TASK_CREATED = re.compile(r"[Tt]ask #?(\d{1,6})")
+_TASK_LISTED = re.compile(r"^#(\d{1,6}) \[(\w+)\] ([^\n]+)$", re.MULTILINE)
+"""What Claude Code's TaskCreate says of a new task, and its TaskList of each."""
+
+
 @dataclass(slots=True)
 class FileState:
-    """What was done to a file but reading it, the lines that its newest changes put in (see `change_line`), the path
-    that it was renamed from, the message of its last change, and that of its last use."""
+    """What was done to a file but reading it, what its newest change put in (see `change_line`), the path that it was
+    renamed from, and the message of its last use."""
 
     verbs: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
+    line: str = ""
     was: str = ""
-    changed_at: int = -1
     seq: int = -1
 
     @property
@@ -117,23 +126,14 @@ class FileState:
         """Take over a use of the file."""
         was_there = self.seq >= 0 and not self.deleted
         self.seq = seq
-        if use.verb == "read" or (use.verb == "git add" and self.changed):
+        if use.verb == "read":
             return
-        self.changed_at = seq
         if use.verb in ("deleted", "restored") or (use.changes and (self.put_back or self.deleted)):
-            self.verbs, self.was, self.lines = [], "", []
+            self.verbs, self.was = [], ""
         # A file that was used before was there before: writing it as a whole is a change of it.
         verb = "edited" if use.verb == "created" and was_there and "created" not in self.verbs else use.verb
         self.verbs += [verb] * (verb not in self.verbs)
-        if use.text is not None and not use.appended:
-            self.lines = []
-        elif use.replaced:
-            gone = {f"+ {line.strip()}" for each in use.replaced for line in each.old.split("\n")}
-            line = change_line(use)
-            parts = [each.old for each in use.replaced if each.old.strip() and "\n" not in each.old]  # of a line
-            kept = (each for each in self.lines if each not in gone and not any(part in each for part in parts))
-            known = [each for each in kept if each != line]
-            self.lines = [*known, *filter(None, [line])][-MAX_PARTS:]
+        self.line = change_line(use) if use.changes else self.line
         self.was = f"was {one_line(use.was, 200)}" if use.was else self.was
 
 
@@ -151,27 +151,77 @@ class Run:
     tests: bool = False
 
 
+@dataclass(slots=True)
+class Plan:
+    """The tasks of the newest plan by their numbers, as the call in message `seq` left them, each with its state,
+    "todo", "doing", "done" or "gone", and its text."""
+
+    tasks: dict[str, tuple[str, str]] = field(default_factory=dict)
+    seq: int = -1
+
+    def take(self, call: Call) -> None:
+        """Take over what a call says of the plan, if it says anything."""
+        if call.is_error or call.refused:
+            return
+        tool, arguments = call.tool.lower().replace("_", ""), call.arguments
+        state = _TASK_STATES.get(str(arguments.get("status")).lower(), "")
+        subject = arguments.get("subject")
+        text = subject if isinstance(subject, str) else ""
+        if tool == "taskcreate" and text:  # Claude Code tells single tasks
+            created = _TASK_CREATED.search(call.output.text[:400]) if call.output else None
+            self._change(created[1] if created else "", "todo", text)
+        elif tool == "taskupdate":
+            self._change(str(arguments.get("taskId", "")), state, text)
+        elif tool == "tasklist" and call.output and (listed := _TASK_LISTED.findall(call.output.text)):
+            for number, status, text in listed:
+                self._change(number, _TASK_STATES.get(status, "todo"), text)
+        elif PLAN_TOOLS.search(call.tool) and (tasks := _tasks_in(arguments)) is not None:
+            self.tasks = tasks
+        else:
+            return
+        self.seq = call.seq
+
+    def _change(self, number: str, state: str, text: str) -> None:
+        if number in self.tasks:
+            before, known = self.tasks[number]
+            self.tasks[number] = (state or before, f"#{number}: {text}" if text else known)
+        elif text and state:
+            number = number or str(len(self.tasks) + 1)
+            self.tasks[number] = (state, f"#{number}: {text}")  # the agent needs the number to update the task
+
+
+def _tasks_in(arguments: Mapping[str, Any]) -> dict[str, tuple[str, str]] | None:
+    items = next((items for key in _LIST_KEYS if isinstance(items := arguments.get(key), list)), None)
+    if items is None:
+        return None
+    found: dict[str, tuple[str, str]] = {}
+    for place, item in enumerate(items):
+        given = item if isinstance(item, dict) else {"text": item}
+        text = next((given[key] for key in _TEXT_KEYS if isinstance(given.get(key), str)), "")
+        if text:
+            found[str(place)] = (_TASK_STATES.get(str(given.get("status", "")).lower(), "todo"), text)
+    return found
+
+
 @dataclass
 class State:
     """Where a session stands after message `seq`.
 
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at
     the end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn,
-    `said_before` what it said before `said`, `newest` its newest message. `words` are the user's, `command` the one
-    whose text the client puts into its next message, and `skill` the one that the agent carries out, `approved` the
-    plan that the user approved in the turn under way. `failed` are the runs that failed last, by their programs,
-    `passed` the newest ones that did not, unless the same command failed since, the last is the newest. `commit` is the
-    newest one that a call of the session made, `pushed` the message of its newest push, `branch` the one that Git named
-    last, `tree` what it said of the work tree. `calls` are the newest calls, `ran_in` the folder of the newest command,
-    `running` the commands that went on, by their processes. `quoted` counts the quoted wordings and the numbers that
-    the agent wrote.
+    `newest` its newest message, `earlier` a client's summary. `words` are the user's, `command` the one whose text the
+    client puts into its next message, `skill` the one that the agent carries out, `approved` the plan that the user
+    approved in the turn under way. `failed` are the runs that failed last, by their programs, `passed` the newest ones
+    that did not, unless the same command failed since, the last is the newest. `commit` is the newest one that a call
+    of the session made, `pushed` the message of its newest push. `calls` are the
+    newest calls, `running` the commands that went on, by their processes. `quoted` counts the quoted wordings and the
+    numbers that the agent wrote.
     """
 
     seq: int = -1
     files: dict[str, FileState] = field(default_factory=dict)
     done: list[Told] = field(default_factory=list)
     said: Told | None = None
-    said_before: Told | None = None
     notes: list[Told] = field(default_factory=list)
     newest: Newest = field(default_factory=Newest)
     earlier: Told | None = None
@@ -184,10 +234,7 @@ class State:
     passed: dict[str, Run] = field(default_factory=dict)
     commit: Run | None = None
     pushed: int = -1
-    branch: Told | None = None
-    tree: Run | None = None
     calls: list[Told] = field(default_factory=list)
-    ran_in: str = ""
     running: dict[str, Call] = field(default_factory=dict)
     names: NamesInUse = field(default_factory=NamesInUse)
     quoted: dict[str, int] = field(default_factory=dict)
@@ -207,23 +254,21 @@ class State:
         return {last.seq: newest.seq} if last and ends and newest.seq > last.seq else {}
 
     @property
-    def unanswered(self) -> str:
-        """What the agent said last, if the user has said nothing since; else empty."""
-        typed = (each.seq for each in reversed(self.words.entries) if not each.source and not each.dialog)
-        spoken = max(next(typed, -1), self.skill.seq if self.skill else -1)
-        return self.said.text if self.said and self.said.seq > spoken else ""
-
-    @property
     def said_is_done(self) -> bool:
         """Whether what the agent said last is among what it said at the end of its turns."""
         return self.said is not None and any(each.seq == self.said.seq for each in self.done[-MAX_LINES:])
 
     @property
     def under_way(self) -> list[Said]:
-        """What the agent works on, the newest last: requests, and a decision in a dialog if none follows it."""
-        found = [] if self.answered else self.words.under_way[-MAX_OPEN:]
-        decided = found[-1:] if found and found[-1].dialog and not waits_for_words(found[-1]) else []
-        return [*(each for each in found if not each.dialog), *decided]
+        """What the agent works on, the newest last: the requests behind the newest one that is answered or withdrawn,
+        and a decision in a dialog if none follows it."""
+        words = self.words
+        over = {*words.answered, *words.withdrawn}
+        behind = takewhile(lambda entry: entry.seq not in over, reversed(words.entries))
+        found = [entry for entry in behind if not entry.source and not entry.stopped][:MAX_OPEN]
+        decided = [entry for entry in found[:1] if entry.dialog and not waits_for_words(entry)]
+        asked = [entry for entry in reversed(found) if not entry.dialog]
+        return [] if self.answered else [*asked, *decided]
 
     @property
     def stopped(self) -> bool:
@@ -253,18 +298,17 @@ def fold(turns: Sequence[Turn], before: State | None = None) -> State:
     state = folding.state
     calls = calls_of(turns, state.running)
     state.running = dict([*state.running.items()][-MAX_RUNNING:])
-    done: dict[int, list[tuple[Call, list[FileUse]]]] = {}
-    for call, uses in zip(calls, uses_of(calls, state.files, state.ran_in), strict=True):
-        state.ran_in = call.folder or state.ran_in
-        done.setdefault(call.seq, []).append((call, uses))
+    done: dict[int, list[Call]] = {}
+    for call in calls:
+        done.setdefault(call.seq, []).append(call)
     for turn in turns:
-        for call, _ in done.get(turn.seq, ()):
+        for call in done.get(turn.seq, ()):
             for decision in decisions_of(call):
                 state.words.add(decision, state.newest)
         folding.heard(turn)
         folding.turn(turn)
-        for call, uses in done.get(turn.seq, ()):
-            folding.called(call, uses)
+        for call in done.get(turn.seq, ()):
+            folding.called(call)
     folding.finish(turns[-1].seq if turns else -1)
     return state
 
@@ -275,24 +319,19 @@ class _Fold:
     def __init__(self, state: State) -> None:
         self.state = state
         self._paths = KnownPaths(state.files)
-        self._told: list[tuple[Call, list[FileUse]]] = []
-        self._notices: list[Told] = []
+        self._told: list[Call] = []
 
     def finish(self, seq: int) -> None:
         """Write the lines of the newest calls, and leave out what is too old."""
         state = self.state
         state.seq = max(state.seq, seq)
         self._forget_words()
-        told = [Told(call.seq, _line(call, uses)) for call, uses in self._told[-2 * MAX_CALLS :]] + self._notices
-        # Of equal lines, such as several changes of one file, the newest.
+        going = {call.seq for call in state.running.values()}
+        late = [call for call in self._told[: -2 * MAX_CALLS] if call.seq in going] + self._told[-2 * MAX_CALLS :]
+        told = [Told(call.seq, _line(call)) for call in late]
+        # Of equal lines, such as several changes of one file, the newest; what goes on is told whatever its age.
         calls = sorted({each.text: each for each in [*state.calls, *told]}.values(), key=lambda each: each.seq)
-        # Of one that was still running, a later call, which waited for it, says what came of it.
-        begun = [each.text.partition(RUNNING) for each in calls]
-        state.calls = [
-            each
-            for place, (each, (made, running, _)) in enumerate(zip(calls, begun, strict=True))
-            if not (running and any(later.text.startswith(f"{made}: ") for later in calls[place + 1 :]))
-        ][-MAX_CALLS:]
+        state.calls = [*(each for each in calls[:-MAX_CALLS] if each.seq in going), *calls[-MAX_CALLS:]]
         for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
                 del known[key]
@@ -327,7 +366,7 @@ class _Fold:
                     self._asked(Said(turn.seq, told))
                 self._carried(Told(turn.seq, whole.partition("\n\n## ")[2] if told else whole))
                 continue
-            if is_interruption(whole):
+            if INTERRUPTION.match(whole):
                 words.stop(turn.seq)
                 state.command = ""
             behind = command_text(state.command, whole)
@@ -357,7 +396,10 @@ class _Fold:
             if last and last.command == state.command and last.text in last.command and not given:
                 words.entries = tuple(each for each in words.entries if each is not last)
             ran = given or state.command
-            self._asked(Said(seq, text, "" if ran else answered(text, state.unanswered), ran))
+            typed = (each.seq for each in reversed(words.entries) if not each.source and not each.dialog)
+            spoken = max(next(typed, -1), state.skill.seq if state.skill else -1)
+            before = state.said.text if state.said and state.said.seq > spoken else ""
+            self._asked(Said(seq, text, "" if ran else answered(text, before), ran))
         if given or text or COMMAND_OUTPUT.match(whole):
             state.command = given
 
@@ -370,7 +412,6 @@ class _Fold:
         state.words.add(request, state.newest)
         if state.newest.told and state.said is not None and not state.said_is_done:
             state.done.append(Told(state.said.seq, conclusion(state.said.text)))
-        state.plan.asked_since = request.seq
         state.skill = None
         if state.newest.told:  # else it said nothing of what it found so far
             state.notes, state.approved = [], None
@@ -381,7 +422,7 @@ class _Fold:
         if not summary.text.strip():
             return
         if state.said is not None and summary.text.strip().endswith(state.said.text.strip()):
-            state.said = state.said_before
+            state.said = None
         state.earlier = Told(summary.seq, defused(summary.text))
 
     def turn(self, turn: Turn) -> None:
@@ -391,7 +432,7 @@ class _Fold:
         text = "\n".join(turn.said)[: 4 * MAX_TEXT]
         parts = _NOTICE_PARTS.findall(text) if turn.kind == "host" and _NOTICE.match(text) else []
         if told := [json.loads(quoted, strict=False) if quoted else unescape(plain) for _, plain, quoted in parts]:
-            self._notices.append(Told(turn.seq, f"A sub-agent reports: {defused(': '.join(told))[:MAX_TEXT]}"))
+            state.calls.append(Told(turn.seq, f"A sub-agent reports: {defused(': '.join(told))[:MAX_TEXT]}"))
         if turn.role == "system" or turn.kind == "host":  # the client puts these into every window itself
             return
         found: dict[str, None] = {}
@@ -408,26 +449,24 @@ class _Fold:
         state.newest = Newest(turn.seq, turn.ends_work, turn.ends_work and bool(text or state.newest.told))
         if not text:
             return
-        last = state.said_before = state.said
+        last = state.said
         if last is not None and not state.said_is_done and (note := note_of(last.text)):
             state.notes.append(Told(last.seq, note))
         state.said = Told(turn.seq, text)
         state.skill = None if turn.ends_work else state.skill
 
-    def called(self, call: Call, uses: list[FileUse]) -> None:
+    def called(self, call: Call) -> None:
         state = self.state
         if not PLAN_TOOLS.search(call.tool) and not is_dialog(call.tool):  # the open items show these
-            self._told.append((call, uses))
-        if _reports(call, uses):
-            state.tree = None  # the sub-agent may have changed it
-            if call.output and not call.output.text.lstrip().startswith("{"):  # a number of the agent, not its words
-                state.notes.append(
-                    Told(call.seq, f"{call_line(call)}: {conclusion(call.output.text.partition(_COUNTED)[0])}")
-                )
+            self._told.append(call)
+        # A JSON object is a number of the agent, not its words.
+        if call.output and _reports(call) and not call.output.text.lstrip().startswith("{"):
+            said = conclusion(call.output.text.partition(_COUNTED)[0])
+            state.notes.append(Told(call.seq, f"{call_line(call)}: {said}"))
         self._ran(call)
         if call.output is not None:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False)
-        for use in uses:
+        for use in file_uses(call):
             self._used(use, call.seq)
         if plan := approved_plan(call):
             state.approved = Told(call.seq, plan[:MAX_REQUEST])
@@ -437,24 +476,14 @@ class _Fold:
             state.quoted[text] = state.quoted.pop(text, 0) + 1
 
     def _git(self, call: Call) -> None:
-        """What Git did, and said of the branch and the work tree."""
-        state = self.state
-        state.commit = None if may_have_committed(call) else state.commit
+        """What Git did."""
+        state, moves = self.state, moves_of(call)
+        if {*moves} - {"push", "checkout", "switch"}:
+            state.commit = None  # another one is the newest
         for told in commits_of(call):
             state.done.append(Told(call.seq, told))
-            state.tree = None
             if told.startswith(COMMITTED):  # its number and branch, unless Git was quiet
                 state.commit = Run(call.seq, "", told.removeprefix(COMMITTED).partition(":")[0].strip())
-        moves, branch, tree = moves_of(call), branch_of(call), work_tree_of(call)
-        other = [each for each in moves if each not in ("push", "checkout", "switch")]
-        printed = call.output.text if call.output else ""
-        if other and state.commit and state.commit.seq < call.seq and "Already up to date" not in printed:
-            state.commit = Run(call.seq, "", f"what `git {other[-1]}` left")
-        switches = bool(branch or {"checkout", "switch"} & {*moves})
-        # Not of another repository. Only for these few: the session's folder takes long to find.
-        if (switches or tree) and (not call.folder or f"{call.folder}/".startswith(state.folder)):
-            state.branch = (Told(call.seq, branch) if branch else None) if switches else state.branch
-            state.tree = Run(call.seq, "", tree) if tree else state.tree
         state.pushed = call.seq if "push" in moves else state.pushed
 
     def _ran(self, call: Call) -> None:
@@ -494,7 +523,7 @@ class _Fold:
         gone = state.names.known if renewed else names_of("\n".join(each.old for each in use.replaced))
         state.names.place(path, names_of(use.seen), gone)
         if use.changes:
-            for run in [*state.failed.values(), *state.passed.values(), *filter(None, [state.commit, state.tree])]:
+            for run in [*state.failed.values(), *state.passed.values(), *([state.commit] if state.commit else [])]:
                 others = [each for each in run.since if not is_same_file(each, path)][-MAX_SINCE:]
                 run.since = others if file.put_back and run is state.commit else [*others, path]
 
@@ -503,18 +532,18 @@ def _ends_of(text: str, most: int) -> str:
     return text if len(text) <= 2 * most else f"{text[:most]}\n[…]\n{text[-most:]}"
 
 
-def _line(call: Call, uses: list[FileUse]) -> str:
+def _line(call: Call) -> str:
     """The call with what came of it, and the handle of a large output."""
     large = call.handle and call.output is not None and len(call.output.text) >= MIN_HANDLED
     handle = f" [{call.handle}]" if large else ""
-    if call.output is None or not _reports(call, uses):
-        return f"{outcome_line(call, uses)}{handle}"
+    if call.output is None or not _reports(call):
+        return f"{outcome_line(call, file_uses(call))}{handle}"
     return f"{call_line(call)}{handle}:\n{defused(call.output.text.partition(_COUNTED)[0].strip()[:MAX_TEXT])}"
 
 
-def _reports(call: Call, uses: list[FileUse]) -> bool:
+def _reports(call: Call) -> bool:
     """Whether a sub-agent says what it did and found."""
-    return bool(call.output and call.command is None and not uses and not call.failed and _REPORTS.search(call.tool))
+    return bool(call.output and call.command is None and not call.failed and _REPORTS.search(call.tool))
 
 
 _REPORTS = re.compile(r"agent|^(?:task|wait)$", re.IGNORECASE)
@@ -531,24 +560,15 @@ _NOTICE_PARTS = re.compile(r"<(summary|result)>(.*?)</\1>|\"completed\"\s*:\s*(\
 _ARGUMENT_KEY = re.compile(r'"\w{1,60}"\s*:')
 _LITERAL = re.compile(r"\"([^\"\n\\]{8,80})\"|(?<!\w)'([^'\n\\]{8,80})'(?!\w)")
 _NUMBER = re.compile(r"(?<![\w.:/-])\d{4,12}(?![\w:/-])")
-_CODE_SIGNS = re.compile(r"[(){}\[\];=<>]|, |\w\.\w+\(")
+_WORDING = re.compile(r"[^\W_](?=[^\n]* )(?!.*(?:[(){}\[\];=<>]|, |\w\.\w+\()).*\S\Z", re.DOTALL)
 
 
 def _quoted(call: Call) -> dict[str, None]:
     """The quoted wordings, such as a message of an error, and the numbers that the agent wrote into a file or a
     command; nothing that is code between two quotations."""
     code = call.written[:MAX_SCANNED].replace('\\"', '"')
-    quoted = ["".join(pair) for pair in _LITERAL.findall(code)]
-    wordings = [
-        f'"{text}"'
-        for text in quoted
-        if text == text.strip()
-        and " " in text
-        and text[:1].isalnum()
-        and text.isprintable()
-        and not _CODE_SIGNS.search(text)
-    ]
-    return dict.fromkeys([*wordings, *_NUMBER.findall(code)])
+    quoted = filter(_WORDING.match, map("".join, _LITERAL.findall(code)))
+    return dict.fromkeys([*(f'"{text}"' for text in quoted if text.isprintable()), *_NUMBER.findall(code)])
 
 
 _OFFERS = re.compile(

@@ -69,9 +69,8 @@ def _is_own(block: Block) -> bool:
     return block.type in ("tool_call", "tool_result") and is_own_call(block.tool, block.argument)
 
 
-Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored", "git add"]
-"""`restored` is a file that Git put back as it was before its changes, `git add` one that was staged: a
-sub-agent or the user may have made them."""
+Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored"]
+"""`restored` is a file that Git put back as it was before its changes, or in another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ class FileUse:
     @property
     def changes(self) -> bool:
         """Whether the file is another one after it."""
-        return self.verb not in ("read", "run", "git add")
+        return self.verb not in ("read", "run")
 
     @property
     def seen(self) -> str:

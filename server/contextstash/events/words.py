@@ -190,13 +190,10 @@ _HOST_TEXT = re.compile(
 """How messages in the user's role begin that a host wrote: its own notes, skills, outputs of tools. The user may begin
 with the same words, but goes on in the line."""
 
-_INTERRUPTION = re.compile(rf"\A\s*(?:{_STOPPED}|<turn_aborted>\nThe user interrupted)")
+INTERRUPTION = re.compile(rf"\A\s*(?:{_STOPPED}|<turn_aborted>\nThe user interrupted)")
 
 
-def is_interruption(text: str) -> bool:
-    """Whether this is what Claude Code or Codex writes if the user stops the work."""
-    return _INTERRUPTION.match(text) is not None
-
+"""What Claude Code or Codex writes if the user stops the work."""
 
 _RECORD = re.compile(r'\A\s*\{\s*"type"\s*:\s*"[\w.-]+"\s*,.*\}\s*\Z', re.DOTALL)
 """A host's attachment, such as a changed file or a reminder, that was recorded as a message: it is not typed."""
@@ -393,18 +390,6 @@ class UserWords:
         """The same, if the assistant has not ended its turn on it."""
         last = self.last
         return None if last is None or last.seq in self.answered else last
-
-    @property
-    def under_way(self) -> list[Said]:
-        """The entries behind the newest one that is answered or withdrawn, if the assistant has not answered the newest
-        entry of all."""
-        found: list[Said] = []
-        for entry in reversed(self.entries):
-            if entry.seq in self.answered or entry.seq in self.withdrawn:
-                break
-            if not entry.source and not entry.stopped:
-                found.insert(0, entry)
-        return found
 
     def add(self, entry: Said, newest: Newest) -> None:
         """Take up what the user says after the assistant's newest message: what that ended is answered. It withdraws

@@ -14,9 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from contextstash.events.call_lines import moves_of
-from contextstash.events.calls import Call, calls_of
-from contextstash.events.files import KnownPaths, uses_of
+from contextstash.events.calls import Call, calls_of, moves_of
+from contextstash.events.files import KnownPaths, file_uses
 from contextstash.events.names import names_of
 from contextstash.events.sentences import GAP
 from contextstash.events.turns import FileUse, Replaced, Shown, Turn
@@ -125,30 +124,27 @@ class KnownFile:
         end = "\n" if change.patched else ""  # of which whole lines are replaced
         texts = [f"{end}{chr(10).join(chunk.lines)}{end}" for chunk in self.chunks]
         wanted = f"{end}{change.old}{end}"
-        counts = [text.count(wanted) if change.old else 0 for text in texts]
-        places = sum(counts)
-        if places and (change.everywhere or (places == 1 and sure)):
+        known = [*zip(self.chunks, texts, strict=True)]
+        starts = [chunk.first for chunk, text in known for _ in range(text.count(wanted) if change.old else 0)]
+        if starts and (change.everywhere or (len(starts) == 1 and sure)):
             changed: list[Chunk] = []
-            for chunk, text in zip(self.chunks, texts, strict=True):
+            for chunk, text in known:
                 # What stands below it in the file has other numbers from now on.
-                above = sum(
-                    found for each, found in zip(self.chunks, counts, strict=True) if 0 < each.first < chunk.first
-                )
+                moved = sum(0 < start < chunk.first for start in starts) * (len(new) - len(old))
                 lines = text.replace(wanted, f"{end}{change.new}{end}")
-                moved = above * (len(new) - len(old))
                 seen = seq if wanted in text else chunk.seq
                 changed.append(Chunk((lines[1:-1] if end else lines).split("\n"), seen, chunk.first + moved))
             self.chunks = changed
         elif change.new != change.old:
-            known: list[Chunk] = []
-            for chunk, text in zip(self.chunks, texts, strict=True):
+            stays: list[Chunk] = []
+            for chunk, text in known:
                 # Where several of the old lines stand, it may be the place: what stays of it the new text shows.
                 is_near = len(telling.intersection(map(str.strip, chunk.lines))) >= MIN_SAME_LINES
                 gone = telling if is_near else telling - {*map(str.strip, new)}
                 gone |= {line.strip() for line in old if line.strip()} if change.old and wanted in text else set()
-                known += chunk.without([line.strip() in gone for line in chunk.lines])
+                stays += chunk.without([line.strip() in gone for line in chunk.lines])
             added = [Chunk(change.new.strip("\n").split("\n"), seq)] if change.new.strip() else []
-            self.chunks, self.whole = [*known, *added][-MAX_CHUNKS:], False
+            self.chunks, self.whole = [*stays, *added][-MAX_CHUNKS:], False
         put_in = [line for chunk in self.chunks for line in chunk.lines if line not in before]
         self.edited |= dict.fromkeys(_telling(put_in or new), seq)  # if lines were only removed, what is beside them
 
@@ -167,13 +163,13 @@ def known_files(turns: Sequence[Turn]) -> list[KnownFile]:
     """The files that these turns read or changed and that are there, the newest change first, then the newest read."""
     files: dict[str, KnownFile] = {}
     paths = KnownPaths(files)
-    calls = calls_of(turns)
-    for call, uses in zip(calls, uses_of(calls), strict=True):
+    for call in calls_of(turns):
         pending = call.output is None and not call.ended  # what it changes is not there yet
-        for use in () if pending else uses:
+        uses = [] if pending else file_uses(call)
+        for use in uses:
             path, was = paths.of(use.path), paths.of(use.was) if use.was else ""
             _use(files, path, was, use, call)
-        moved = [each for each in moves_of(call) if each not in ("push", "reset")]
+        moved = [each for each in moves_of(call) if each not in ("push", "reset", "commit")]
         for file in files.values() if moved and not any(use.changes for use in uses) else ():
             file.moved = (call.seq, f"git {moved[0]}")
     return sorted(files.values(), key=lambda file: (-file.changed_at, -file.read_at))

@@ -9,10 +9,9 @@ was deleted are told as they stand now. Paths stand whole, so that they can be c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from contextstash.events.call_lines import RUNNING, call_line
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.sentences import first_lines, without_blocks
 from contextstash.events.state import MAX_LINES, MAX_SINCE, FileState, Run, State
@@ -41,9 +40,9 @@ NOTE_TOKENS, PLAN_TOKENS, LEFT_OUT_TOKENS = 100, 500, 14
 """Tokens of what the agent said in one message between its calls, three sentences; of an approved plan beside its
 beginning, which stands in the user's words; and of the line that says how much is left out."""
 
-TOLD_OF_FILE = ((24, 2, 10), (16, 2, 10), (12, 2, 10), (8, 2, 10), (4, 2, 10), (0, 2, 10), (0, 2, 4), (0, 1, 4))
+TOLD_OF_FILE = ((24, True), (16, True), (12, True), (8, True), (4, True), (0, True), (0, False))
 """What the lines of files tell, as much as there is room for: names in a view's summary, those most in use that their
-text showed; and so many lines of their newest changes, of so many files, those that were changed last."""
+text showed; and what their newest changes put in."""
 
 FILES_SHARE = 0.55
 """The share that the files touched take at first, so that a hundred are named; two thirds of it in a hand-off, in
@@ -64,9 +63,7 @@ reader missed in half of ten hand-offs what was found or decided; facts and acti
 MAX_PASSED = 3
 """Newest runs of programs that test, check or build that are told if they did not fail: of tests, lint and build."""
 
-_COMMIT = re.compile(r"\(\d+\) (?:committed|opened|merged) ")
-
-VERBS = ("created", "edited", "renamed", "deleted", "restored", "git add", "run")
+VERBS = ("created", "edited", "renamed", "deleted", "restored", "run")
 """In the order in which they are written."""
 
 
@@ -133,8 +130,7 @@ def task_of(state: State, max_tokens: int, count: Count) -> list[str]:
 @dataclass
 class _Writer:
     """Writes the sections: each method returns the items of one, in at most so many tokens. `told` is what the sections
-    before the names tell, `listed` are the names in their list, `failed` the runs that are told as failed;
-    `in_files` is whether names also stand beside files."""
+    before the names tell, `listed` are the names in their list; `in_files` is whether names also stand beside files."""
 
     state: State
     since: int
@@ -144,7 +140,6 @@ class _Writer:
     in_files: bool = False
     told: str = ""
     listed: set[str] = field(default_factory=set)
-    failed: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         # Where the section on files names it, paths are written from it.
@@ -156,6 +151,10 @@ class _Writer:
         """The tokens of an item."""
         return item_tokens(text, self.count)
 
+    def _name(self, text: str) -> int:
+        """The tokens of a name in a list."""
+        return self.count(f" {text}")
+
     def _short(self, path: str) -> str:
         """The path as it is written from the folder in which the session works."""
         return path.removeprefix(self._folder)
@@ -165,7 +164,7 @@ class _Writer:
         words = self.state.words.own
         first = min(int(room * FIRST_SHARE), self._item(words.entries[0].text) + 8) if words.entries else 0
         items, _ = word_items(words, True, first, room - first, self.count)
-        kept = newest(items[1:], room - min(first, room), self.count)
+        kept = newest(items[1:], room - min(first, room), self._item)
         left = room - sum(map(self._item, kept))
         return [cut for text in items[:1] if (cut := cut_middle(text, left - 1, self._item))] + kept
 
@@ -183,8 +182,7 @@ class _Writer:
         # What the user speaks of is mostly in the newest: it is shortened before it is left out.
         last = min(max(last, room - DONE_TOKENS * min(3, len(older))), room - LEFT_OUT_TOKENS)
         lines, bounds = [*map(_numbered, told)][-MAX_DONE:], [*older, last][-MAX_DONE:]
-        commits = [place for place, line in enumerate(lines) if _COMMIT.match(line)]
-        shown = newest_cut(lines, bounds, room - LEFT_OUT_TOKENS, self.count, commits)
+        shown = newest_cut(lines, bounds, room - LEFT_OUT_TOKENS, self._item)
         left = len(told) - len(shown)
         more = " or more" if len(self.state.done) >= MAX_LINES else ""  # older ones are not known
         return [*([f"[left out: {left}{more} others]"] if left and shown else []), *shown]
@@ -192,55 +190,48 @@ class _Writer:
     def files(self, room: int) -> list[str]:
         """The changed files, those that were changed last first, then those that were only read. A line says how many
         changed ones are left out: without it, the list would read as complete."""
+        seen: dict[str, list[str]] = {}  # the names in each file, those most in use first
         hidden = self._beside_names | self.listed
-        names = self.state.names.by_file(self.state.seq, hidden) if self.in_files else {}
-        put_in = {path: "\n".join(file.lines) for path, file in self.state.files.items()}  # they tell names, too
-        seen = {
-            self._short(path): [name for name in of if name not in put_in.get(path, "")] for path, of in names.items()
-        }
+        for name in self.state.names.ranked(self.state.seq, hidden) if self.in_files else ():
+            if name.file:
+                seen.setdefault(self._short(name.file), []).append(name.form)
         used = [(self._short(path), file) for path, file in reversed(self.state.files.items())]
         files = [(short, file) for short, file in used if file.changed]
         read = [short for short, file in used if not file.verbs and self.in_files][:MAX_READ]
         own = [(short, file) for short, file in files if not file.deleted]
-        listed = {
-            **_listed("Also created or edited", [short for short, _ in own[LATELY_CHANGED:]]),
-            **_listed("Deleted", [short for short, file in files if file.deleted]),
-        }
+        listed = _listed("Also created or edited", [short for short, _ in own[LATELY_CHANGED:]])
+        listed |= _listed("Deleted", [short for short, file in files if file.deleted])
         head = {f"Folder of the paths below: `{self._folder}`": 0} if self._folder and (files or read) else {}
         found: dict[str, int] = {}  # how many changed files each item names
-        for most, lines, lately in TOLD_OF_FILE:
+        for most, with_line in TOLD_OF_FILE:
+            beside = {short: _seen_in_it(of[:most]) for short, of in seen.items()}
             told = {
-                _file_line(short, file, _seen_in_it(seen.get(short, [])[:most]), lines if place < lately else 0): 1
-                for place, (short, file) in enumerate(own[:LATELY_CHANGED])
+                _file_line(short, file, beside.get(short, ""), with_line): 1 for short, file in own[:LATELY_CHANGED]
             }
-            only = [one_line(f"`{short}`{_seen_in_it(seen.get(short, [])[:most])}", 700) for short in read]
+            only = [one_line(f"`{short}`{beside.get(short, '')}", 700) for short in read]
             found = head | told | listed | ({f"Also read: {', '.join(only)}": 0} if only else {})
             if sum(map(self._item, found)) <= room - LEFT_OUT_TOKENS:
                 break
-        kept = first_of([*found], room - LEFT_OUT_TOKENS, self.count)
+        kept = first_of([*found], room - LEFT_OUT_TOKENS, self._item)
         more = sum(number for item, number in found.items() if item not in kept)
         return [*kept, *([f"[left out: {more} changed]"] if kept and more else [])]
 
     def failures(self, room: int) -> list[str]:
         """Runs of tests, checks and builds that failed, and were not run again with success."""
         runs = sorted(self.state.failed.values(), key=lambda run: run.seq)
-        passed = sorted((run.whole, run.seq, run.line) for run in self.state.passed.values() if run.tests)
-        lines = []
-        for run in runs:
-            whole, seq, line = next((each for each in reversed(passed) if each[1] > run.seq), (False, -1, ""))
-            which = f"{line.removeprefix('ran ')}, which names no part," if whole else "another test run"
-            later = f" ({which} passed since, at message {seq})" if line else ""
-            lines.append(f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}{later}")
-        told = newest_cut(lines, [room] * len(lines), room, self.count)
-        self.failed = {run.seq for run in runs[len(runs) - len(told) :]}
-        return told
+        lines = [f"({run.seq}) {run.line}: {run.told}{self._changed_since(run)}" for run in runs]
+        return newest_cut(lines, [room] * len(lines), room, self._item)
 
     def open(self, room: int) -> list[str]:
         """The tasks of the newest plan that are not done, and what the agent works on."""
-        now = [defused(line) for line in (self._under_way(), self._skill()) if line]
+        now = [self._under_way()] if self.state.under_way else []
+        if skill := self.state.skill:
+            told = _command_text(skill) if skill.seq >= self.since else f"{skill.command}, message {skill.seq}"
+            now.append(f"Loaded: {told}")
+        now = [*map(defused, now)]
         now = [cut for line in now if (cut := cut_middle(line, room // len(now), self._item))]
         tasks = [*map(defused, self._plan())]
-        plan = first_of(tasks, room - sum(map(self._item, now)), self.count)
+        plan = first_of(tasks, room - sum(map(self._item, now)), self._item)
         out = [each for each in tasks if each not in plan and not each.startswith("[x]")]
         if plan and out:
             plan[-1] = f"{plan[-1]} [left out: {len(out)} more]"
@@ -261,24 +252,22 @@ class _Writer:
 
     def _plan(self) -> list[str]:
         plan = self.state.plan
-        left = [
-            f"[{'~' if now == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (now == 'doing')}"
-            for now, text in plan.tasks.values()
-            if now in ("doing", "todo")
-        ]
-        done = "; ".join(one_line(text, 80) for text in plan.texts("done"))
-        if left and plan.asked_since >= 0:  # what of it was done since, the words at the end of its turn say
-            then = clip("; ".join(one_line(text, 120) for text in plan.texts("doing", "todo")), 600)
-            older = f"older than ({plan.asked_since}) and not updated since"
+        left = [(now, text) for now, text in plan.tasks.values() if now in ("doing", "todo")]
+        asked = (each.seq for each in reversed(self.state.words.entries) if not each.source and not each.dialog)
+        newest = next(asked, -1)
+        if left and newest > plan.seq:  # what of it was done since, the words at the end of its turn say
+            then = clip("; ".join(one_line(text, 120) for _, text in left), 600)
+            older = f"older than ({newest}) and not updated since"
             return [f"Open then in the plan of message {plan.seq}, which is {older}: {then}"]
-        lines = left + ([f"[x] done: {clip(done, 600)}"] if done else [])
-        changed = max((file.changed_at for file in self.state.files.values()), default=-1)
-        old = f"; files were changed since, last at message {changed}" if changed > plan.seq else ""
-        return [*([f"The plan below is of message {plan.seq}{old}."] if left else []), *lines]
+        lines = [
+            f"[{'~' if now == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (now == 'doing')}"
+            for now, text in left
+        ]
+        done = "; ".join(one_line(text, 80) for now, text in plan.tasks.values() if now == "done")
+        lines += [f"[x] done: {clip(done, 600)}"] if done else []
+        return [*([f"The plan below is of message {plan.seq}."] if left else []), *lines]
 
     def _under_way(self) -> str:
-        if not self.state.under_way:
-            return ""
         *before, now = self.state.under_way
         stops = self.state.words.interrupted
         if now.command and now.text not in now.command:
@@ -296,53 +285,35 @@ class _Writer:
                 told = f"{others} and ({now.seq}), on which no turn has ended; the newest may be done, {said}"
         return f"{'Interrupted by the user' if self.state.stopped else 'In progress'}: {told}"
 
-    def _skill(self) -> str:
-        skill = self.state.skill
-        if skill is None:
-            return ""
-        told = _command_text(skill) if skill.seq >= self.since else f"{skill.command}, message {skill.seq}"
-        return f"Loaded: {told}"
-
     def last_state(self, room: int) -> list[str]:
-        """What the assistant said last, branch and test run, and the newest calls with what came of them."""
+        """What the assistant said last, test runs, the commit, and the newest calls with what came of them."""
         state = self.state
-        commit, branch = state.commit, state.branch
+        commit = state.commit
         # What built, or a linter that found nothing, says little of files that were changed since.
         passed = [run for run in reversed(state.passed.values()) if run.tests or not run.since][:MAX_PASSED]
-        if branch and commit and commit.told and commit.seq >= branch.seq:  # it names its branch
-            branch = None
-        known: list[str] = []
-        for run, told in (
-            *((run, _passed(run)) for run in passed),
-            (commit, commit and _commit(commit, state.pushed)),
-            (state.tree, state.tree and f"Git status at message {state.tree.seq}: {state.tree.told}"),
-        ):
-            since = self._changed_since(run) if run else ""
-            since = " (the same changed since)" if since and known and known[-1].endswith(since) else since
-            known += [f"{told}{since}"] if run else []
-        known += [f"Git branch at message {branch.seq}: {branch.text}"] if branch else []
+        known = [
+            f"{'Tests passed' if run.tests else 'Ran'} at message {run.seq}: {run.line.removeprefix('ran ')}"
+            f"{f': {run.told}' if run.told else ''}{self._changed_since(run)}"
+            for run in passed
+        ]
+        if commit:  # the user and sub-agents may have made others, and pushed them
+            pushed = f"`git push` was run at message {state.pushed}"
+            push = pushed if state.pushed >= commit.seq else "no call has pushed since"
+            which = f"{commit.told}, message {commit.seq}" if commit.told else f"message {commit.seq}"
+            told = f"Last commit by a call of this session: {which}; {push}"
+            known.append(f"{told}{self._changed_since(commit)}")
         bound = min(max(room // 3, MIN_CALL), MAX_CALL)
         known = [cut_middle(line, bound, self._item) for line in known]
-        known = first_of(known, max(room - MIN_CALL, room // 2) if state.calls else room, self.count)
+        known = first_of(known, max(room - MIN_CALL, room // 2) if state.calls else room, self._item)
         room -= sum(map(self._item, known))
-        told = "\n".join(known)
-        told_above = {run.seq for run in (state.tree, *passed) if run and f"at message {run.seq}:" in told}
-        told_above |= self.failed
-        shown = [each for each in state.calls if each.seq not in told_above or "&&" in each.text]
-        calls = [cut_middle(self._call(each), bound, self._item) for each in shown]
-        said_share = 1.0 if state.answered else SAID_SHARE
-        short = ""
+        calls = [cut_middle(self._call(each), bound, self._item) for each in state.calls]
+        head: list[str] = []
         if state.said is not None and all(each.seq != state.said.seq or not each.text for each in state.done):
             said = f"The assistant said last ({state.said.seq}): {defused(state.said.text.strip())}"
-            short = cut_middle(said, max(int(room * said_share), room - sum(map(self._item, calls))), self._item)
-        head = [short] if short else []
+            most = room if state.answered else max(int(room * SAID_SHARE), room - sum(map(self._item, calls)))
+            head = [cut for cut in [cut_middle(said, most, self._item)] if cut]
         room -= sum(map(self._item, head))
-        waits = [
-            f"({call.seq}) {call_line(call)} still ran when its output was last read, as {process}"
-            for process, call in state.running.items()
-            if not any(f"{RUNNING}{process}," in each.text for each in state.calls)
-        ]
-        return [*head, *known, *newest([*waits, *calls], room, self.count)]
+        return [*head, *known, *newest(calls, room, self._item)]
 
     def notes(self, room: int) -> list[str]:
         """What the assistant said since its last turn ended, but last: what it found and decided. The words with which
@@ -351,7 +322,7 @@ class _Writer:
             return []
         calls = {each.seq for each in self.state.calls}  # with what a sub-agent reported
         notes = [each for each in self.state.notes if each.seq not in calls]
-        return newest_cut([*map(_numbered, notes)], [NOTE_TOKENS] * len(notes), room, self.count)
+        return newest_cut([*map(_numbered, notes)], [NOTE_TOKENS] * len(notes), room, self._item)
 
     def _call(self, told: Told) -> str:
         """A call with what came of it. A command stays as it was run."""
@@ -368,13 +339,14 @@ class _Writer:
         again first, the newest of each first."""
         shown = "\n".join([*self.beside.texts, self.told])
         hidden = self._beside_names | {name_key(name) for name in names_of(self.told)}
-        quoted = [(uses > 1, text) for text, uses in self.state.quoted.items() if text.strip('"') not in shown]
-        wanted = [text for again in (True, False) for own, text in reversed(quoted) if own is again]
-        literals = self._within(wanted, int(room * LITERALS_SHARE))
+        quoted = [*self.state.quoted.items()][::-1]
+        quoted.sort(key=lambda item: item[1] == 1)
+        wanted = [text for text, _ in quoted if text.strip('"') not in shown]
+        literals = first_of(wanted, int(room * LITERALS_SHARE), self._name)
         room -= self._item(f"Literals: {' '.join(literals)}") if literals else 0
         hidden |= {path_key(path) for path in self.state.files if self._short(path) in self.told}
         ranked = self.state.names.ranked(self.state.seq, hidden)
-        chosen = self._within([self._short(name.form) for name in ranked], room - 12)
+        chosen = first_of([self._short(name.form) for name in ranked], room - 12, self._name)
         found = {
             "Paths": [name for name in chosen if "/" in name],
             "Names": [name for name in chosen if "/" not in name],
@@ -382,23 +354,12 @@ class _Writer:
         lines = [defused(f"{title}: {' '.join(names)}") for title, names in found.items() if names]
         return [*lines, *([f"Literals: {' '.join(literals)}"] if literals else [])]
 
-    def _within(self, found: Iterable[str], room: int) -> list[str]:
-        kept: list[str] = []
-        for name in found:
-            if room < 3:
-                break
-            cost = self.count(f" {name}")
-            if cost <= room:
-                kept.append(name)
-                room -= cost
-        return kept
 
-
-def _file_line(path: str, file: FileState, seen: str, most: int) -> str:
+def _file_line(path: str, file: FileState, seen: str, with_line: bool) -> str:
     verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
     was = f" ({file.was})" if file.was else ""
-    lines = defused("; ".join(file.lines[::-1][:most]))
-    return one_line(f"`{path}`: {verbs}{was}{seen}{f': {lines}' if lines else ''}", 1_000)
+    line = f": {defused(file.line)}" if with_line and file.line else ""
+    return one_line(f"`{path}`: {verbs}{was}{seen}{line}", 1_000)
 
 
 def _seen_in_it(names: Sequence[str]) -> str:
@@ -409,18 +370,6 @@ def _listed(label: str, paths: Sequence[str]) -> dict[str, int]:
     """Lines with the paths, each with how many it has."""
     parts = [paths[place : place + PER_LINE] for place in range(0, len(paths), PER_LINE)]
     return {one_line(f"{label}: {', '.join(part)}", 2_000): len(part) for part in parts}
-
-
-def _passed(run: Run) -> str:
-    how = "Tests passed" if run.tests else "Ran"
-    return f"{how} at message {run.seq}: {run.line.removeprefix('ran ')}{f': {run.told}' if run.told else ''}"
-
-
-def _commit(run: Run, pushed: int) -> str:
-    """The user and sub-agents may have made others, and pushed them."""
-    which = f"{run.told}, " if run.told else ""
-    push = f"`git push` was run at message {pushed}" if pushed >= run.seq else "no call has pushed since"
-    return f"Last commit by a call of this session: {which}message {run.seq}; {push}"
 
 
 def _numbered(told: Told) -> str:
@@ -514,14 +463,9 @@ def _user_words(of: HandedOff, max_tokens: int, count: Count) -> str:
     now = words.open if words.open in kept else None
     later = room + min(unused, max(int(unused * UNUSED_SHARE), count(now.text) - room // 2 if now else 0))
     text = words_text(words, (0, max(0, of.state.seq)), lines, first_tokens=room, tokens=later, count=count)
-    return "\n".join([text, *_answered(kept, answered)])
-
-
-def _answered(entries: Sequence[Said], answered: Mapping[int, int]) -> list[str]:
-    """A line that says which of these the agent has answered last. Of older ones it would not be certain: some are
-    done without a word on them, some answered with another one."""
-    last = max((entry.seq for entry in entries if entry.seq in answered), default=None)
-    return [] if last is None else [f"Answered by the agent last: ({last}), at {answered[last]}."]
+    # Of older ones it would not be certain: some are done without a word on them, some answered with another one.
+    last = max((entry.seq for entry in kept if entry.seq in answered), default=None)
+    return text if last is None else f"{text}\nAnswered by the agent last: ({last}), at {answered[last]}."
 
 
 def _letters_of(text: str) -> str:

@@ -135,21 +135,18 @@ def _limits(
     gone = [costs[entry] for entry in others if entry not in standing]
     room = tokens - sum(min(MIN_ENTRY_TOKENS, cost) for cost in gone)
     # Half of the room for the request under way, if it needs that: the others are answered.
-    own = max(MIN_ENTRY_TOKENS, shared_limit(standing.values(), room), room // 2)
-    under_way = words.open if words.open in others else None
-    taken = min(own, standing.pop(under_way, 0)) if under_way else 0
+    now = words.open if words.open in others else None
+    own = max(shared_limit(standing.values(), room), room // 2) if now else 0
+    taken = min(own, standing.pop(now, 0)) if now else 0
     level = max(MIN_ENTRY_TOKENS, shared_limit(standing.values(), room - taken))
-    left = tokens - taken - sum(min(level, cost) for cost in standing.values())
-    rest = max(MIN_ENTRY_TOKENS, shared_limit(gone, left))
+    rest = shared_limit(gone, tokens - taken - sum(min(level, cost) for cost in standing.values()))
     limits = {entry: level if entry in standing else rest for entry in others}
-    if under_way:
-        limits[under_way] = max(level, own)
-    if main:
-        limits[main] = first_tokens
-        # Rules of files have the room that the first request leaves.
-        of_files = max(MIN_ENTRY_TOKENS, (first_tokens - costs[main]) // max(1, len(files)))
-        limits |= dict.fromkeys(files, of_files)
-    return limits
+    if now:
+        limits[now] = max(level, own)
+    if main:  # rules of files have the room that it leaves
+        limits |= dict.fromkeys(files, (first_tokens - costs[main]) // max(1, len(files)))
+    limits = {entry: max(MIN_ENTRY_TOKENS, limit) for entry, limit in limits.items()}
+    return limits | ({main: first_tokens} if main else {})
 
 
 def _stands(words: UserWords, entry: Said) -> bool:

@@ -15,8 +15,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
-from contextstash.events.call_lines import WAITS
-from contextstash.events.calls import calls_of
+from contextstash.events.calls import WAITS, calls_of
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
 from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_block
