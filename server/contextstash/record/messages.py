@@ -296,9 +296,6 @@ def fingerprints_of(access: Access, session: Session, natives: Sequence[Native])
     return [access.store.fingerprint(stored_body(settings, native)) for native in natives]
 
 
-# The head of a whole list, and its end.
-
-
 async def _stored_head(access: Access, session: Session) -> list[Native] | None:
     """The system messages that the conversation begins with, as they were recorded; None if it has no messages yet."""
     if not session.counters.messages:

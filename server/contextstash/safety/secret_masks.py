@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic_core import SchemaValidator, core_schema
 
-from contextstash.safety.sanitize import UNSEEN, encodable, folded
+from contextstash.safety.sanitize import UNSEEN, folded
 
 FILL = "•"
 
@@ -81,14 +81,13 @@ def _gate() -> SchemaValidator:
     repetitions are counted by copies of what they repeat, and digits of other scripts are hundreds of ranges."""
     gates = "|".join(f"(?:{each})" for each in (*(rule.gate for rule in RULES), "(?i-u:<private>)", _MAY_BE_INVISIBLE))
     pattern = re.sub(r"\{([01]),\d+\}", lambda match: "*+"[int(match[1])], gates).replace(r"\d", "[0-9]")
-    return SchemaValidator(core_schema.str_schema(pattern=pattern, strict=True))
+    return SchemaValidator(core_schema.str_schema(pattern=pattern))
 
 
 def may_hold_secrets(text: str) -> bool:
     """Whether `secrets_in` is worth asking; mostly not."""
-    may_hold = _gate().isinstance_python
-    has_escaped_quotes = '\\"' in text or "\\'" in text
-    return may_hold(encodable(text)) or (has_escaped_quotes and may_hold(encodable(re.sub(_ESCAPED_QUOTES, "", text))))
+    readings = [text, re.sub(_ESCAPED_QUOTES, "", text)] if '\\"' in text or "\\'" in text else [text]
+    return any(_gate().isinstance_python(each.encode("utf-8", "replace")) for each in readings)
 
 
 def secrets_in(text: str) -> list[Found]:
