@@ -302,54 +302,6 @@ class Timeline(Result):
     changes: list[Change]
 
 
-class ShownBlock(Result):
-    """A block as it was recorded; `shown` is what the model sees in its place, if that is something else, and
-    `state` the kind of edit that it is. Of a tool call `text` is the arguments, as JSON if they are not text."""
-
-    type: str
-    heading: str
-    tool: str | None = None
-    is_error: bool = False
-    tokens: int = 0
-    text: str
-    handle: str | None = None
-    shown: str | None = None
-    state: str | None = None
-
-
-class ShownMessage(Result):
-    """A message; one that the model does not see is hidden by the summary `summary_id`, or by the client itself."""
-
-    seq: int
-    role: str
-    tokens: int
-    created_at: Moment
-    blocks: list[ShownBlock]
-    visible: bool
-    summary_id: str | None = None
-
-
-class ShownSummary(Result):
-    summary_id: str
-    first_seq: int
-    last_seq: int
-    text: str
-    tokens: int
-    strategy: str
-
-
-class ShownPage(Result):
-    session_id: str
-    messages: list[ShownMessage]
-    summaries: list[ShownSummary] = Field(description="Those that cover some of the page's messages")
-    total: int
-    first: int
-    next_seq: int | None = None
-    client_sends_history: bool | None = Field(
-        default=None, description="The client sends its own history: the view is contextstash's alone, no model sees it"
-    )
-
-
 class ContextStatus(Result):
     session_id: SessionId
     title: str | None = Field(default=None, description="The session's title")
@@ -673,9 +625,24 @@ class RetainResult(Result):
     note: str | None = None
 
 
+class ShownBlock(Result):
+    """A block as it was recorded; `shown` is what the model sees in its place, if that is something else, and
+    `state` the kind of edit that it is. Of a tool call `text` is the arguments, as JSON if they are not text."""
+
+    type: str
+    tool: str | None = None
+    argument: str | None = None
+    is_error: bool = False
+    tokens: int = 0
+    text: str
+    handle: str | None = None
+    shown: str | None = None
+    state: str | None = None
+
+
 class MessageLine(Result):
-    """One message of the history. `kind` and `agent_visible` show what the model sees of it now, `handles`
-    are those of the tool outputs in it."""
+    """One message of the history, as it was recorded or in blocks. `kind` and `agent_visible` say what the model sees
+    of it now, `summary_id` what it sees instead; `handles` are those of the tool outputs in it."""
 
     seq: int
     role: str
@@ -683,13 +650,28 @@ class MessageLine(Result):
     tokens: int
     agent_visible: bool = True
     user_visible: bool = True
-    created_at: datetime | None = None
+    created_at: Moment
     handles: list[str] | None = None
-    message: dict[str, Any]
+    message: dict[str, Any] = Field(default={})
+    blocks: list[ShownBlock] | None = None
+    summary_id: str | None = None
+
+
+class ShownSummary(Result):
+    summary_id: str
+    first_seq: int
+    last_seq: int
+    text: str
+    tokens: int
 
 
 class MessagePage(Result):
+    """Messages, and the summaries that cover some of them. If the client sends its own history, the view is
+    contextstash's alone, and no model sees it."""
+
     session_id: str
     messages: list[MessageLine]
     total: int
     next_seq: int | None = None
+    summaries: list[ShownSummary] | None = None
+    client_sends_history: bool | None = None

@@ -145,6 +145,5 @@ class Stash(Access):
     read_messages = history.read_messages
     record_transcript = transcripts.record_transcript
     read_conversation = history.read_conversation
-    read_shown_messages = history.read_shown_messages
     export_session = transfer.export_session
     import_session = transfer.import_session

@@ -67,7 +67,7 @@ async def shown_texts(stash: Stash) -> AsyncIterator[tuple[str, str]]:
     while first is not None:
         page = await stash.read_messages(SESSION, first=first, limit=100)
         yield "messages", json.dumps([line.model_dump(mode="json") for line in page.messages], ensure_ascii=False)
-        beside = await stash.read_shown_messages(SESSION, first=first)
+        beside = await stash.read_messages(SESSION, first=first, limit=100, shown=True)
         yield "pages", beside.model_dump_json()
         first = page.next_seq
     for handle in await all_handles(stash):
@@ -202,7 +202,7 @@ async def test_a_secret_is_masked_in_what_stands_for_an_output(tmp_path: Path) -
     natives = [*printed("git push", output), {"role": "user", "content": "And now?"}]
     async with stash_at(tmp_path / "s.db", window=60_000, output_tokens=500) as stash:
         await stash.record_messages(natives, session_id=SESSION, format="anthropic")
-        page = (await stash.read_shown_messages(SESSION)).model_dump_json()
+        page = (await stash.read_messages(SESSION, shown=True)).model_dump_json()
         assert "of the log" in page
         assert key not in page
         # The model gets the beginning of the output as it was printed.
@@ -219,4 +219,4 @@ async def test_the_rest_of_a_key_that_a_cut_divides_is_masked_on_pages(tmp_path:
     async with stash_at(tmp_path / "s.db", window=60_000, output_tokens=500) as stash:
         await stash.record_messages(natives, session_id=SESSION)
         assert lines[0] in json.dumps((await stash.get_context(SESSION)).messages)
-        assert lines[0] not in (await stash.read_shown_messages(SESSION)).model_dump_json()
+        assert lines[0] not in (await stash.read_messages(SESSION, shown=True)).model_dump_json()

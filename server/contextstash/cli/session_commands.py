@@ -15,7 +15,7 @@ from contextstash.safety.sanitize import amount, clip, counted
 from contextstash_storage.errors import BadInputError, NotFoundError
 
 if TYPE_CHECKING:
-    from contextstash.results import OutputPage, Receipt, ShownBlock, ShownMessage, WindowAdvice
+    from contextstash.results import MessageLine, OutputPage, Receipt, ShownBlock, WindowAdvice
     from contextstash.stash import Stash
 
 NO_SESSIONS = "No sessions yet. Record those of your clients: contextstash import"
@@ -108,7 +108,7 @@ async def show(stash: Stash, what: str | None, pattern: str | None, message: int
 
 async def _messages(stash: Stash, session_id: str, first: int) -> Any:
     """A list of messages; as JSON in their provider's own form."""
-    page = await stash.read_shown_messages(session_id, first=first, limit=PAGE_MESSAGES)
+    page = await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES, shown=True)
     name, found = await stash.short_id(session_id), await stash.context_status(session_id)
 
     def show() -> None:
@@ -123,24 +123,24 @@ async def _messages(stash: Stash, session_id: str, first: int) -> Any:
     return await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES), show
 
 
-def _pieces(message: ShownMessage) -> tuple[str, str]:
+def _pieces(message: MessageLine) -> tuple[str, str]:
     """The handle of the output in a message, and how many more there are; the beginning of its text and calls."""
-    handles = [block.handle for block in message.blocks if block.handle]
+    handles, blocks = message.handles or [], message.blocks or []
     output = f"{handles[0]} +{len(handles) - 1}" if len(handles) > 1 else "".join(handles)
-    said = ["[archived]"] * any(block.state == "archive" for block in message.blocks)
-    said += [block.heading if block.type == "tool_call" else block.text for block in message.blocks]
+    said = ["[archived]"] * any(block.state == "archive" for block in blocks)
+    said += [f"{each.tool} {each.argument or ''}" if each.type == "tool_call" else each.text for each in blocks]
     return output, clip(" ".join(" ".join(said).split()), PREVIEW_CHARACTERS) or "(no text)"
 
 
 async def _message(stash: Stash, session_id: str, seq: int) -> Any:
-    page = await stash.read_shown_messages(session_id, first=seq, limit=1)
+    page = await stash.read_messages(session_id, first=seq, limit=1, shown=True)
     if not page.messages:
         raise NotFoundError(f"There is no message {seq}: the session has {page.total:,}, the first is 0.")
     [message] = page.messages
     time = datetime.fromisoformat(message.created_at).astimezone()
     head = f"message {seq}, {message.role}, {time:%Y-%m-%d %H:%M}, {message.tokens:,} tokens"
     [native] = (await stash.read_messages(session_id, first=seq, limit=1)).messages
-    return native, lambda: echo("\n\n".join([head, *map(_whole, message.blocks)]))
+    return native, lambda: echo("\n\n".join([head, *map(_whole, message.blocks or ())]))
 
 
 def _whole(block: ShownBlock) -> str:

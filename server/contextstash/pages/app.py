@@ -171,13 +171,14 @@ class Pages:
         size = MESSAGES_SHOWN if only < 0 else 1
         first = _number(request, "first", max(0, total - size)) if only < 0 else only
         first = max(0, min(first, total - 1))
-        shown = await self._stash.read_shown_messages(session_id, first=first, limit=size)
+        shown = await self._stash.read_messages(session_id, first=first, limit=size, shown=True)
         return page(
             request,
             "messages.html",
             line=await self._stash.line_of(session),
             page=shown,
-            summaries={summary.first_seq: summary for summary in shown.summaries},
+            first=first,
+            summaries={summary.first_seq: summary for summary in shown.summaries or ()},
             is_whole=only >= 0,
             earlier=max(0, first - MESSAGES_SHOWN) if first else None,
             last=max(0, total - MESSAGES_SHOWN),

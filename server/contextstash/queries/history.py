@@ -6,8 +6,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from typing import Any
 
+from contextstash.messages.base import Format
 from contextstash.messages.detection import get_format
 from contextstash.outputs.digest import without_reminders
 from contextstash.outputs.limits import WHOLE
@@ -21,8 +22,6 @@ from contextstash.results import (
     OutputPage,
     SearchResult,
     ShownBlock,
-    ShownMessage,
-    ShownPage,
     ShownSummary,
     SummaryResult,
 )
@@ -30,7 +29,7 @@ from contextstash.safety.sanitize import defused, one_line
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_excerpt, shown_text, shown_texts, shown_value
 from contextstash.session.open_session import READ_AT_ONCE, Known, outputs_by_message
-from contextstash.view.view import build_view, path_to
+from contextstash.view.view import Entry, build_view, path_to
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFoundError, NotFoundError
 from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
@@ -72,63 +71,50 @@ NOTHING_FOUND = "Nothing found: no text has any of these words. Only whole words
 SCOPES = ("session", "outputs", "messages", "everywhere")
 
 
-async def _page(access: Access, session_id: str, first: int, limit: int) -> tuple[Known, int | None]:
-    """What is known of a session, of its messages those of a page, and where the next page begins."""
-    known = await access.known(session_id)
-    total = known.session.counters.messages
-    last = min(total, first + limit) - 1
-    messages = await access.store.read_messages(session_id, first=first, last=last)
-    outputs = await access.store.read_outputs(session_id, first=first, last=last)
-    page = replace(
-        known,
-        messages={message.seq: message for message in messages},
-        entries={entry.first_seq: entry for entry in build_view(messages, known.overlay) if entry.message},
-        outputs=outputs_by_message(messages, outputs),
-    )
-    return page, last + 1 if last + 1 < total else None
-
-
-async def read_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 50) -> MessagePage:
-    """Messages as they were recorded, but with masks in the place of secrets, from position `first` on, each with
-    whether the model still sees it."""
-    page, next_seq = await _page(access, session_id, first, limit)
-    lines, settings = [], access.settings(page.session)
-    for message in page.messages.values():
-        entry = page.entries.get(message.seq)
-        kind = entry.kind if entry else message.kind
-        handles = [output.handle for output in page.outputs[message.seq]] or None
-        visible = entry is not None and kind != "tool_result_archived"
-        body = shown_value(settings, message.body or {})
-        lines.append(MessageLine.of(message, kind=kind, agent_visible=visible, handles=handles, message=body))
-    total = page.session.counters.messages
-    return MessagePage(session_id=session_id, messages=lines, total=total, next_seq=next_seq)
-
-
-async def read_shown_messages(access: Access, session_id: str, *, first: int = 0, limit: int = 100) -> ShownPage:
-    """A page of the history with what the model sees in the place of each message: messages `first` to
-    `first + limit - 1`. Raises SessionNotFoundError, or BadInputError if a number is bad."""
+async def read_messages(
+    access: Access, session_id: str, *, first: int = 0, limit: int = 50, shown: bool = False
+) -> MessagePage:
+    """A page of the history, with masks in the place of secrets: messages as they were recorded, each with whether the
+    model still sees it; or if `shown` in blocks, with what the model sees instead of them, and the summaries that it
+    sees instead of some. Raises SessionNotFoundError, or BadInputError if a number is bad."""
     if first < 0 or not 1 <= limit <= MAX_MESSAGES:
         raise BadInputError(f"first is 0 or more, limit 1 to {MAX_MESSAGES}.")
-    page, next_seq = await _page(access, session_id, first, limit)
-    settings = access.settings(page.session)
-    return ShownPage(
-        session_id=session_id,
-        messages=[_shown(page, settings, message) for message in page.messages.values()],
-        summaries=[
-            ShownSummary.of(edit, text=shown_text(settings, edit.text))
-            for edit in page.overlay.summaries
-            if edit.first_seq < first + limit and edit.last_seq >= first
-        ],
-        total=page.session.counters.messages,
-        first=first,
-        next_seq=next_seq,
-        client_sends_history=await access.sends_own_history(page.session) or None,
+    known = await access.known(session_id)
+    session, overlay, settings = known.session, known.overlay, access.settings(known.session)
+    total = session.counters.messages
+    last = min(total, first + limit) - 1
+    messages = await access.store.read_messages(session_id, first=first, last=last)
+    read = await access.store.read_outputs(session_id, first=first, last=last)
+    outputs = outputs_by_message(messages, read)
+    entries = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
+    lines = []
+    for message in messages:
+        seq, entry = message.seq, entries.get(message.seq)
+        kind, said = entry.kind if entry else message.kind, dict[str, Any](blocks=None)
+        if shown:
+            hiding = next((edit for edit in overlay.covers if edit.first_seq <= seq <= edit.last_seq), None)
+            said["summary_id"] = hiding.summary_id if isinstance(hiding, SummaryEdit) and not entry else None
+            said["blocks"] = _blocks(settings, get_format(session.format), message, entry, outputs[seq])
+        else:
+            said["message"] = shown_value(settings, message.body or {})
+        visible = entry is not None and kind != "tool_result_archived"
+        handles = [output.handle for output in outputs[seq]] or None
+        lines.append(MessageLine.of(message, kind=kind, agent_visible=visible, handles=handles, **said))
+    page = MessagePage(
+        session_id=session_id, messages=lines, total=total, next_seq=last + 1 if last + 1 < total else None
     )
+    if shown:
+        covering = [edit for edit in overlay.summaries if edit.first_seq < first + limit and edit.last_seq >= first]
+        page.summaries = [ShownSummary.of(edit, text=shown_text(settings, edit.text)) for edit in covering]
+        page.client_sends_history = await access.sends_own_history(session) or None
+    return page
 
 
-def _shown(page: Known, settings: ContextSettings, message: Message) -> ShownMessage:
-    entry = page.entries.get(message.seq)
-    reading = get_format(page.session.format).read(message.body or {})
+def _blocks(
+    settings: ContextSettings, fmt: Format, message: Message, entry: Entry | None, outputs: Sequence[Output]
+) -> list[ShownBlock]:
+    """The blocks of a message, with what its entry in the view shows in their place."""
+    reading = fmt.read(message.body or {})
     # The tokens were counted when the message was recorded. A format that reads it otherwise today has other blocks.
     counted = message.blocks if len(message.blocks) == len(reading.blocks) else reading.blocks
     texts = shown_texts(settings, message.role, counted, reading.texts)
@@ -138,17 +124,13 @@ def _shown(page: Known, settings: ContextSettings, message: Message) -> ShownMes
         stripped = entry is not None and entry.stripped and block.type == "thinking"
         shown = ShownBlock.of(
             block,
-            heading=" ".join(filter(None, (block.tool, block.argument))),
             text=text,
-            handle=next((output.handle for output in page.outputs[message.seq] if output.block == place), None),
+            handle=next((output.handle for output in outputs if output.block == place), None),
             shown=shown_excerpt(settings, edit.text, whole) if edit else None,
             state=edit.kind if edit else "strip" if stripped else None,
         )
         blocks.append(shown)
-    covers = (edit for edit in page.overlay.covers if edit.first_seq <= message.seq <= edit.last_seq)
-    hiding = None if entry else next(covers, None)
-    summary_id = hiding.summary_id if isinstance(hiding, SummaryEdit) else None
-    return ShownMessage.of(message, blocks=blocks, summary_id=summary_id, visible=entry is not None)
+    return blocks
 
 
 async def read_conversation(access: Access, session_id: str) -> list[Native]:
