@@ -7,16 +7,15 @@ A move loses nothing, handles included; in an export secrets are masked unless t
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from contextstash import __version__
 from contextstash.messages.base import Format, NotJsonError, check_json
@@ -27,7 +26,7 @@ from contextstash.record.output_archive import OUTPUTS_AGENT, check_conversation
 from contextstash.results import CopyResult, DeleteResult, RetainedOut, RetainResult
 from contextstash.session.access import Access
 from contextstash.session.masks import derived, shown_value, stored_body
-from contextstash.session.open_session import READ_AT_ONCE
+from contextstash.session.open_session import READ_AT_ONCE, outputs_by_message
 from contextstash.window.settings import ContextSettings, resolve_settings, session_layer
 from contextstash_storage.errors import BadInputError, ContextstashError, DamagedError, SessionNotFoundError
 from contextstash_storage.records import (
@@ -39,7 +38,6 @@ from contextstash_storage.records import (
     Event,
     KeptState,
     NewMessage,
-    Output,
     Request,
     Session,
     check_session_id,
@@ -78,24 +76,13 @@ no more are passed over."""
 
 LOGGED_AT_ONCE = 1_000
 
-RECORD_LEVELS = 2
-"""Levels of nesting of a record around a message's body."""
-
 NOT_STORED = "Nothing of that session was stored. Export it again, or take a whole copy of the file."
-
-TOGETHER = 25
-"""Sessions deleted at once: a deletion rewrites the search index, and hiding a session takes the write lock for about
-a millisecond."""
 
 NOT_OVERWRITTEN = (
     "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
     " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
     " the database next; close other programs that use the file."
 )
-
-NO_LIMIT = "How long shall sessions be kept? Pass --days, or set keep_days in your contextstash.toml."
-
-DIFFERENT = "it is stored there with another content: one of the two was changed after it was copied"
 
 
 async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[str, Any]]:
@@ -110,19 +97,18 @@ async def export_session(access: Access, session_id: str) -> AsyncIterator[dict[
             yield shown_value(settings, record)
 
 
-async def _session_records(access: Access, session: Session, left: int = 0) -> AsyncGenerator[dict[str, Any]]:
+async def _session_records(access: Access, session: Session, left: int = 0) -> AsyncIterator[dict[str, Any]]:
     """The records of one session, after which so many sessions are `left` in the file."""
     fields = session.model_dump(mode="json", exclude={"owner"}, exclude_none=True)
     yield {HEADER: VERSION, "written_by": f"contextstash {__version__}", "session": fields}
     name = session.session_id
     for first in range(0, session.counters.messages, READ_AT_ONCE):
         last = min(first + READ_AT_ONCE, session.counters.messages) - 1
-        outputs: dict[int, list[Output]] = {}
-        for output in await access.store.read_outputs(name, first=first, last=last):
-            outputs.setdefault(output.seq, []).append(output)
-        for message in await access.store.read_messages(name, first=first, last=last):
+        messages = await access.store.read_messages(name, first=first, last=last)
+        outputs = outputs_by_message(messages, await access.store.read_outputs(name, first=first, last=last))
+        for message in messages:
             fields = message.model_dump(mode="json", exclude={"session_id", "seq", "body"}, exclude_none=True)
-            if made := outputs.get(message.seq):
+            if made := outputs[message.seq]:
                 fields["outputs"] = [output.model_dump(mode="json", exclude={"seq"}) for output in made]
             yield {"seq": message.seq, "message": {**fields, "body": message.body}}
     for edit in (await access.store.read_edits(name))[: session.counters.edits]:
@@ -149,9 +135,8 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
     while (session := await asyncio.to_thread(reading.next_session)) is not None:
         if session_id is not None:
             check_conversation_id(session_id)
-            name = session_id if result is None else outputs_session_id(session_id)
-            changed = {"session_id": name} if result is None else {"session_id": name, "parent_session_id": session_id}
-            session = session.model_copy(update=changed)
+            kept = {"session_id": outputs_session_id(session_id), "parent_session_id": session_id}
+            session = session.model_copy(update=kept if result else {"session_id": session_id})
         check = check_session_id if session.agent == OUTPUTS_AGENT else check_conversation_id
         check(session.session_id)
         items = reading.items(session, access.settings(session))
@@ -164,10 +149,8 @@ async def import_session(access: Access, lines: Iterable[str], *, session_id: st
                     " --session NEW_ID."
                 )
             await asyncio.to_thread(deque, items, 0)  # read on to the next session
-        if result is None:
-            count = session.counters.messages
-            recorded, known = (count, 0) if stored else (0, count)
-            result = CopyResult(session_id=session.session_id, recorded=recorded, duplicates=known)
+        recorded, known = (session.counters.messages, 0) if stored else (0, session.counters.messages)
+        result = result or CopyResult(session_id=session.session_id, recorded=recorded, duplicates=known)
     if result is None:
         raise BadInputError("The file contains no session.")
     return result
@@ -192,11 +175,14 @@ class _Lines:
                 f"Line {self._number} does not begin a session of version {VERSION}: export it again where it is"
                 " stored, with this version of contextstash."
             )
-        try:
-            session = Session.model_validate(_with_whole_request(record["session"]), extra="ignore")
+        with self._named():
+            counters = record["session"].get("counters", {})
+            if (
+                sent := counters.get("request")
+            ) and "tokens" not in sent:  # exports of commit 81800828 have a part of it
+                counters["request"] = {**sent, "declared": {}, "budget": 0, "tokens": sent["counted"]}
+            session = Session.model_validate(record["session"], extra="ignore")
             return session.model_copy(update={"settings": _settings_here(session.settings)})
-        except (ValidationError, KeyError, TypeError, AttributeError) as error:
-            raise self._wrong() from error
 
     def items(self, session: Session, settings: ContextSettings) -> Iterator[Copied]:
         """The messages, edits, events, calls, declared parts and requests of the session."""
@@ -204,18 +190,15 @@ class _Lines:
         calls: dict[str, tuple[str, str]] = {}
         counts = dict.fromkeys(PARTS, 0)
         while (record := self._next()) is not None and not {HEADER, END} & record.keys():
-            try:
+            with self._named():
                 [name] = PARTS.keys() & record.keys()
                 fields, (adapter, number) = record[name], PARTS[name]
-                is_former = name == "event" and fields["kind"] in FORMER_EVENTS
                 item: Copied | None = None
                 if name == "message":
                     item = _message(fields, fmt, calls, settings)
-                elif not is_former:
+                elif name != "event" or fields["kind"] not in FORMER_EVENTS:
                     item = adapter.validate_python(fields, extra="ignore")
                 place = (record if name == "message" else fields).get(number)
-            except (ValidationError, ContextstashError, KeyError, ValueError, TypeError, AttributeError) as error:
-                raise self._wrong() from error
             expected = counts[name] + (name != "message")
             if place not in (None, expected):
                 raise self._wrong(f"holds {name} {place}, not {expected}: a line is missing, doubled or moved.")
@@ -226,47 +209,41 @@ class _Lines:
 
     def _end(self, session: Session, record: Mapping[str, Any] | None, counts: Mapping[str, int]) -> None:
         """Check that the session is complete, and read on to the next one. `record` is what stands after its parts."""
-        try:
-            end = None if record is None or END not in record else {**record[END]}
-            left = 0 if end is None else int(end.pop("sessions_left"))
-        except (KeyError, TypeError, ValueError) as error:
-            raise self._wrong() from error
-        known = session.counters
-        is_whole = end is not None and (counts["message"], counts["edit"]) == (known.messages, known.edits)
-        is_whole = is_whole and all(counts.get(part[:-1]) == count for part, count in (end or {}).items())
+        known, end = session.counters, (record or {}).get(END)
+        with self._named():
+            left = end and int(end.pop("sessions_left"))
+            is_whole = end and all(counts[part[:-1]] == count for part, count in end.items())
         self._begun = self._next()
-        if not is_whole or (self._begun is not None) != (left > 0) or (left and HEADER not in (self._begun or {})):
+        begins = self._begun and HEADER in self._begun
+        stored = (counts["message"], counts["edit"]) == (known.messages, known.edits)
+        if not is_whole or not stored or begins != (True if left else None):
             raise BadInputError(
                 f"The file does not hold all of session {session.session_id} and of the outputs kept for it."
                 f" {NOT_STORED}"
             )
 
-    def _next(self) -> Mapping[str, Any] | None:
+    def _next(self) -> dict[str, Any] | None:
         for number, line in self._lines:
             self._number = number
             if line.strip():
-                try:
+                with self._named():
                     record = json.loads(line)
-                    check_json(record, level=-RECORD_LEVELS)
-                except (ValueError, RecursionError) as error:
-                    raise (self._wrong(str(error)) if isinstance(error, NotJsonError) else self._wrong()) from error
-                if not isinstance(record, dict):
-                    raise self._wrong()
-                return record
+                    check_json(record, level=-2)  # the levels of the record around a body
+                    return dict(record)
         return None
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Names the line in an error of what is read in the block."""
+        try:
+            yield
+        except NotJsonError as error:
+            raise self._wrong(str(error)) from error
+        except (ContextstashError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise self._wrong() from error
 
     def _wrong(self, problem: str = "is not part of an exported session.") -> BadInputError:
         return BadInputError(f"Line {self._number} {problem} {NOT_STORED}")
-
-
-def _with_whole_request(session: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a session. Exports of commit 81800828 have only a part of a request that has no report."""
-    counters = session.get("counters") or {}
-    sent = counters.get("request")
-    if sent is None or "tokens" in sent:
-        return session
-    whole = {**sent, "declared": {}, "budget": 0, "tokens": sent["counted"]}
-    return {**session, "counters": {**counters, "request": whole}}
 
 
 def _settings_here(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,15 +266,9 @@ def _message(fields: Any, fmt: Format, calls: dict[str, tuple[str, str]], settin
     read = fmt.read(message.body)
     blocks, texts = derived(settings, read.role, message.blocks, read.texts or ("",))
     remember_calls(calls, blocks)
-    kept: dict[str, Any] = {
-        "body": stored_body(settings, message.body),
-        "blocks": blocks,
-        "outputs": tuple(
-            output.model_copy(update={"argument": shown_value(settings, output.argument)}) for output in message.outputs
-        ),
-    }
-    if len(texts) == len(message.blocks):
-        kept["texts"] = search_texts(texts, blocks, calls)
+    masked = [each.model_copy(update={"argument": shown_value(settings, each.argument)}) for each in message.outputs]
+    found = search_texts(texts, blocks, calls) if len(texts) == len(message.blocks) else message.texts
+    kept = {"body": stored_body(settings, message.body), "blocks": blocks, "outputs": tuple(masked), "texts": found}
     return message.model_copy(update=kept)
 
 
@@ -329,20 +300,22 @@ async def migrate_store(source: SessionStore, target: SessionStore) -> Migrated:
 
 async def _migrate_session(source: Access, target: Access, session: Session, done: Migrated) -> None:
     name = session.session_id
-    sent, arrived = hashlib.sha256(), hashlib.sha256()
     is_new = await target.find(name) is None
     try:
-        await import_session(target, _lines(_session_records(source, session), sent.update))
-        async for record in _session_records(target, await target.store.get_session(name)):
-            _line(record, arrived.update)
+        lines = [json.dumps(record) async for record in _session_records(source, session)]
+        await import_session(target, lines)
+        stored = await target.store.get_session(name)
+        is_equal = lines == [json.dumps(record) async for record in _session_records(target, stored)]
     except (BadInputError, DamagedError) as error:
         # Another session is stored under this id, the copy would not be the same, or it cannot be read: others can.
         done.failed[name] = str(error)
     except SessionNotFoundError:
         pass  # deleted since it was listed: a server may run meanwhile
     else:
-        if arrived.digest() != sent.digest():
-            done.failed[name] = DIFFERENT
+        if not is_equal:
+            done.failed[name] = (
+                "it is stored there with another content: one of the two was changed after it was copied"
+            )
         elif is_new:
             for key in ("", KEPT_BEHIND):  # a long session is not folded again
                 if (kept := await source.store.get_note(name, KeptState, key)) is not None:
@@ -350,25 +323,6 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
             done.copied += 1
         else:
             done.already += 1
-
-
-def _lines(records: AsyncGenerator[dict[str, Any]], note: Callable[[bytes], None]) -> Iterator[str]:
-    """The records of a session, which may be larger than the memory, as lines. They are read on the event loop, for the
-    thread that imports them."""
-    loop = asyncio.get_running_loop()
-
-    async def following() -> str | None:
-        record = await anext(records, None)
-        return None if record is None else _line(record, note)
-
-    return iter(lambda: asyncio.run_coroutine_threadsafe(following(), loop).result(), None)
-
-
-def _line(record: dict[str, Any], note: Callable[[bytes], None]) -> str:
-    """A record as a line, of which a checksum takes note."""
-    line = json.dumps(record)
-    note(line.encode())
-    return line
 
 
 # Deleted.
@@ -401,7 +355,7 @@ async def retain(access: Access, now: datetime, *, days: int | None = None, dry_
     a pin stays. Raises BadInputError if no limit is set."""
     days = days if days is not None else access.settings().keep_days
     if days is None:
-        raise BadInputError(NO_LIMIT)
+        raise BadInputError("How long shall sessions be kept? Pass --days, or set keep_days in your contextstash.toml.")
     found = await all_sessions(access, by_message=True)
     # Without the archives that are deleted with another session.
     going_along = {outputs_session_id(session.session_id) for session in found}
@@ -412,35 +366,19 @@ async def retain(access: Access, now: datetime, *, days: int | None = None, dry_
     # The sessions of its sub-agents are deleted with one: it stays if one of them does.
     parents = {_parent(session) for session in listed if session.session_id not in aged}
     gone = [session for session in going if session.session_id in aged - parents]
-    lines = [
-        RetainedOut.of(
-            session,
-            title=await title_of(access, session),
-            messages=session.counters.messages,
-            last_recorded=_recorded_at(session),
+    lines = {
+        each.session_id: RetainedOut.of(
+            each, title=await title_of(access, each), messages=each.counters.messages, last_recorded=_recorded_at(each)
         )
-        for session in gone
-    ]
-    note = None if dry_run else await _delete(access, gone)
-    return RetainResult(
-        sessions=lines, kept=len(listed) - len(gone), pinned=len(going) - len(gone), dry_run=dry_run, note=note
-    )
-
-
-async def _delete(access: Access, sessions: Sequence[Session]) -> str | None:
-    """Delete these sessions; returns the remark of the last deletion that has one. One that was gone on with or pinned
-    since it was listed stays: with many sessions that is minutes ago. Raises SessionNotFoundError if another process
-    deletes one at the same time."""
+        for each in gone
+    }
     note = None
-    for start in range(0, len(sessions), TOGETHER):
-        going = []
-        for session in sessions[start : start + TOGETHER]:
-            now = await access.find(session.session_id)
-            if now and (now.counters.messages, now.settings) == (session.counters.messages, session.settings):
-                going.append(session.session_id)
-        if going:
-            note = (await delete_session(access, going[0], others=going[1:])).note or note
-    return note
+    if not dry_run:
+        gone = [each for each in gone if await access.find(each.session_id) == each]  # none that was gone on with
+        names = [each.session_id for each in gone]
+        note = (await delete_session(access, names[0], others=names[1:])).note if names else None
+    shown, pinned = [lines[each.session_id] for each in gone], len(going) - len(gone)
+    return RetainResult(sessions=shown, kept=len(listed) - len(gone), pinned=pinned, dry_run=dry_run, note=note)
 
 
 def _parent(session: Session) -> str | None:

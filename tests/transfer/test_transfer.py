@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import tracemalloc
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -20,17 +19,17 @@ from sqlcipher3 import dbapi2 as sqlite3
 
 from contextstash import transfer
 from contextstash.clients.follow import ingest
+from contextstash.queries.sessions import title_of
 from contextstash.session.access import Access
 from contextstash.stash import Stash
-from contextstash.transfer import delete_session
 from contextstash_storage.errors import BadInputError
-from contextstash_storage.records import Call, DeclaredVersion, Event, Native, Request
+from contextstash_storage.records import Call, DeclaredVersion, Event, Native, Request, Session
 from contextstash_storage.sqlite import open_sqlite
 from contextstash_storage.store import SessionStore
 from tests.support.conversations import FORMAT_NAMES, conversations, trace_files, trace_natives
 from tests.support.effort import examples
 from tests.support.stashes import SESSION, all_handles, as_bytes, history, stash_at, whole_output
-from tests.support.stored_sessions import bodies, conversation, new_session, record, says
+from tests.support.stored_sessions import bodies, conversation, new_session, record
 
 few = settings(max_examples=examples(20), suppress_health_check=list(HealthCheck))
 
@@ -270,19 +269,6 @@ async def test_a_damaged_session_is_named_and_all_others_are_copied(tmp_path: Pa
         assert len(await bodies(target, "one")) == len(await bodies(target, "three")) == 10
 
 
-async def test_a_copied_session_need_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "READ_AT_ONCE", 5)
-    async with await open_sqlite(tmp_path / "source.db") as source, await open_sqlite(tmp_path / "target.db") as target:
-        await new_session(source)
-        for _ in range(20):
-            await record(source, *(says("all work and no play " * 5_000) for _ in range(10)))
-        tracemalloc.start()
-        assert (await transfer.migrate_store(source, target)).copied == 1
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert most < 20e6  # of 20 MB of text; held whole it takes 50
-
-
 DAY = timedelta(days=1)
 NOW = datetime.now(UTC)
 
@@ -307,22 +293,22 @@ async def test_a_transcript_of_long_ago_is_recorded_when_it_is_imported(stash: S
     assert [line.session_id for line in (await stash.retain(NOW + 31 * DAY, days=30)).sessions] == ["old"]
 
 
-async def test_a_session_that_goes_on_while_others_are_deleted_stays(
+async def test_a_session_that_goes_on_while_others_are_looked_at_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
     await filled(path, 4)
-    monkeypatch.setattr(transfer, "TOGETHER", 1)
 
-    async def delete(access: Access, session_id: str, **rest: Any) -> Any:
-        """Deletes it, while another process records in one of the next."""
+    async def title(access: Access, session: Session) -> str | None:
+        """Its title, while another process records in one of them."""
         async with stash_at(path) as other:
             await other.record_messages([{"role": "user", "content": "and now"}], session_id="s-1")
-        return await delete_session(access, session_id, **rest)
+        return await title_of(access, session)
 
-    monkeypatch.setattr(transfer, "delete_session", delete)
+    monkeypatch.setattr(transfer, "title_of", title)
     async with stash_at(path) as stash:
-        await stash.retain(NOW + 60 * DAY, days=30, dry_run=False)
+        done = await stash.retain(NOW + 60 * DAY, days=30, dry_run=False)
+        assert {line.session_id for line in done.sessions} == {"s-2", "s-3"}
         assert {line.session_id for line in (await stash.list_sessions()).sessions} == {"s-0", "s-1"}
 
 
