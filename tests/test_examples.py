@@ -68,6 +68,6 @@ def test_a_loop_calls_its_tool_answers_and_is_recorded(tmp_path: Path, name: str
     assert sizes == sent
     line = CommandLine(tmp_path)
     shown = line.run("show", "loop-").stdout
-    assert "4 messages in history" in shown
+    assert "4 messages." in shown
     assert COMMAND in shown
     assert "600 prompt tokens billed" in line.run("receipt").stdout

@@ -31,10 +31,6 @@ MAX_SUMMARY_CHARACTERS = 24_000
 MAX_SESSIONS = 100
 """Sessions in one page, some 10,000 tokens: clients warn above that or cut the answer."""
 
-MAX_POINTS = 80
-"""Points of a session that the status app draws: the picture is a few hundred pixels wide."""
-
-
 SCOPES = ("read", "write", "admin")
 DEFAULT_SCOPES = ("read", "write")
 """What a token of a server over HTTP may allow, and does if nothing else is said."""
@@ -42,14 +38,13 @@ DEFAULT_SCOPES = ("read", "write")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument as it is declared: `Annotated[its type, what it is for]`, and "strict" if only a number is a number.
-    `default` is inspect.Parameter.empty if it must be given."""
+    """An argument as it is declared: `Annotated[its type, what it is for]`. `default` is inspect.Parameter.empty if it
+    must be given."""
 
     name: str
     type: Any
     default: Any
     text: str
-    strict: bool
 
 
 @dataclass(frozen=True)
@@ -89,8 +84,8 @@ class Operation:
         """The arguments by name."""
         found = {}
         for each in inspect.signature(self.function).parameters.values():
-            kind, text, *strict = get_args(each.annotation)
-            found[each.name] = Argument(each.name, kind, each.default, text, bool(strict))
+            kind, text = get_args(each.annotation)
+            found[each.name] = Argument(each.name, kind, each.default, text)
         return found
 
     @cached_property
@@ -101,7 +96,7 @@ class Operation:
         fields: dict[str, Any] = {}
         for name, each in self.arguments.items():
             default = ... if each.default is inspect.Parameter.empty else each.default
-            fields[name] = each.type, Field(default, description=each.text, strict=each.strict or None)
+            fields[name] = each.type, Field(default, description=each.text)
         return create_model(self.name, **fields)
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,11 +146,10 @@ def operation(command: str | None = None, **options: Any) -> Callable[[Callable[
 def _clipped(summary: str, rest: str) -> str:
     """Head and tail of a summary within MAX_SUMMARY_CHARACTERS. The notice in the middle says how much is missing, and
     `rest` where to find it. Two thirds go to the head: a summary begins with the task."""
-    if len(summary) <= MAX_SUMMARY_CHARACTERS:
+    left_out, head = len(summary) - MAX_SUMMARY_CHARACTERS, MAX_SUMMARY_CHARACTERS * 2 // 3
+    if left_out <= 0:
         return summary
-    head, tail = MAX_SUMMARY_CHARACTERS * 2 // 3, MAX_SUMMARY_CHARACTERS // 3
-    left_out = len(summary) - head - tail
-    return f"{summary[:head]}\n[… {left_out:,} characters left out here: {rest} …]\n{summary[-tail:]}"
+    return f"{summary[:head]}\n[… {left_out:,} characters left out here: {rest} …]\n{summary[head + left_out :]}"
 
 
 SessionId = Annotated[str | None, "Default: current session"]
@@ -180,10 +174,7 @@ async def estimate_context(
     """How full the context window is and what to do next. Call before long work."""
 
 
-@operation(
-    "prune",
-    followed=f"{OWN_VIEW}, unless your client runs behind its proxy. Archives old tool outputs there.",
-)
+@operation("prune", followed=f"{OWN_VIEW}, unless your client runs behind its proxy. Archives old tool outputs there.")
 async def prune_tool_outputs(
     session_id: SessionId = None,
     keep_last: Annotated[int | None, "How many newest outputs to keep"] = None,
@@ -232,13 +223,7 @@ async def _summary(stash: "Stash", **arguments: Any) -> "results.SummaryResult":
     return result.model_copy(update={"summary": _clipped(result.summary, rest)})
 
 
-@operation(
-    "show",
-    read_only=True,
-    call=_summary,
-    followed="The summary of the session's older messages, by the client or by you. Use after a compaction or to"
-    " resume.",
-)
+@operation("show", read_only=True, call=_summary)
 async def get_summary(
     session_id: SessionId = None,
     level: Annotated[str | None, "recent (the newest) or an id (sum_...); default: all"] = None,
@@ -246,12 +231,7 @@ async def get_summary(
     """The summary of the session's older messages. Use after a compaction or to resume."""
 
 
-@operation(
-    "show",
-    read_only=True,
-    followed="Read a tool output that was cut or compacted away word for word, in pages. Use instead of running the"
-    " tool again.",
-)
+@operation("show", read_only=True)
 async def get_archived_output(
     handle: Annotated[str, "Handle (out_...) from a placeholder or search hit"],
     session_id: Annotated[str | None, "Default: any"] = None,
@@ -260,7 +240,7 @@ async def get_archived_output(
     pattern: Annotated[str | None, "Regular expression: only lines that match"] = None,
     max_tokens: Annotated[int | None, "Default 4000, at most 8000"] = None,
 ) -> "results.OutputPage":
-    """Read a pruned tool output word for word, in pages. Use instead of running the tool again."""
+    """Read a pruned, cut or compacted tool output word for word, in pages. Use instead of running the tool again."""
 
 
 @operation("search", read_only=True)
@@ -286,7 +266,7 @@ async def restore_outputs(
 
 async def _status(stash: "Stash", session_id: str | None) -> "results.ContextStatus":
     status = await stash.context_status(session_id)
-    return status.model_copy(update={"timeline": await stash.timeline(status.session_id, points=MAX_POINTS)})
+    return status.model_copy(update={"timeline": await stash.timeline(status.session_id)})
 
 
 @operation("status", read_only=True, call=_status)
@@ -298,7 +278,7 @@ async def context_status(session_id: SessionId = None) -> "results.ContextStatus
 async def record_messages(
     messages: Annotated[Messages, "In the provider's own JSON, oldest first"],
     session_id: Annotated[str | None, "Created if new; default: current"] = None,
-    first_seq: Annotated[int | None, "Of the first message: previous next_seq", "strict"] = None,
+    first_seq: Annotated[int | None, "Of the first message: previous next_seq"] = None,
     batch_id: Annotated[str | None, "To repeat this batch safely"] = None,
     whole: Annotated[bool, "The whole conversation"] = False,
     format: Annotated[str | None, "openai-chat, openai-responses, anthropic or gemini; default: detected"] = None,

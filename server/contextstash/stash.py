@@ -130,15 +130,13 @@ class Stash(Access):
     estimate_context = sessions.estimate_context
     context_status = sessions.context_status
     timeline = sessions.timeline
-    overview = costs.overview
     advise = costs.advise
     receipt = costs.receipt
-    recent_sessions = sessions.recent_sessions
     list_sessions = sessions.list_sessions
     delete_session = transfer.delete_session
     retain = transfer.retain
     line_of = sessions.line_of
-    projects_of = sessions.projects_of
+    project_of = sessions.project_of
     short_id = sessions.short_id
     whole_id = sessions.whole_id
     complete_session_id = sessions.complete_session_id

@@ -55,7 +55,7 @@ def test_the_clients_window_and_our_own_view_are_one_count_each_and_a_change_of_
     pruned = orchard.json("prune", orchard.session, "--keep-last", "2", *WINDOW)
     assert estimate["view_tokens"] == pruned["tokens_before"]
     lines = orchard.run("status", orchard.session, *WINDOW).stdout.splitlines()
-    assert f"The client sends {estimate['tokens']:,} of {estimate['usable']:,} usable tokens" in lines[2]
+    assert f"Your client sends {estimate['tokens']:,} of {estimate['usable']:,} usable tokens" in lines[2]
     [own] = [line for line in lines if line.startswith("contextstash's own view")]
     after = pruned["tokens_after"]
     assert f"has {after:,} tokens by its own count." in own
@@ -177,7 +177,7 @@ def test_without_a_session_that_can_be_replayed_it_says_what_that_takes(orchard:
 )
 def test_it_recommends_a_window_and_the_command_that_sets_it(costs: dict[int, float], said: str) -> None:
     windows = [
-        AdvisedWindow(compaction_point=point, dollars=1.0, cost_percent=cost, more_compactions=0, lacking_percent=5.0)
+        AdvisedWindow(compaction_point=point, dollars=1.0, cost_percent=cost, lacking_percent=5.0)
         for point, cost in costs.items()
     ]
     advice = WindowAdvice(conversations=1, left_out=0, requests=40, dollars=2.0, windows=windows)

@@ -80,7 +80,7 @@ def test_the_app_in_the_chat_shows_the_result_of_the_tool(served: Served, databa
     async def status() -> Any:
         async with stash_at(database, window=400_000) as stash:
             status = (await stash.context_status("build")).model_dump(mode="json")
-            timeline = (await stash.timeline("build", points=80)).model_dump(mode="json")
+            timeline = (await stash.timeline("build")).model_dump(mode="json")
             return {"content": [], "structuredContent": status, "_meta": {TIMELINE: timeline}}
 
     answer = asyncio.run(status())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contextstash.stash import Stash
-from contextstash_storage.records import Call
 from tests.support.stashes import SESSION, reply, round_of, stash_at, user
 
 MODEL = "claude-opus-4-5"
@@ -50,26 +48,13 @@ async def record_calls(stash: Stash, session_id: str, usages: list[dict[str, Any
         )
 
 
-async def test_what_the_cache_keeps_for_an_hour_is_priced_so_wherever_a_price_is_said(stash: Stash) -> None:
+async def test_what_the_cache_keeps_for_an_hour_is_priced_so(stash: Stash) -> None:
     usages = [usage_of(number) for number in range(40)]
     await record_calls(stash, SESSION, usages)
     receipt = await stash.receipt()
-    days, _ = await stash.overview()
     by_hand = sum(map(price_by_hand, usages))
     assert receipt.dollars_billed == pytest.approx(by_hand, rel=0.001)
     assert receipt.dollars_without == pytest.approx(by_hand, rel=0.001)
-    assert days[0].cost == pytest.approx(by_hand, rel=0.001)
-
-
-async def test_the_calls_of_agents_are_summed_by_day_and_by_model_each_by_its_own_price(stash: Stash) -> None:
-    await record_calls(stash, SESSION, [{"input_tokens": 1_000_000, "output_tokens": 0}])
-    day = datetime(2026, 1, 1, tzinfo=UTC)
-    call = Call(purpose="agent", model="x", request_seq=0, prompt_tokens=10, created_at=day)
-    for fields in ({}, {"cost": 0.5}, {"cost": 3.0, "purpose": "summary"}):
-        await stash.store.append_log(SESSION, call.model_copy(update=fields))
-    days, models = await stash.overview()
-    assert [(each.calls, each.prompt_tokens, each.cost) for each in days] == [(2, 20, 0.5), (1, 10**6, 5.0)]
-    assert [(each.name, each.calls) for each in models] == [(MODEL, 1), ("x", 2)]
 
 
 async def test_what_was_taken_from_the_view_counts_once_for_each_request_after_it(tmp_path: Path) -> None:
@@ -107,13 +92,10 @@ def growing(calls: int) -> list[dict[str, Any]]:
 
 async def test_a_long_session_would_have_cost_less_in_a_smaller_window(stash: Stash) -> None:
     await record_calls(stash, "long", growing(90), SONNET)
-    advice = await stash.advise(await stash.recent_sessions())
+    advice = await stash.advise()
     assert (advice.conversations, advice.left_out, advice.requests) == (1, 0, 90)
     assert all(window.dollars < advice.dollars for window in advice.windows)
-    assert all(window.cost_percent and window.cost_percent < 100 for window in advice.windows)
-    fewer = [window.more_compactions for window in advice.windows]
-    assert fewer == sorted(fewer, reverse=True)
-    assert fewer[-1] > 0
+    assert all(window.cost_percent < 100 for window in advice.windows)
     lacking = [window.lacking_percent for window in advice.windows]
     assert lacking == sorted(lacking, key=lambda share: -share), "a smaller window holds less"
 
@@ -121,5 +103,5 @@ async def test_a_long_session_would_have_cost_less_in_a_smaller_window(stash: St
 async def test_sessions_that_teach_nothing_are_left_out_and_counted(stash: Stash) -> None:
     await record_calls(stash, "short", growing(5), SONNET)
     await record_calls(stash, "unpriced", growing(40), "a-model-of-my-own")
-    advice = await stash.advise(await stash.recent_sessions())
+    advice = await stash.advise()
     assert (advice.conversations, advice.left_out, advice.dollars) == (0, 2, 0)

@@ -308,7 +308,7 @@ async def _start(stash: Stash, named: str | None) -> tuple[str, str | None]:
         except (OSError, ContextstashError) as error:
             why = getattr(error, "strerror", None) or error
             click.echo(f"The newest messages may be missing: {session.source} cannot be read: {why}", err=True)
-    [folder] = await stash.projects_of([session])
+    folder = await stash.project_of(session)
     if not named:
         where = f", in {folder}" if folder else ""
         click.echo(for_reader(f"Continuing session {session_id} of {session.agent or 'a program'}{where}."), err=True)

@@ -109,10 +109,10 @@ async def show(stash: Stash, what: str | None, pattern: str | None, message: int
 async def _messages(stash: Stash, session_id: str, first: int) -> Any:
     """A list of messages; as JSON in their provider's own form."""
     page = await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES, shown=True)
-    name, found = await stash.short_id(session_id), await stash.context_status(session_id)
+    name, title = await stash.short_id(session_id), await stash.title_of(await stash.read_session(session_id))
 
     def show() -> None:
-        echo("\n".join([*found.headline(), found.history()]))
+        echo("\n".join([*filter(None, (title, session_id)), f"{counted(page.total, 'message')}."]))
         rows = [(each.seq, each.role, each.tokens, *_pieces(each)) for each in page.messages]
         print_table(["seq", "role", "tokens", "output", "message"], rows)
         if page.next_seq is not None:
@@ -281,9 +281,6 @@ def _print_receipt(result: Receipt) -> None:
         )
 
 
-REPLAYED = 100
-"""The newest sessions, if none is named: some weeks of work."""
-
 NOTHING = (
     "No session can be replayed: that takes 30 calls with the usage that the provider reported, and a model whose price"
     " is known. contextstash import records the sessions that clients have written to disk."
@@ -302,8 +299,7 @@ METHOD = (
 async def advise(stash: Stash, session: tuple[str, ...]) -> Any:
     """Compare what your newest sessions, or these, would have cost if their clients had compacted earlier: a smaller
     window is cheaper and compacts more often. Set it with contextstash run --window."""
-    chosen = [await stash.read_session(await find_session(stash, name)) for name in session]
-    result = await stash.advise(chosen or await stash.recent_sessions(limit=REPLAYED))
+    result = await stash.advise([await find_session(stash, name) for name in session])
     return result, lambda: _print_advice(result)
 
 
@@ -318,11 +314,10 @@ def _print_advice(result: WindowAdvice) -> None:
         (
             amount(window.compaction_point),
             f"{window.dollars:,.2f}",
-            "-" if window.cost_percent is None else f"{window.cost_percent:.0f} %",
-            window.more_compactions,
+            f"{window.cost_percent:.0f} %",
             f"{100 - window.lacking_percent:.0f} %",
         )
         for window in result.windows
     ]
-    print_table(["compacts at", "input cost", "of recorded", "more compactions", "held"], rows)
+    print_table(["compacts at", "input cost", "of recorded", "held"], rows)
     echo(f"{METHOD}\n{result.in_words()}")

@@ -6,6 +6,7 @@ import hmac
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -128,6 +129,9 @@ def _error(request: Request, error: Exception) -> Response:
     return page(request, "error.html", code=code, heading=heading, text=text)
 
 
+RECENT_DAYS = 30
+"""Days of the first of the two receipts."""
+
 SESSIONS_SHOWN, MESSAGES_SHOWN, OUTPUT_TOKENS, MAX_HITS = 25, 100, 8_000, 50
 """They bound a page; the rest is on the next one. The last is the maximum of the service."""
 
@@ -144,9 +148,10 @@ class Pages:
         return page(request, "sessions.html", lines=found.sessions, next_cursor=found.next_cursor)
 
     async def costs(self, request: Request) -> Response:
-        """What was billed and what was saved, by day and model."""
-        days, models = await self._stash.overview()
-        return page(request, "costs.html", days=days, models=models, receipt=await self._stash.receipt())
+        """What was billed and what was saved, in the last days and in all."""
+        since = datetime.now(UTC).date() - timedelta(days=RECENT_DAYS)
+        receipts = {f"Since {since}": await self._stash.receipt(since=since), "All": await self._stash.receipt()}
+        return page(request, "costs.html", receipts=receipts)
 
     async def session(self, request: Request) -> Response:
         """One session: how full its window is, now and over time, and its changes."""

@@ -1,4 +1,4 @@
-"""What sessions cost by day and model, what contextstash saved of it, and what smaller windows would have cost.
+"""What sessions cost, what contextstash saved of it, and what smaller windows would have cost.
 
 A request costs by its size, so the size that a window may reach before it is compacted decides what a session costs.
 Recorded requests are replayed by their reported usage: with the recorded growth of each, and the recorded cache misses.
@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any
 
 from contextstash.messages.base import with_cache
 from contextstash.queries.sessions import SHRINKING, all_sessions, pages_of_sessions
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
 from contextstash.record.transcripts import COMPACTED
 from contextstash.request.proxied import SUMMED
-from contextstash.results import AdvisedWindow, CallSum, Receipt, WindowAdvice
+from contextstash.results import AdvisedWindow, Receipt, WindowAdvice
 from contextstash.session.access import Access
 from contextstash.window.models import price_of
 from contextstash_storage.records import Call, Event, ProxiedSession, ProxiedTotals, Session, Usage
@@ -50,6 +50,9 @@ docs/measured.md), as hand-offs of the user's own sessions would take a second f
 MIN_CALLS = 30
 """Sessions with fewer calls are left out: they rarely fill a window, and would make every size look alike."""
 
+REPLAYED = 100
+"""The newest sessions, if none is named: some weeks of work."""
+
 MIN_PROMPT_TOKENS = 1_000
 """A smaller request is a side call of the client, such as one that makes a title."""
 
@@ -65,80 +68,29 @@ RESTART = 0.7
 back. Between two requests of a growing session the total falls by at most the thinking of a turn, some percent; a
 session that falls less is followed as it is."""
 
-COLD = 0.5
-"""A request that read less than half of its tokens from the cache met a cache that had expired. If the share is wrong,
-a request of a session with a very large new output is charged as cold: the same on both sides of the comparison."""
-
 MIN_FREED = 0.25
 """A compaction must free this share of the point at which it happens, else the client would compact at each request."""
 
-Price = Callable[[Usage], float]
-"""The price of one request, in any unit."""
-
 Figures = dict[str, float]
-"""Sums of a session: sessions, unchanged, requests, unpriced, tokens, tokens_without; and in US dollars billed and
-without, with `priced`, if a price is known."""
-
-
-async def overview(access: Access) -> tuple[list[CallSum], list[CallSum]]:
-    """The model calls of all sessions by day; and by model, the most used first."""
-    days: dict[str | None, CallSum] = {}
-    models: dict[str | None, CallSum] = {}
-    async for session in _chosen(access, None, None):
-        calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
-        await asyncio.to_thread(_add, calls, days, models)  # to price a call takes 0.2 ms
-    used = sorted(models.values(), key=lambda each: -each.prompt_tokens)
-    return [days[day] for day in sorted(days, key=str)], used
-
-
-def _add(calls: Iterable[Call], days: dict[str | None, CallSum], models: dict[str | None, CallSum]) -> None:
-    for call in calls:
-        if call.purpose != "agent" or call.created_at is None:
-            continue
-        cost = _cost(call)
-        for sums, name in ((days, call.created_at.date().isoformat()), (models, call.model)):
-            known = sums.setdefault(name, CallSum(name=name, calls=0, prompt_tokens=0))
-            known.calls += 1
-            known.prompt_tokens += call.prompt_tokens
-            if cost is not None:
-                known.cost = (known.cost or 0) + cost
-
-
-def _cost(call: Call) -> float | None:
-    """The cost of a call: as it was recorded, else by the list price; None if that is not known."""
-    return price_of(call.model, call) if call.cost is None else call.cost
-
-
-# The receipt.
+"""The fields of a session's receipt: those in dollars only if a price is known."""
 
 
 async def receipt(access: Access, session_id: str | None = None, since: date | None = None) -> Receipt:
     """The receipt of a session with its sub-agents, or of all sessions, as far as they were used since a day (UTC).
     Raises SessionNotFoundError."""
-    total: dict[str, float] = defaultdict(float)
+    total: Figures = defaultdict(float)
     async for session in _chosen(access, session_id, since):
         calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
         if since is not None:
             calls = [call for call in calls if call.created_at is not None and call.created_at.date() >= since]
         proxied = await access.proxied(session.session_id)
-        if proxied is not None:
-            figures = _of_requests(proxied, calls, since)
-        else:
-            figures = await _of_calls(access, session, calls)
+        figures = await _of_calls(access, session, calls) if proxied is None else _of_requests(proxied, calls, since)
         for name, figure in figures.items():
             total[name] += figure
-    dollars = {"billed": total["billed"], "without": total["without"], "saved": total["without"] - total["billed"]}
-    return Receipt(
-        since=since.isoformat() if since else None,
-        sessions=int(total["sessions"]),
-        unchanged_sessions=int(total["unchanged"]),
-        requests=int(total["requests"]),
-        unpriced_requests=int(total["unpriced"]),
-        tokens_billed=int(total["tokens"]),
-        tokens_without=int(total["tokens_without"]),
-        method=METHOD,
-        **{f"dollars_{name}": round(sum_, 4) for name, sum_ in dollars.items() if total["priced"]},
-    )
+    if "dollars_billed" in total:
+        total["dollars_saved"] = total["dollars_without"] - total["dollars_billed"]
+    rounded: dict[str, Any] = {name: round(figure, 4) for name, figure in total.items()}
+    return Receipt(since=since.isoformat() if since else None, method=METHOD, **rounded)
 
 
 async def _chosen(access: Access, session_id: str | None, since: date | None) -> AsyncIterator[Session]:
@@ -169,42 +121,47 @@ async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> 
         events = [event for event in reversed(found) if event.strategy not in COMPACTED]
     saved, gained = await asyncio.to_thread(_effect, events, agent)
     spent = 0.0 if session.source is not None else _spent(calls)
-    costs = await asyncio.to_thread(lambda: [_cost(call) for call in agent])
-    known = [cost for cost in costs if cost is not None]
+    known = await asyncio.to_thread(_costs, agent)
     tokens = sum(call.prompt_tokens for call in agent)
     figures: Figures = {
         "sessions": 1,
-        "unchanged": not (saved or gained or spent or await kept_outputs(access, session.session_id)),
+        "unchanged_sessions": not (saved or gained or spent or await kept_outputs(access, session.session_id)),
         "requests": len(agent),
-        "unpriced": len(agent) - len(known),
-        "tokens": tokens,
+        "unpriced_requests": len(agent) - len(known),
+        "tokens_billed": tokens,
         "tokens_without": tokens + saved,
     }
     if known:
-        figures |= {"priced": 1, "billed": sum(known) + spent, "without": sum(known) + gained}
+        figures |= {"dollars_billed": sum(known) + spent, "dollars_without": sum(known) + gained}
     return figures
 
 
 def _of_requests(proxied: ProxiedSession, calls: Sequence[Call], since: date | None) -> Figures:
     """A session that goes through the proxy, by what the proxy counted since a day began."""
-    before = ProxiedTotals()
-    if since is not None:
-        days = [totals for day, totals in sorted(proxied.days.items()) if day >= since.isoformat()]
-        is_older = bool(proxied.days) or proxied.last_at < datetime.combine(since, time(), UTC).timestamp()
-        before = days[0] if days else proxied if is_older else before
+    if since is not None and proxied.last_at < datetime.combine(since, time(), UTC).timestamp():
+        return {}
+    days = sorted(day for day in proxied.days if since is not None and day >= since.isoformat())
+    before = proxied.days[days[0]] if days else ProxiedTotals()
     state = ProxiedTotals(**{name: getattr(proxied, name) - getattr(before, name) for name in SUMMED})
     if not state.requests and not state.sent:
         return {}
     figures: Figures = {
         "sessions": 1,
         "requests": state.requests,
-        "unpriced": max(0, state.requests - state.priced),
-        "tokens": state.sent,
+        "unpriced_requests": max(0, state.requests - state.priced),
+        "tokens_billed": state.sent,
         "tokens_without": state.direct,
     }
     if state.priced:
-        figures |= {"priced": 1, "billed": state.dollars_paid + _spent(calls), "without": state.dollars_direct}
+        figures |= {"dollars_billed": state.dollars_paid + _spent(calls), "dollars_without": state.dollars_direct}
     return figures
+
+
+def _costs(calls: Sequence[Call]) -> list[float]:
+    """What each call cost: as it was recorded, else by the list price, which takes 0.2 ms; without those of unknown
+    price."""
+    costs = (price_of(call.model, call) if call.cost is None else call.cost for call in calls)
+    return [cost for cost in costs if cost is not None]
 
 
 def _spent(calls: Sequence[Call]) -> float:
@@ -248,23 +205,12 @@ def _written_again(before: Call, call: Call, removed: int) -> int:
 # Smaller windows.
 
 
-class WindowCost(NamedTuple):
-    """What requests would have cost, in the unit of the price, summaries and repeated reads included; and how often the
-    client would have compacted more than it did."""
-
-    cost: float
-    compactions: int
-
-
-def replayed(calls: Sequence[Usage], compaction_point: int | None, price: Price) -> WindowCost:
-    """What the requests of one conversation would have cost if the client had compacted whenever a request would have
-    exceeded `compaction_point` tokens; None is as they were recorded."""
-    if compaction_point is None:
-        return WindowCost(sum(map(price, calls)), 0)
+def replayed(calls: Sequence[Usage], compaction_point: int) -> list[Usage]:
+    """What the requests of one conversation would have been if the client had compacted whenever one would have
+    exceeded `compaction_point` tokens."""
     prefix = hidden_prefix(calls)
     restarted = prefix + SUMMARY_TOKENS + HANDOFF_TOKENS + REREAD_TOKENS
-    sent, compactions = [calls[0]], 0
-    size = calls[0].prompt_tokens
+    sent, size = [calls[0]], calls[0].prompt_tokens
     for before, call in pairwise(calls):
         growth = call.prompt_tokens - before.prompt_tokens
         if call.prompt_tokens < RESTART * before.prompt_tokens:
@@ -274,18 +220,17 @@ def replayed(calls: Sequence[Usage], compaction_point: int | None, price: Price)
         if size > compaction_point and size - restarted > MIN_FREED * compaction_point:
             cached = max(0, size - grown)
             sent.append(Usage(prompt_tokens=size, cached_tokens=cached, completion_tokens=SUMMARY_TOKENS))
-            size, compactions = restarted, compactions + 1
+            size = restarted
             sent.append(_resized(call, size, prefix, size - prefix))
         elif size == call.prompt_tokens:
             sent.append(call)
         else:
+            # The same growth, and the same luck with the cache.
             unread = call.prompt_tokens - call.cached_tokens
-            # The same growth, and the same luck with the cache
-            fresh = round(size * unread / call.prompt_tokens) if unread > COLD * call.prompt_tokens else unread
-            fresh = min(size, max(grown, fresh))
+            fresh = min(size, max(grown, unread))
             written = round(fresh * call.cache_write_tokens / unread) if unread else 0
             sent.append(_resized(call, size, size - fresh, min(fresh, written)))
-    return WindowCost(sum(map(price, sent)), compactions)
+    return sent
 
 
 def _resized(call: Usage, size: int, cached: int, written: int) -> Usage:
@@ -299,49 +244,48 @@ def hidden_prefix(calls: Sequence[Usage]) -> int:
     return min([calls[0].prompt_tokens, *(call.cached_tokens for call in calls[1:] if call.cached_tokens)])
 
 
-async def advise(access: Access, sessions: Iterable[Session]) -> WindowAdvice:
-    """The cost of these sessions' requests in windows of several sizes. Sessions with few calls, without
-    reported usage or with a model of unknown price are left out and counted."""
+async def advise(access: Access, session_ids: Sequence[str] = ()) -> WindowAdvice:
+    """The cost of the requests of these sessions, or of the newest, in windows of several sizes. Sessions with few
+    calls, without reported usage or with a model of unknown price are left out and counted."""
+    newest = await access.store.list_sessions(limit=REPLAYED, without_agent=OUTPUTS_AGENT, by_message=True)
     found = []
-    for session in sessions:
-        calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
+    for session_id in session_ids or [session.session_id for session in newest]:
+        calls = await access.store.read_log(session_id, Call, limit=MAX_CALLS)
         found.append(await asyncio.to_thread(_conversation, calls))
     known = [each for each in found if each is not None]
     return await asyncio.to_thread(_advice, known, len(found) - len(known))
 
 
-def _conversation(calls: Sequence[Call]) -> tuple[list[Usage], Price] | None:
-    """The calls of a session to its main model, with their price; None if nothing can be learned from them."""
+def _conversation(calls: Sequence[Call]) -> tuple[str | None, list[Usage]] | None:
+    """The calls of a session to its main model; None if nothing can be learned from them."""
     agent = [call for call in calls if call.purpose == "agent" and call.prompt_tokens >= MIN_PROMPT_TOKENS]
-    if not agent:
+    if len(agent) < MIN_CALLS:
         return None
     [(model, _)] = Counter(call.model for call in agent).most_common(1)
     used = [Usage(**call.model_dump(include=set(Usage.model_fields))) for call in agent if call.model == model]
-    if len(used) < MIN_CALLS or price_of(model, Usage(prompt_tokens=MIN_PROMPT_TOKENS)) is None:
-        return None
-    return used, lambda usage: price_of(model, usage) or 0.0
+    return None if len(used) < MIN_CALLS or price_of(model, used[0]) is None else (model, used)
 
 
-def _advice(conversations: Sequence[tuple[list[Usage], Price]], left_out: int) -> WindowAdvice:
-    def together(point: int | None) -> WindowCost:
-        found = [replayed(calls, point, price) for calls, price in conversations]
-        return WindowCost(*map(sum, zip(*found, strict=True))) if found else WindowCost(0.0, 0)
+def _advice(conversations: Sequence[tuple[str | None, list[Usage]]], left_out: int) -> WindowAdvice:
+    def dollars(point: int | None) -> float:
+        sent = ((model, calls if point is None else replayed(calls, point)) for model, calls in conversations)
+        return sum(price_of(model, call) or 0.0 for model, calls in sent for call in calls)
 
-    def window(point: int) -> AdvisedWindow:
-        found = together(point)
-        return AdvisedWindow(
+    recorded = dollars(None)
+    windows = [
+        AdvisedWindow(
             compaction_point=point,
-            dollars=round(found.cost, 2),
-            cost_percent=round(100 * found.cost / recorded.cost, 1) if recorded.cost else None,
-            more_compactions=found.compactions,
-            lacking_percent=LACKING[point],
+            dollars=round(cost, 2),
+            cost_percent=round(100 * cost / recorded, 1),
+            lacking_percent=lacking,
         )
-
-    recorded = together(None)
+        for point, lacking in LACKING.items()
+        if (cost := dollars(point))
+    ]
     return WindowAdvice(
         conversations=len(conversations),
         left_out=left_out,
-        requests=sum(len(calls) for calls, _ in conversations),
-        dollars=round(recorded.cost, 2),
-        windows=[window(point) for point in LACKING],
+        requests=sum(len(calls) for _, calls in conversations),
+        dollars=round(recorded, 2),
+        windows=windows,
     )

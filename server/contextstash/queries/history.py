@@ -33,7 +33,7 @@ from contextstash.view.view import Entry, build_view, path_to
 from contextstash.window.settings import ContextSettings
 from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFoundError, NotFoundError
 from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
-from contextstash_storage.search import STOP_WORDS, Weigh
+from contextstash_storage.search import MAX_QUERY_CHARACTERS, STOP_WORDS, Weigh
 
 MAX_MESSAGES = 500
 
@@ -49,9 +49,6 @@ FIELDS_TOKENS = 90
 
 MIN_PAGE_TOKENS = 100
 """The smallest page: its fields, and a line of text."""
-
-MAX_QUERY_CHARACTERS = 4_000
-"""The store ignores the rest of a longer query."""
 
 DEFAULT_HITS = 10
 MAX_HITS = 50
@@ -206,7 +203,6 @@ async def get_archived_output(
     most = DEFAULT_PAGE_TOKENS if max_tokens is None else max_tokens
     if most < MIN_PAGE_TOKENS:
         raise BadInputError(f"max_tokens must be {MIN_PAGE_TOKENS} or more.")
-    bound = min(most, MAX_PAGE_TOKENS)
     session, output, text = await _read_output(access, *await find_output(access, handle.strip(), session_id))
     if cut := WHOLE.search(text):
         with suppress(HandleNotFoundError):
@@ -223,7 +219,7 @@ async def get_archived_output(
         offset=offset,
         limit=limit,
         pattern=pattern,
-        max_tokens=bound - FIELDS_TOKENS,
+        max_tokens=min(most, MAX_PAGE_TOKENS) - FIELDS_TOKENS,
         count=counter.count,
     )
     about = {"handle": output.handle, "tool": one_line(output.tool, MAX_TOOL), "total_tokens": output.tokens}

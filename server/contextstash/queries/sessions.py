@@ -22,7 +22,6 @@ from contextstash.results import (
     SessionList,
     SummaryMade,
     Timeline,
-    TimelinePoint,
 )
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access, estimate_messages, estimate_session
@@ -36,7 +35,7 @@ SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery"
 
 CHANGES_SHOWN = 12
 
-POINTS = 200
+POINTS = 100
 """Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
 
 MAX_CHANGES = 500
@@ -48,16 +47,10 @@ FIRST_MESSAGES = 12
 """Messages among which the first prompt is searched for: clients put context of their own before it. A session
 whose prompt comes later has no title."""
 
-MAX_PROMPT_TOKENS = 20_000
-"""A longer message is not read for a title: it bounds the time that a list takes."""
-
-TITLE_CHARACTERS = 80
+MAX_TITLE_CHARACTERS = 80
 
 _ATTACHED = re.compile(r"\A\s*# .*^## My request for Codex:$", re.DOTALL | re.MULTILINE)
 """What Codex's extensions for editors put before a prompt: open and mentioned files, findings of a review."""
-
-MAX_TITLE_CHARACTERS = 200
-"""Of a title that the client gave, as the readers of transcripts limit it."""
 
 MIN_ID_CHARACTERS = 8
 """Characters of a short id: those of a UUID up to its first hyphen."""
@@ -79,15 +72,13 @@ async def all_sessions(access: Access, *, parent: str | None = None, by_message:
     return [session async for page in pages for session in page]
 
 
-async def projects_of(access: Access, sessions: Sequence[Session]) -> list[str | None]:
-    """The folder in which the client of each session ran, as its transcript names it, or else the proxy that its
-    requests went through; None if it is not known."""
-    project_of = access.options.get("project_of") or (lambda _: None)
-    found = await asyncio.to_thread(lambda: [each.source and project_of(each.source) for each in sessions])
-    for place, session in enumerate(sessions):
-        if not found[place] and (proxied := await access.proxied(session.session_id)) is not None:
-            found[place] = proxied.project
-    return found
+async def project_of(access: Access, session: Session) -> str | None:
+    """The folder in which the client of a session ran, as its transcript names it, or else the proxy that its requests
+    went through; None if it is not known."""
+    find = access.options.get("project_of")
+    found = await asyncio.to_thread(find, session.source) if find and session.source else None
+    proxied = None if found else await access.proxied(session.session_id)
+    return proxied.project if proxied else found
 
 
 async def list_sessions(
@@ -111,16 +102,14 @@ async def list_sessions(
     return SessionList(sessions=found[:limit], next_cursor=found[limit - 1].session_id if len(found) > limit else None)
 
 
-async def recent_sessions(access: Access, *, limit: int = 50) -> list[Session]:
-    """The records of sessions, the one with the newest message first, without those that only archive outputs."""
-    return await access.store.list_sessions(limit=limit, without_agent=OUTPUTS_AGENT, by_message=True)
-
-
 async def line_of(access: Access, session: Session) -> SessionLine:
     """A session as a line of a list. Without a title of its own it has the beginning of what the user said first."""
     estimate = await estimate_session(access, session)
-    [project] = await projects_of(access, [session])
-    title, messages = await title_of(access, session), session.counters.messages
+    project, title, messages = (
+        await project_of(access, session),
+        await title_of(access, session),
+        session.counters.messages,
+    )
     return SessionLine.of(session, estimate, title=title, messages=messages, project=project)
 
 
@@ -133,13 +122,9 @@ async def title_of(access: Access, session: Session) -> str | None:
         messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
     except DamagedError:  # the list shows the others, and this one without a title
         return None
-    turns = [
-        turn_of(settings, fmt, each)
-        for each in messages
-        if each.role == "user" and each.kind == "message" and each.tokens <= MAX_PROMPT_TOKENS
-    ]
+    turns = [turn_of(settings, fmt, each) for each in messages if each.role == "user" and each.kind == "message"]
     words = fold(turns).words.own.entries
-    return one_line(_ATTACHED.sub("", words[0].text, count=1), TITLE_CHARACTERS) if words else None
+    return one_line(_ATTACHED.sub("", words[0].text, count=1), MAX_TITLE_CHARACTERS) if words else None
 
 
 # Sessions named by the beginning of their ids, as `contextstash sessions` prints them.
@@ -151,19 +136,16 @@ async def complete_session_id(access: Access, prefix: str) -> list[str]:
 
 
 async def short_id(access: Access, whole: str) -> str:
-    """The shortest beginning of an id, of 8 characters or more, that names this session alone."""
-    length = MIN_ID_CHARACTERS
-    while length < len(whole) and named_by(await complete_session_id(access, whole[:length])) != whole:
-        length += 1
-    return whole[:length]
+    """The first 8 characters of an id, if they name this session alone; else the id."""
+    short = whole[:MIN_ID_CHARACTERS]
+    return short if named_by(await complete_session_id(access, short)) == whole else whole
 
 
 async def whole_id(access: Access, given: str) -> str:
-    """The id of which this is the beginning as lists of sessions show it; the text itself if it is of none: of the
-    sessions `customer-1` and `customer-10` of a program, one would stand for the other that is not there."""
-    found = await complete_session_id(access, given) if len(given) >= MIN_ID_CHARACTERS else [given]
-    named = None if given in found else named_by(found)
-    return named if named and await short_id(access, named) == given else given
+    """The id of which these are the first 8 characters; the text itself if it is something else: of the sessions
+    `customer-1` and `customer-10` of a program, one would stand for the other that is not there."""
+    named = named_by(await complete_session_id(access, given)) if len(given) == MIN_ID_CHARACTERS else None
+    return named or given
 
 
 def named_by(found: list[str]) -> str | None:
@@ -207,7 +189,7 @@ async def estimate_context(
     return await estimate_session(access, session, model)
 
 
-async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> Timeline:
+async def timeline(access: Access, session_id: str) -> Timeline:
     """The window after each run of messages, and just before and after each change. In between, the tokens of new
     messages are added to what the last change left; the last point is the present estimate. Raises
     SessionNotFoundError."""
@@ -217,13 +199,13 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
     events = (await access.store.read_log(session_id, Event, keys=SHRINKING, newest=True, limit=MAX_CHANGES))[::-1]
     # What is in no recorded message is drawn over all of the time as it is now.
     beside = {name: tokens for name, tokens in estimate.breakdown.items() if name == "unrecorded"}
-    shown: list[TimelinePoint] = []
+    shown: list[dict[str, Any]] = []
     held: dict[str, int] = {}
     waiting = [event for event in events if event.parts]
 
     def add_point(seq: int) -> None:
         parts = {part: tokens for part, tokens in held.items() if tokens}
-        shown.append(TimelinePoint(seq=seq, parts={**parts, **beside}))
+        shown.append({"seq": seq, "parts": {**parts, **beside}})
 
     def change(before: int) -> None:
         while waiting and waiting[0].seq <= before:
@@ -233,7 +215,7 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
             held.update(event.parts)
             add_point(event.seq)
 
-    run = max(1, -(-total // points))
+    run = max(1, -(-total // POINTS))
     for start in range(0, total, READ_AT_ONCE):
         end = min(total, start + READ_AT_ONCE) - 1
         for message in await access.store.read_messages(session.session_id, first=start, last=end, bodies=False):
@@ -246,5 +228,5 @@ async def timeline(access: Access, session_id: str, *, points: int = POINTS) -> 
             if (message.seq + 1) % run == 0:
                 add_point(message.seq + 1)
     change(total)
-    shown.append(TimelinePoint(seq=total, parts=estimate.breakdown))
+    shown.append({"seq": total, "parts": estimate.breakdown})
     return Timeline.of(estimate, points=shown, changes=[Change.of(event) for event in events])

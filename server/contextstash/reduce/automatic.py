@@ -145,7 +145,7 @@ class AutoReducer:
             return
         compacted = await compact_session(access, session_id, strategy=_strategy(session, settings), always=False)
         if compacted.compacted:
-            done.append(f"{compacted.with_sizes}, written by {compacted.strategy}.")
+            done += compacted.said
             done += [compacted.note] if compacted.note else []
         elif settings.low_water is not None and compacted.reason != RUNNING:
             done += (await take(access, session_id, mark_step, needed=True)).said

@@ -457,7 +457,7 @@ async def _shrunk(access: Access, session: Session) -> list[str]:
         done += [cut] if cut else []
     if settings.compact_automatic and await is_over():
         compacted = await compact_session(access, session_id)
-        done += [f"{compacted.with_sizes}."] if compacted.compacted else []
+        done += compacted.said
     return done
 
 
