@@ -224,9 +224,8 @@ def _messages(given: Sequence[ModelMessage], sent: Sequence[Part]) -> list[Model
     built: list[ModelMessage] = []
     for at, parts in by_message(sent):
         if at is None:
-            added = text_of(parts[0].block)
-            said = parts[0].role == "assistant"
-            built.append(ModelResponse([TextPart(added)]) if said else ModelRequest([UserPromptPart(added)]))
+            for added, said in ((text_of(part.block), part.role == "assistant") for part in parts):
+                built.append(ModelResponse([TextPart(added)]) if said else ModelRequest([UserPromptPart(added)]))
             continue
         message = given[at]
         own: list[Any] = []

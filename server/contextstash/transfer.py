@@ -368,7 +368,7 @@ async def retain(access: Access, now: datetime, *, days: int | None = None, dry_
     gone = [session for session in going if session.session_id in aged - parents]
     lines = {
         each.session_id: RetainedOut.of(
-            each, title=await title_of(access, each), messages=each.counters.messages, last_recorded=_recorded_at(each)
+            each, each.counters, title=await title_of(access, each), last_recorded=_recorded_at(each)
         )
         for each in gone
     }

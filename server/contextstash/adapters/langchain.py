@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
@@ -17,7 +18,7 @@ from langchain_core.messages.utils import convert_to_messages, convert_to_openai
 from langchain_core.tools import BaseTool, StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from contextstash.adapters.parts import Part, by_message, natives, parts_sent, text_of
+from contextstash.adapters.parts import Part, by_message, natives, parts_of, parts_sent, result_id, text_of
 from contextstash.library.open_stash import BlockingSession
 from contextstash.library.replies import as_natives
 from contextstash.library.session import ContextRequest, LibrarySession
@@ -29,6 +30,8 @@ TOOLS_FORM = "openai-chat"
 
 MAX_TOKENS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """Under which names model settings and models hold the most tokens of a reply."""
+
+SYSTEM_ROLES = ("system", "developer")
 
 Request: TypeAlias = ModelRequest[Any]
 Response: TypeAlias = ModelResponse[Any]
@@ -48,29 +51,25 @@ class StashMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """See `AgentMiddleware`."""
-        session = _of_kind(self._session, BlockingSession)
-        given = _Given(request)
+        session, given = _of_kind(self._session, BlockingSession), _Given(request)
         session.speak(given.form)
         sent = session.request(given.natives, **_beside(request))
         try:
             response = handler(given.override(sent))
-        except Exception as error:
-            sent = session.recover(error)  # raises the error again if it is about something else
-            response = handler(given.override(sent))
+        except Exception as error:  # raised again if it is about something else
+            response = handler(given.override(session.recover(error)))
         session.reply(given.reply(response), usage=_usage(response.result))
         return response
 
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Response:
         """See `AgentMiddleware`."""
-        session = _of_kind(self._session, LibrarySession)
-        given = _Given(request)
+        session, given = _of_kind(self._session, LibrarySession), _Given(request)
         session.speak(given.form)
         sent = await session.request(given.natives, **_beside(request))
         try:
             response = await handler(given.override(sent))
         except Exception as error:
-            sent = await session.recover(error)
-            response = await handler(given.override(sent))
+            response = await handler(given.override(await session.recover(error)))
         await session.reply(given.reply(response), usage=_usage(response.result))
         return response
 
@@ -95,16 +94,14 @@ class _Given:
         """The model call with what is sent: LangChain's own messages, but for what left them or was shortened."""
         sent.check_fits()
         own = self._request.messages
-        parts_of = Counter(part.source[0] for part in self._parts if part.source)
+        parts_in = Counter(part.source[0] for part in self._parts if part.source)
         messages: list[Any] = []
         for place, parts in by_message(parts_sent(sent.messages, self._parts, self.form)):
             if place is not None:
-                is_whole = len(parts) == parts_of[place] and not any(part.changed for part in parts)
+                is_whole = len(parts) == parts_in[place] and not any(part.changed for part in parts)
                 messages.append(own[place] if is_whole else _rebuilt(own[place], parts))
-            elif parts[0].role not in ("system", "developer"):  # LangChain adds these
-                messages.append(_added(parts[0], self.form))
-        if self.form == "anthropic":
-            messages = _joined(messages)
+            else:  # LangChain adds the system prompt
+                messages += convert_to_messages([_added(each) for each in parts if each.role not in SYSTEM_ROLES])
         return self._request.override(messages=messages)
 
     def reply(self, response: Response) -> list[Native]:
@@ -112,21 +109,20 @@ class _Given:
         return natives(_parts(response.result, self._request.model, self.form), self.form)
 
 
-def _payload(model: Any, messages: Sequence[BaseMessage]) -> dict[str, Any]:
-    """These messages as the model's own class sends them; of a class without a converter as Chat Completions. LangChain
-    has no public name for it."""
+def _sent(model: Any, messages: Sequence[BaseMessage]) -> tuple[str, list[Native]]:
+    """The form of a model's provider, and these messages in it as the model's own class sends them: ChatOpenAI decides
+    by its own arguments which of OpenAI's APIs it uses. Those of a class without a converter are Chat Completions.
+    LangChain has no public name for it."""
     convert = getattr(model, "_get_request_payload", None)
-    if convert is None:
-        return {"messages": convert_to_openai_messages(list(messages))}
-    payload: dict[str, Any] = convert(list(messages))
-    return payload
+    payload = convert([*messages]) if convert else {"messages": convert_to_openai_messages([*messages])}
+    if "input" in payload:
+        return "openai-responses", as_natives(payload["input"])
+    is_anthropic = "ChatAnthropic" in {each.__name__ for each in type(model).__mro__}
+    return "anthropic" if is_anthropic else "openai-chat", as_natives(payload["messages"])
 
 
 def _form(model: Any) -> str:
-    """The form of a model's provider. ChatOpenAI decides by its own arguments which of OpenAI's APIs it uses."""
-    if "ChatAnthropic" in {each.__name__ for each in type(model).__mro__}:
-        return "anthropic"
-    return "openai-responses" if "input" in _payload(model, [HumanMessage("Hello.")]) else "openai-chat"
+    return _sent(model, [HumanMessage("Hello.")])[0]
 
 
 def _parts(messages: Sequence[BaseMessage], model: Any, form: str) -> list[Part]:
@@ -135,18 +131,9 @@ def _parts(messages: Sequence[BaseMessage], model: Any, form: str) -> list[Part]
     for at, message in enumerate(messages):
         # Anthropic has the system prompt beside the list: what stands in it is recorded as a text of the user.
         is_beside = form == "anthropic" and isinstance(message, SystemMessage)
-        payload = _payload(model, [HumanMessage(message.content) if is_beside else message])
-        for native in as_natives(payload["input"] if "input" in payload else payload["messages"]):
-            blocks = _blocks(native["content"]) if form == "anthropic" else [native]
-            role = str(native.get("role", "assistant"))
-            parts += [Part(role, block, (at, place)) for place, block in enumerate(blocks)]
+        _, sent = _sent(model, [HumanMessage(message.content) if is_beside else message])
+        parts += [replace(part, source=(at, place)) for place, part in enumerate(parts_of(sent, form))]
     return parts
-
-
-def _blocks(content: Any) -> list[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    return [{"type": "text", "text": each} if isinstance(each, str) else each for each in content]
 
 
 def _rebuilt(message: BaseMessage, parts: Sequence[Part]) -> BaseMessage:
@@ -165,24 +152,11 @@ def _rebuilt(message: BaseMessage, parts: Sequence[Part]) -> BaseMessage:
     return message.model_copy(update=update)
 
 
-def _joined(messages: Sequence[Any]) -> list[Any]:
-    """Neighbouring messages of the assistant as one: LangChain joins those of the user alone."""
-    joined: list[Any] = []
-    for message in messages:
-        if joined and isinstance(message, AIMessage) and isinstance(joined[-1], AIMessage):
-            blocks = [*_blocks(joined[-1].content), *_blocks(message.content)]
-            calls = [*joined[-1].tool_calls, *message.tool_calls]
-            joined[-1] = joined[-1].model_copy(update={"content": blocks, "tool_calls": calls})
-        else:
-            joined.append(message)
-    return joined
-
-
-def _added(part: Part, form: str) -> BaseMessage:
-    """A message that contextstash added, such as a summary."""
-    if form == "openai-chat":
-        return convert_to_messages([part.block])[0]
-    return (AIMessage if part.role == "assistant" else HumanMessage)(content=text_of(part.block))
+def _added(part: Part) -> Native:
+    """A message that contextstash added: a summary, a notice, or the result of a call that has none."""
+    if (call_id := result_id(part.block)) is not None:
+        return {"role": "tool", "tool_call_id": call_id, "content": text_of(part.block)}
+    return {"role": part.role, "content": text_of(part.block)}
 
 
 def _beside(request: Request) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
+from itertools import groupby
+from operator import attrgetter
 
 from contextstash_storage.records import Native
 
@@ -37,66 +39,59 @@ def natives(parts: Sequence[Part], form: str) -> list[Native]:
     """The provider's messages. Neighbouring blocks of one role are one message of Anthropic, as its API reads them."""
     if form != "anthropic":
         return [part.block for part in parts]
-    merged: list[Native] = []
-    for part in parts:
-        if not merged or merged[-1]["role"] != part.role:
-            merged.append({"role": part.role, "content": []})
-        merged[-1]["content"].append(part.block)
-    return merged
+    runs = groupby(parts, key=attrgetter("role"))
+    return [{"role": role, "content": [part.block for part in run]} for role, run in runs]
+
+
+def parts_of(messages: Sequence[Native], form: str) -> list[Part]:
+    """The parts of the provider's messages."""
+    if form != "anthropic":
+        return [Part(str(native.get("role", "")), native) for native in messages]
+    parts = []
+    for native in messages:
+        content = native["content"] or []
+        listed = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        parts += [Part(native["role"], block) for block in listed]
+    return parts
 
 
 def parts_sent(sent: Sequence[Native], given: Sequence[Part], form: str) -> list[Part]:
     """The parts of a request, each with the place of the given part that it is. Of equal ones, such as the same words
     before each call, it is that of the longest run."""
-    blocks = _blocks(sent, form)
-    keys, known = [_key(block) for _, block in blocks], [_key(part.block) for part in given]
-    source_of: dict[int, Part] = {}
+    found = parts_of(sent, form)
+    keys, known = ([_key(part.block) for part in parts] for parts in (found, given))
     for run in SequenceMatcher(None, keys, known, autojunk=False).get_matching_blocks():
-        source_of |= {run.a + at: given[run.b + at] for at in range(run.size)}
-    return [
-        Part(role, block, found.source, _plain(block) != _plain(found.block))
-        if (found := source_of.get(place))
-        else Part(role, block)
-        for place, (role, block) in enumerate(blocks)
-    ]
+        for at in range(run.size):
+            part, own = found[run.a + at], given[run.b + at]
+            changed = _plain(part.block) != _plain(own.block)
+            found[run.a + at] = replace(part, source=own.source, changed=changed)
+    return found
 
 
 def by_message(parts: Sequence[Part]) -> list[tuple[int | None, list[Part]]]:
-    """Neighbouring parts of one message of the framework together; each added part by itself, with None."""
-    grouped: list[tuple[int | None, list[Part]]] = []
-    for part in parts:
-        place = part.source[0] if part.source else None
-        if grouped and place is not None and grouped[-1][0] == place:
-            grouped[-1][1].append(part)
-        else:
-            grouped.append((place, [part]))
-    return grouped
+    """Neighbouring parts of one message of the framework together; those that were added with None."""
+    runs = groupby(parts, key=lambda part: part.source[0] if part.source else None)
+    return [(place, list(run)) for place, run in runs]
 
 
 def text_of(block: Native) -> str:
     """The text of a block that was added."""
-    content = block.get("text", block.get("content"))
+    content = block.get("text", block.get("content", block.get("output")))
     if isinstance(content, list):
         return "\n\n".join(str(each.get("text", "")) for each in content if isinstance(each, dict))
     return str(content or "")
 
 
-def _blocks(sent: Sequence[Native], form: str) -> list[tuple[str, Native]]:
-    if form != "anthropic":
-        return [(str(native.get("role", "")), native) for native in sent]
-    blocks = []
-    for native in sent:
-        content = native["content"]
-        listed = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        blocks += [(native["role"], block) for block in listed]
-    return blocks
+def result_id(block: Native) -> str | None:
+    """The id of the call of which a block is the result; None if it is none."""
+    ids = ("call_id",) if block.get("type") == "function_call_output" else RESULT_IDS
+    return next((block[name] for name in ids if name in block), None)
 
 
 def _key(block: Native) -> str:
     """What tells whether two blocks are the same: of a result and a call its id, since the rest of them may change."""
-    ids = ("call_id",) if block.get("type") == "function_call_output" else RESULT_IDS
-    if named := next((name for name in ids if name in block), None):
-        return f"result {block[named]}"
+    if (result := result_id(block)) is not None:
+        return f"result {result}"
     if block.get("type") == "tool_use" or "call_id" in block:
         return f"call {block.get('call_id') or block['id']}"
     return json.dumps(_plain(block), sort_keys=True)

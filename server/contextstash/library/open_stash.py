@@ -152,21 +152,11 @@ class BlockingSession:
     def __init__(self, session: LibrarySession, portal: BlockingPortal) -> None:
         self._inner = session
         self._portal = portal
-
-    @property
-    def session_id(self) -> str:
-        return self._inner.session_id
+        self.session_id = session.session_id
+        self.speak, self.tools = session.speak, session.tools  # which wait for nothing
 
     request = blocking(LibrarySession.request)
     reply = blocking(LibrarySession.reply)
     recover = blocking(LibrarySession.recover)
     messages = blocking(LibrarySession.messages)
     call_tool = blocking(LibrarySession.call_tool)
-
-    def speak(self, format: str) -> None:
-        """See `LibrarySession.speak`."""
-        self._inner.speak(format)
-
-    def tools(self, format: str | None = None) -> list[dict[str, Any]]:
-        """See `LibrarySession.tools`."""
-        return self._inner.tools(format)

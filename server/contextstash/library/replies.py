@@ -130,19 +130,15 @@ def _in_order(values: dict[str, Any]) -> dict[str, Any]:
 def as_json(value: object, level: int = 0) -> Any:
     """The value with the SDK's objects in it as JSON. Values that are plain already are not copied, nor are those below
     the deepest level that can be recorded."""
-    if level > MAX_LEVELS:
+    if level > MAX_LEVELS or value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, dict):
-        changed = {}
-        for key, child in value.items():
-            if not isinstance(child, str) and (plain := as_json(child, level + 1)) is not child:
-                changed[key] = plain
+        made = ((key, child, as_json(child, level + 1)) for key, child in value.items())
+        changed = {key: plain for key, child, plain in made if plain is not child}
         return {**value, **changed} if changed else value
     if isinstance(value, list):
-        children = [child if isinstance(child, str) else as_json(child, level + 1) for child in value]
+        children = [as_json(child, level + 1) for child in value]
         return children if any(new is not old for new, old in zip(children, value, strict=True)) else value
-    if value is None or isinstance(value, str | int | float):
-        return value
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         plain, given = (dump(mode="json", by_alias=True, **{name: True}) for name in ("exclude_none", "exclude_unset"))

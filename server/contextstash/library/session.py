@@ -28,7 +28,7 @@ from contextstash.operations import OPERATIONS
 from contextstash.results import ContextResult, SearchResult
 from contextstash.window.refusals import recognize
 from contextstash_storage.errors import BadInputError, ContextstashError, SessionNotFoundError
-from contextstash_storage.records import Native
+from contextstash_storage.records import Native, Session
 
 if TYPE_CHECKING:
     from contextstash.stash import Stash
@@ -79,15 +79,6 @@ class CallArguments:
     max_tokens: int | None = None
     more: Mapping[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        """Raises BadInputError if an argument lets the provider add what is sent already."""
-        for name in SERVER_STATE_KEYS:
-            if (self.more or {}).get(name) is not None:
-                raise BadInputError(
-                    f"With {name} the provider adds the conversation that it holds, and request.messages is the whole"
-                    f" of it already. Leave {name} out."
-                )
-
 
 class LibrarySession:
     """A session of a stash, for one agent at a time: a reply belongs to the request before it.
@@ -111,9 +102,8 @@ class LibrarySession:
         self._format = None if format is None else get_format(format).name
         self._settings = dict(settings or {})
         self._facts = facts
-        self._is_ready = False
+        self._session: Session | None = None
         self._last = CallArguments()
-        self._known_room: tuple[int, int] | None = None
         self._seen: int | None = None
 
     def speak(self, format: str) -> None:
@@ -139,9 +129,13 @@ class LibrarySession:
         natives = as_natives(messages)
         if not natives:
             raise BadInputError("messages is empty: pass the whole conversation, at least the user's first message.")
-        given = CallArguments(system, tools, max_tokens, more)
-        if not self._is_ready:  # it is created, or the one that exists gets its model and settings
-            session = await self._stash.open_session(
+        if held := [name for name in SERVER_STATE_KEYS if more.get(name) is not None]:
+            raise BadInputError(
+                f"With {held[0]} the provider adds the conversation that it holds, and request.messages is the whole"
+                f" of it already. Leave {held[0]} out."
+            )
+        if self._session is None:  # it is created, or the one that exists gets its model and settings
+            self._session = await self._stash.open_session(
                 self.session_id,
                 default_format=lambda: shown_format(natives, tools=tools, system=system, model=self._model),
                 settings=self._settings,
@@ -149,20 +143,20 @@ class LibrarySession:
                 model=self._model,
                 **self._facts,
             )
-            self._format, self._model, self._is_ready = session.format, session.model, True
-        self._last = given
+            self._format, self._model = self._session.format, self._session.model
+        self._last = CallArguments(system, tools, max_tokens, more)
         result = await self._stash.get_context(
             self.session_id,
             messages=natives,
             system=plain_system(system),
             tools=plain_tools(tools),
-            budget=None if max_tokens is None else await self._budget(max_tokens),
+            budget=None if max_tokens is None else self._budget(self._session, max_tokens),
             seen=self._seen,
         )
         self._seen = result.next_seq
         if not result.messages:
             raise BadInputError(result.reason or "Nothing to send.")
-        return await self._as_request(result)
+        return self._as_request(result, self._session)
 
     async def reply(self, reply: Any, *, usage: Any = None) -> list[Native]:
         """Record the provider's reply to the last request, with its usage, and return its messages: append them to the
@@ -195,8 +189,8 @@ class LibrarySession:
         )
         if result.context is None:
             raise BadInputError(result.reason) from error
-        self._known_room = None
-        return await self._as_request(result.context.model_copy(update={"done": result.done}))
+        self._session = await self._stash.read_session(self.session_id)  # its window is known better now
+        return self._as_request(result.context.model_copy(update={"done": result.done}), self._session)
 
     async def messages(self) -> list[Native]:
         """The whole conversation as it was recorded, to go on with after a restart; empty if there is none yet."""
@@ -227,36 +221,34 @@ class LibrarySession:
         text of a wrong call names the mistake, so that the model can correct it."""
         if not isinstance(name, str) or name not in OFFERED:
             return None
-        operation = OPERATIONS[name]
         try:
-            given = operation.checked({**_given(name, arguments), "session_id": self.session_id})
-            result = await getattr(self._stash, name)(**given)  # `run` takes the beginning of another session's id
+            given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
+        except (ValueError, TypeError, RecursionError):
+            given = None
+        if not isinstance(given, dict) or given.keys() - set(OFFERED[name]):
+            return f"Error: The arguments of {name} are a JSON object with {', '.join(OFFERED[name])}."
+        try:
+            checked = OPERATIONS[name].checked({**given, "session_id": self.session_id})
+            result = await getattr(self._stash, name)(**checked)  # `run` takes the beginning of another session's id
         except ContextstashError as error:
             return f"Error: {error}"
         return _hits(result) if isinstance(result, SearchResult) else str(result.in_words())
 
-    async def _as_request(self, result: ContextResult) -> ContextRequest:
-        window, usable = await self._room()
-        return request_of(result, self._model, self._last, window - usable)
+    def _as_request(self, result: ContextResult, session: Session) -> ContextRequest:
+        room = self._stash.limits(session)[1]
+        return request_of(result, self._model, self._last, room.window - room.usable)
 
-    async def _budget(self, max_tokens: int) -> int:
+    def _budget(self, session: Session, max_tokens: int) -> int:
         """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable. Raises
         BadInputError if none are left."""
-        window, usable = await self._room()
-        if max_tokens >= window:
+        room = self._stash.limits(session)[1]
+        if max_tokens >= room.window:
             raise BadInputError(
-                f"max_tokens is {max_tokens:,}, and the window of {self._model or 'this session'} has {window:,}: no"
-                " room is left for the conversation. Pass fewer max_tokens; or, if the window is larger, its size:"
+                f"max_tokens is {max_tokens:,}, and the window of {self._model or 'this session'} has {room.window:,}:"
+                " no room is left for the conversation. Pass fewer max_tokens; or, if the window is larger, its size:"
                 " stash.session(…, window=…)."
             )
-        return min(usable, window - max_tokens)
-
-    async def _room(self) -> tuple[int, int]:
-        """Tokens of the window, and how many of them are usable. Only a recovery changes them: it knows the truth."""
-        if self._known_room is None:
-            found = await self._stash.estimate_context(self.session_id)
-            self._known_room = found.window, found.usable
-        return self._known_room
+        return min(room.usable, room.window - max_tokens)
 
 
 def request_of(result: ContextResult, model: str | None, given: CallArguments, reserve: int) -> ContextRequest:
@@ -324,23 +316,7 @@ def _text_of(value: object) -> str:
     return str(value)
 
 
-def _given(name: str, arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The arguments of a call of an offered tool: a dictionary, or the provider's JSON text. Raises BadInputError."""
-    try:
-        given = json.loads(arguments or "{}") if isinstance(arguments, str) else dict(arguments or {})
-    except (ValueError, TypeError, RecursionError) as error:
-        raise BadInputError(f"The arguments of {name} are not JSON: {error}.") from error
-    if not isinstance(given, dict) or given.keys() - set(OFFERED[name]):
-        raise BadInputError(f"The arguments of {name} are an object with {', '.join(OFFERED[name])}.")
-    return given
-
-
 def _hits(result: SearchResult) -> str:
     """The hits as the model reads them: where each was found, and its snippet."""
-    if not result.hits:
-        return result.note or "Nothing was found. Try fewer or other words."
-    shown = [
-        f"{f'{hit.handle} (message {hit.seq})' if hit.handle else f'message {hit.seq}'}, {hit.role}:\n{hit.snippet}"
-        for hit in result.hits
-    ]
-    return "\n\n".join([*shown, *([f"[{result.note}]"] if result.note else [])])
+    shown = [f"{hit.handle or f'message {hit.seq}'}, {hit.role}:\n{hit.snippet}" for hit in result.hits]
+    return "\n\n".join(shown) or str(result.note)

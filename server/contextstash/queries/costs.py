@@ -26,19 +26,16 @@ from contextstash.session.access import Access
 from contextstash.window.models import price_of
 from contextstash_storage.records import Call, Event, ProxiedSession, ProxiedTotals, Session, Usage
 
-MAX_EVENTS = 10_000
-MAX_CALLS = 100_000
+MAX_READ = 100_000
 
 PAUSE = timedelta(minutes=5)
-"""How long providers keep a prompt in their cache: what a call after a longer pause writes
-again was not caused by an edit."""
+"""How long providers keep a prompt in their cache: what a call after a longer pause writes again no edit caused."""
 
 METHOD = (
     "Billed: the usage that the provider reported, at list prices. Without contextstash: the same requests with what"
     " was left out of them, counted from its text, scaled by the reported usage and never above the model's window;"
     " without contextstash's tools and hand-offs, and what its tools fetched. What the model read again by its own"
-    " tools is not deducted. What hooks and gateways shorten of new outputs is not in the"
-    " dollars."
+    " tools is not deducted. What hooks and gateways shorten of new outputs is not in the dollars."
 )
 
 LACKING = {60_000: 9.1, 80_000: 7.0, 100_000: 5.3, 120_000: 4.2, 150_000: 2.7}
@@ -71,16 +68,13 @@ session that falls less is followed as it is."""
 MIN_FREED = 0.25
 """A compaction must free this share of the point at which it happens, else the client would compact at each request."""
 
-Figures = dict[str, float]
-"""The fields of a session's receipt: those in dollars only if a price is known."""
-
 
 async def receipt(access: Access, session_id: str | None = None, since: date | None = None) -> Receipt:
     """The receipt of a session with its sub-agents, or of all sessions, as far as they were used since a day (UTC).
     Raises SessionNotFoundError."""
-    total: Figures = defaultdict(float)
+    total: dict[str, float] = defaultdict(float)
     async for session in _chosen(access, session_id, since):
-        calls = await access.store.read_log(session.session_id, Call, limit=MAX_CALLS)
+        calls = await access.store.read_log(session.session_id, Call, limit=MAX_READ)
         if since is not None:
             calls = [call for call in calls if call.created_at is not None and call.created_at.date() >= since]
         proxied = await access.proxied(session.session_id)
@@ -110,20 +104,21 @@ async def _chosen(access: Access, session_id: str | None, since: date | None) ->
             return
 
 
-async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> Figures:
-    """A session that does not go through the proxy, by the calls that it reported."""
+async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> dict[str, float]:
+    """The receipt's fields of a session that does not go through the proxy, by the calls that it reported; those in
+    dollars only if a price is known."""
     agent = [call for call in calls if call.purpose == "agent"]
     if not agent:
         return {}
     events: list[Event] = []
     if session.source is None:  # else the client sends its own history, which our edits do not change
-        found = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_EVENTS)
+        found = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_READ)
         events = [event for event in reversed(found) if event.strategy not in COMPACTED]
     saved, gained = await asyncio.to_thread(_effect, events, agent)
     spent = 0.0 if session.source is not None else _spent(calls)
     known = await asyncio.to_thread(_costs, agent)
     tokens = sum(call.prompt_tokens for call in agent)
-    figures: Figures = {
+    figures: dict[str, float] = {
         "sessions": 1,
         "unchanged_sessions": not (saved or gained or spent or await kept_outputs(access, session.session_id)),
         "requests": len(agent),
@@ -136,8 +131,8 @@ async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> 
     return figures
 
 
-def _of_requests(proxied: ProxiedSession, calls: Sequence[Call], since: date | None) -> Figures:
-    """A session that goes through the proxy, by what the proxy counted since a day began."""
+def _of_requests(proxied: ProxiedSession, calls: Sequence[Call], since: date | None) -> dict[str, float]:
+    """The same of a session that goes through the proxy, by what the proxy counted since a day began."""
     if since is not None and proxied.last_at < datetime.combine(since, time(), UTC).timestamp():
         return {}
     days = sorted(day for day in proxied.days if since is not None and day >= since.isoformat())
@@ -145,7 +140,7 @@ def _of_requests(proxied: ProxiedSession, calls: Sequence[Call], since: date | N
     state = ProxiedTotals(**{name: getattr(proxied, name) - getattr(before, name) for name in SUMMED})
     if not state.requests and not state.sent:
         return {}
-    figures: Figures = {
+    figures: dict[str, float] = {
         "sessions": 1,
         "requests": state.requests,
         "unpriced_requests": max(0, state.requests - state.priced),
@@ -172,9 +167,8 @@ def _spent(calls: Sequence[Call]) -> float:
 def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]:
     """The tokens that our edits kept out of the agent's prompts, and the dollars: at the price of cached tokens, the
     least that they would have cost. What they made the provider write again is deducted."""
-    tokens, dollars, gone = 0, 0.0, 0
-    waiting, before = list(events), None
-    for call in calls:
+    tokens, dollars, gone, waiting = 0, 0.0, 0, list(events)
+    for before, call in zip([None, *calls], calls, strict=False):
         new = [event for event in waiting if event.seq <= call.request_seq + 1]
         waiting = waiting[len(new) :]
         removed = sum(event.tokens_before - event.tokens_after for event in new)
@@ -188,7 +182,6 @@ def _effect(events: Sequence[Event], calls: Sequence[Call]) -> tuple[int, float]
             kept = with_cache(call, call.cached_tokens + again, max(0, call.cache_write_tokens - again))
             paid, usual = price_of(call.model, call), price_of(call.model, kept)
             dollars -= max(0.0, paid - usual) if paid is not None and usual is not None else 0.0
-        before = call
     return tokens, dollars
 
 
@@ -250,7 +243,7 @@ async def advise(access: Access, session_ids: Sequence[str] = ()) -> WindowAdvic
     newest = await access.store.list_sessions(limit=REPLAYED, without_agent=OUTPUTS_AGENT, by_message=True)
     found = []
     for session_id in session_ids or [session.session_id for session in newest]:
-        calls = await access.store.read_log(session_id, Call, limit=MAX_CALLS)
+        calls = await access.store.read_log(session_id, Call, limit=MAX_READ)
         found.append(await asyncio.to_thread(_conversation, calls))
     known = [each for each in found if each is not None]
     return await asyncio.to_thread(_advice, known, len(found) - len(known))

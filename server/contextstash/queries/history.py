@@ -35,11 +35,6 @@ from contextstash_storage.errors import BadInputError, DamagedError, HandleNotFo
 from contextstash_storage.records import ArchiveEdit, Message, Native, Output, SearchHit, Session, SummaryEdit
 from contextstash_storage.search import MAX_QUERY_CHARACTERS, STOP_WORDS, Weigh
 
-MAX_MESSAGES = 500
-
-RECENT = "recent"
-"""The level of the newest summary."""
-
 DEFAULT_PAGE_TOKENS = 4_000
 MAX_PAGE_TOKENS = 8_000
 """Clients warn or cut at about 10,000 tokens of tool result."""
@@ -73,36 +68,32 @@ async def read_messages(
 ) -> MessagePage:
     """A page of the history, with masks in the place of secrets: messages as they were recorded, each with whether the
     model still sees it; or if `shown` in blocks, with what the model sees instead of them, and the summaries that it
-    sees instead of some. Raises SessionNotFoundError, or BadInputError if a number is bad."""
-    if first < 0 or not 1 <= limit <= MAX_MESSAGES:
-        raise BadInputError(f"first is 0 or more, limit 1 to {MAX_MESSAGES}.")
+    sees instead of some. Raises SessionNotFoundError."""
     known = await access.known(session_id)
     session, overlay, settings = known.session, known.overlay, access.settings(known.session)
     total = session.counters.messages
     last = min(total, first + limit) - 1
     messages = await access.store.read_messages(session_id, first=first, last=last)
-    read = await access.store.read_outputs(session_id, first=first, last=last)
-    outputs = outputs_by_message(messages, read)
+    outputs = outputs_by_message(messages, await access.store.read_outputs(session_id, first=first, last=last))
     entries = {entry.first_seq: entry for entry in build_view(messages, overlay) if entry.message}
     lines = []
     for message in messages:
         seq, entry = message.seq, entries.get(message.seq)
         kind, said = entry.kind if entry else message.kind, dict[str, Any](blocks=None)
         if shown:
-            hiding = next((edit for edit in overlay.covers if edit.first_seq <= seq <= edit.last_seq), None)
-            said["summary_id"] = hiding.summary_id if isinstance(hiding, SummaryEdit) and not entry else None
+            covering = (edit.summary_id for edit in overlay.summaries if edit.first_seq <= seq <= edit.last_seq)
+            said["summary_id"] = None if entry else next(covering, None)
             said["blocks"] = _blocks(settings, get_format(session.format), message, entry, outputs[seq])
         else:
             said["message"] = shown_value(settings, message.body or {})
         visible = entry is not None and kind != "tool_result_archived"
         handles = [output.handle for output in outputs[seq]] or None
         lines.append(MessageLine.of(message, kind=kind, agent_visible=visible, handles=handles, **said))
-    page = MessagePage(
-        session_id=session_id, messages=lines, total=total, next_seq=last + 1 if last + 1 < total else None
-    )
+    next_seq = last + 1 if last + 1 < total else None
+    page = MessagePage(session_id=session_id, messages=lines, total=total, next_seq=next_seq)
     if shown:
-        covering = [edit for edit in overlay.summaries if edit.first_seq < first + limit and edit.last_seq >= first]
-        page.summaries = [ShownSummary.of(edit, text=shown_text(settings, edit.text)) for edit in covering]
+        summaries = [edit for edit in overlay.summaries if edit.first_seq <= last and edit.last_seq >= first]
+        page.summaries = [ShownSummary.of(edit, text=shown_text(settings, edit.text)) for edit in summaries]
         page.client_sends_history = await access.sends_own_history(session) or None
     return page
 
@@ -158,10 +149,10 @@ async def get_summary(access: Access, session_id: str | None = None, *, level: s
     if summary_id is not None:
         made = [edit for edit in snapshot.edits if isinstance(edit, SummaryEdit) and edit.summary_id == summary_id]
         found = made[-1:]
-    elif level == RECENT:
+    elif level == "recent":
         found = found[-1:]
     elif level is not None:
-        raise BadInputError(f"level is {RECENT}, or the id of a summary (sum_…), not '{level}'.")
+        raise BadInputError(f"level is recent, or the id of a summary (sum_…), not '{level}'.")
     if not found:
         kind = f"{level} " if level else ""
         raise NotFoundError(f"Session {snapshot.session_id} has no {kind}summary yet. compact_session writes one.")
@@ -259,9 +250,6 @@ async def search_history(
         raise BadInputError("query is empty: pass the words, names or paths to look for.")
     if scope is not None and scope not in SCOPES:
         raise BadInputError(f"scope is one of {', '.join(SCOPES)}, not '{scope}'.")
-    most = min(MAX_HITS, DEFAULT_HITS if limit is None else limit)
-    if most < 1:
-        raise BadInputError("limit must be 1 or more.")
     name = None if scope == "everywhere" else session_id or await access.current_session_id()
     weigh: Weigh | None = None
     if name is not None:
@@ -272,7 +260,7 @@ async def search_history(
         query,
         session_ids=None if name is None else [name, outputs_session_id(name)],
         scope=scope if scope in ("outputs", "messages") else "all",
-        limit=most,
+        limit=DEFAULT_HITS if limit is None else max(1, min(limit, MAX_HITS)),
         weigh=weigh,
     )
     shown = await asyncio.to_thread(_hits, hits, query)

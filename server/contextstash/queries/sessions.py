@@ -28,7 +28,7 @@ from contextstash.session.access import Access, estimate_messages, estimate_sess
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import READ_AT_ONCE
 from contextstash.view.session_counters import part_named
-from contextstash_storage.errors import BadInputError, DamagedError, SessionNotFoundError
+from contextstash_storage.errors import DamagedError, SessionNotFoundError
 from contextstash_storage.records import ArchiveEdit, Event, EventKind, Native, Session, TruncateEdit
 
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
@@ -65,11 +65,10 @@ async def pages_of_sessions(
         before = page[-1].session_id
 
 
-async def all_sessions(access: Access, *, parent: str | None = None, by_message: bool = False) -> list[Session]:
-    """The records of all sessions, or of all with this parent, archives of outputs included; newest first, by the last
-    change or with `by_message` by the last message."""
-    pages = pages_of_sessions(access, parent=parent, by_message=by_message)
-    return [session async for page in pages for session in page]
+async def all_sessions(access: Access, **chosen: Any) -> list[Session]:
+    """The records of all sessions, or of all with this `parent`, archives of outputs included; newest first, by the
+    last change or with `by_message` by the last message."""
+    return [session async for page in pages_of_sessions(access, **chosen) for session in page]
 
 
 async def project_of(access: Access, session: Session) -> str | None:
@@ -86,9 +85,7 @@ async def list_sessions(
 ) -> SessionList:
     """A page of the sessions with this text in the id, the title or the project's folder, the one with the newest
     message first; `cursor` is the previous page's `next_cursor`."""
-    if limit < 1:
-        raise BadInputError("limit must be 1 or more.")
-    found: list[SessionLine] = []
+    limit, found = max(1, limit), list[SessionLine]()
     newest_first: dict[str, Any] = {"before": cursor, "without_agent": OUTPUTS_AGENT, "by_message": True}
     async for page in pages_of_sessions(access, size=min(PAGE, limit + 1), **newest_first):
         for session in page:
@@ -105,12 +102,8 @@ async def list_sessions(
 async def line_of(access: Access, session: Session) -> SessionLine:
     """A session as a line of a list. Without a title of its own it has the beginning of what the user said first."""
     estimate = await estimate_session(access, session)
-    project, title, messages = (
-        await project_of(access, session),
-        await title_of(access, session),
-        session.counters.messages,
-    )
-    return SessionLine.of(session, estimate, title=title, messages=messages, project=project)
+    title, project = await title_of(access, session), await project_of(access, session)
+    return SessionLine.of(session, session.counters, estimate, title=title, project=project)
 
 
 async def title_of(access: Access, session: Session) -> str | None:
@@ -161,15 +154,14 @@ async def context_status(access: Access, session_id: str | None = None) -> Conte
     """The estimate, the last summary, and the last changes, newest first. Raises SessionNotFoundError."""
     known = await access.known(session_id)
     session, replaced, summaries = known.session, known.overlay.replaced.values(), known.overlay.summaries
-    estimate = await estimate_session(access, session)
     proxied = await access.proxied(session.session_id)
     events = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=CHANGES_SHOWN)
     cut = sum(isinstance(edit, TruncateEdit) for edit in replaced)
     return ContextStatus.of(
         session,
+        session.counters,
         title=await title_of(access, session),
-        estimate=estimate,
-        messages=session.counters.messages,
+        estimate=await estimate_session(access, session),
         messages_summarized=sum(edit.messages for edit in summaries),
         outputs_archived=sum(isinstance(edit, ArchiveEdit) for edit in replaced),
         outputs_shortened=cut + await kept_outputs(access, session.session_id) or None,
