@@ -11,7 +11,7 @@ contextstash.results, which is not loaded for a command's help.
 # mypy: disable-error-code="empty-body"
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -114,7 +114,10 @@ class Operation:
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
             first = {each["loc"][:1]: each for each in reversed(found)}
-            said = [f"{_place(each['loc'])}: {each['msg']}" for each in reversed(first.values())]
+            said = []
+            for (argument, *path), message in ((each["loc"], each["msg"]) for each in reversed(first.values())):
+                numbers = [str(step) for step in path if isinstance(step, int)]
+                said.append(f"{'.'.join((str(argument), *numbers))}: {message}")
             raise BadInputError(f"{'. '.join(said)}.") from None
         return {name: getattr(model, name) for name in self.arguments}
 
@@ -123,11 +126,6 @@ class Operation:
         if not (self.creates or self.destructive) and isinstance(given := arguments.get("session_id"), str):
             arguments["session_id"] = await stash.whole_id(given)
         return await (self.call(stash, **arguments) if self.call else getattr(stash, self.name)(**arguments))
-
-
-def _place(path: Sequence[int | str]) -> str:
-    """The argument, and the numbers of what is wrong in it."""
-    return ".".join(str(step) for number, step in enumerate(path) if not number or isinstance(step, int))
 
 
 OPERATIONS: dict[str, Operation] = {}

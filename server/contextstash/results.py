@@ -563,11 +563,9 @@ class RetainedOut(Result):
 
 
 class RetainResult(Result):
-    """The sessions that were deleted, or would be in a dry run, and how many are kept; `pinned` of these are beyond the
-    limit too."""
+    """The sessions that were deleted, or would be in a dry run, and how many beyond the limit are kept for a pin."""
 
     sessions: list[RetainedOut]
-    kept: int
     pinned: int
     dry_run: bool
     note: str | None = None

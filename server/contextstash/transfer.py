@@ -372,13 +372,13 @@ async def retain(access: Access, now: datetime, *, days: int | None = None, dry_
         )
         for each in gone
     }
-    note = None
+    note, pinned = None, len(going) - len(gone)
     if not dry_run:
         gone = [each for each in gone if await access.find(each.session_id) == each]  # none that was gone on with
         names = [each.session_id for each in gone]
         note = (await delete_session(access, names[0], others=names[1:])).note if names else None
-    shown, pinned = [lines[each.session_id] for each in gone], len(going) - len(gone)
-    return RetainResult(sessions=shown, kept=len(listed) - len(gone), pinned=pinned, dry_run=dry_run, note=note)
+    shown = [lines[each.session_id] for each in gone]
+    return RetainResult(sessions=shown, pinned=pinned, dry_run=dry_run, note=note)
 
 
 def _parent(session: Session) -> str | None:

@@ -204,9 +204,7 @@ class LibrarySession:
         request's tools. `format` is needed if the session was opened without one and its model does not show it."""
         known = format or self._format or format_of_model(self._model)
         if known is None:
-            raise BadInputError(
-                "Which provider's form should the tools have? Pass format='anthropic', 'openai-chat', …"
-            )
+            raise BadInputError("Which provider's form shall the tools have? Pass format='anthropic', 'openai-chat', …")
         fmt, tools = get_format(known), list[dict[str, Any]]()
         for name, offered in OFFERED.items():
             operation = OPERATIONS[name]
@@ -245,8 +243,7 @@ class LibrarySession:
         if max_tokens >= room.window:
             raise BadInputError(
                 f"max_tokens is {max_tokens:,}, and the window of {self._model or 'this session'} has {room.window:,}:"
-                " no room is left for the conversation. Pass fewer max_tokens; or, if the window is larger, its size:"
-                " stash.session(…, window=…)."
+                " pass fewer; or, if the window is larger, its size: stash.session(…, window=…)."
             )
         return min(room.usable, room.window - max_tokens)
 
@@ -294,11 +291,8 @@ def _with_fields(options: dict[str, Any], fields: Mapping[str, Any]) -> dict[str
 def plain_system(system: object) -> str | list[dict[str, Any]] | None:
     """A system prompt as the service takes it: text, or a list of content blocks."""
     plain = as_json(list(system) if isinstance(system, tuple) else system)
-    if plain is None or isinstance(plain, str):
-        return plain
-    if isinstance(plain, list) and all(isinstance(part, dict) for part in plain):
-        return plain
-    return _text_of(plain)
+    is_blocks = isinstance(plain, list) and all(isinstance(part, dict) for part in plain)
+    return plain if is_blocks or plain is None else _text_of(plain)
 
 
 def plain_tools(tools: Sequence[Any] | None) -> list[dict[str, Any]] | None:

@@ -110,12 +110,11 @@ async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> 
     agent = [call for call in calls if call.purpose == "agent"]
     if not agent:
         return {}
-    events: list[Event] = []
-    if session.source is None:  # else the client sends its own history, which our edits do not change
-        found = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_READ)
-        events = [event for event in reversed(found) if event.strategy not in COMPACTED]
+    is_ours = session.source is None  # else the client sends its own history, which our edits do not change
+    log = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_READ)
+    events = [event for event in reversed(log) if is_ours and event.strategy not in COMPACTED]
     saved, gained = await asyncio.to_thread(_effect, events, agent)
-    spent = 0.0 if session.source is not None else _spent(calls)
+    spent = _spent(calls) if is_ours else 0.0
     known = await asyncio.to_thread(_costs, agent)
     tokens = sum(call.prompt_tokens for call in agent)
     figures: dict[str, float] = {

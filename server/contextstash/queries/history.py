@@ -273,9 +273,8 @@ def _unseen_first(known: Known) -> Weigh:
     archived = {edit.seq for edit in known.overlay.replaced.values() if isinstance(edit, ArchiveEdit)}
 
     def weigh(found_in: str, seq: int) -> float:
-        if found_in != known.session.session_id or seq in archived:
-            return 1.0
-        return SHOWN_WEIGHT if any(first <= seq <= last for first, last in visible) else 1.0
+        is_whole = found_in == known.session.session_id and seq not in archived
+        return SHOWN_WEIGHT if is_whole and any(first <= seq <= last for first, last in visible) else 1.0
 
     return weigh
 
@@ -288,7 +287,6 @@ def _hits(found: Sequence[SearchHit], query: str) -> list[Hit]:
     for hit in found:
         text, matched = snippet(without_reminders(hit.text), terms, room)
         handle = hit.handles[0] if hit.handles else None
-        tool = None if hit.tool is None else one_line(hit.tool, MAX_TOOL)
-        score = round(hit.score, 3)
-        hits.append(Hit.of(hit, handle=handle, tool=tool, snippet=defused(text), score=score, matched=matched))
+        said = {"tool": hit.tool and one_line(hit.tool, MAX_TOOL), "score": round(hit.score, 3)}
+        hits.append(Hit.of(hit, handle=handle, snippet=defused(text), matched=matched, **said))
     return hits
