@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
-from contextstash.adapters.langchain import StashMiddleware, _form, _parts
+from contextstash.adapters.langchain import StashMiddleware, _parts, _sent
 
 
 def agent(provider: StrictProvider, *middleware: Any) -> Any:
@@ -124,7 +124,8 @@ async def test_reasoning_that_is_bound_to_what_stands_before_it_stays_valid(
 @pytest.mark.parametrize(("asked", "form"), [(True, "openai-responses"), (False, "openai-chat"), (None, "openai-chat")])
 def test_the_form_is_that_of_the_api_which_the_model_uses(asked: bool | None, form: str) -> None:
     """LangChain has no public name for it: if `_get_request_payload` changes, `adapters/langchain.py` must follow."""
-    assert _form(ChatOpenAI(model="gpt-5.4", api_key=SecretStr("test"), use_responses_api=asked)) == form
+    model = ChatOpenAI(model="gpt-5.4", api_key=SecretStr("test"), use_responses_api=asked)
+    assert _sent(model, [HumanMessage("Hello.")])[0] == form
 
 
 @pytest.mark.parametrize("form", ["openai-chat", "openai-responses", "anthropic"])

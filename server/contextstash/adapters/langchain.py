@@ -85,7 +85,7 @@ class _Given:
     """The messages of a model call in the form of its model's provider."""
 
     def __init__(self, request: Request) -> None:
-        self.form = _form(request.model)
+        self.form, _ = _sent(request.model, [HumanMessage("Hello.")])
         self._request = request
         self._parts = _parts(request.messages, request.model, self.form)
         self.natives = natives(self._parts, self.form)
@@ -119,10 +119,6 @@ def _sent(model: Any, messages: Sequence[BaseMessage]) -> tuple[str, list[Native
         return "openai-responses", as_natives(payload["input"])
     is_anthropic = "ChatAnthropic" in {each.__name__ for each in type(model).__mro__}
     return "anthropic" if is_anthropic else "openai-chat", as_natives(payload["messages"])
-
-
-def _form(model: Any) -> str:
-    return _sent(model, [HumanMessage("Hello.")])[0]
 
 
 def _parts(messages: Sequence[BaseMessage], model: Any, form: str) -> list[Part]:

@@ -20,9 +20,6 @@ from operator import attrgetter
 
 from contextstash_storage.records import Native
 
-RESULT_IDS = ("tool_use_id", "tool_call_id")
-"""Under which names a result of Anthropic and of Chat Completions names its call; Responses has `call_id`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -39,8 +36,7 @@ def natives(parts: Sequence[Part], form: str) -> list[Native]:
     """The provider's messages. Neighbouring blocks of one role are one message of Anthropic, as its API reads them."""
     if form != "anthropic":
         return [part.block for part in parts]
-    runs = groupby(parts, key=attrgetter("role"))
-    return [{"role": role, "content": [part.block for part in run]} for role, run in runs]
+    return [{"role": role, "content": [part.block for part in run]} for role, run in groupby(parts, attrgetter("role"))]
 
 
 def parts_of(messages: Sequence[Native], form: str) -> list[Part]:
@@ -84,7 +80,8 @@ def text_of(block: Native) -> str:
 
 def result_id(block: Native) -> str | None:
     """The id of the call of which a block is the result; None if it is none."""
-    ids = ("call_id",) if block.get("type") == "function_call_output" else RESULT_IDS
+    # Of Responses; of Anthropic and of Chat Completions.
+    ids = ("call_id",) if block.get("type") == "function_call_output" else ("tool_use_id", "tool_call_id")
     return next((block[name] for name in ids if name in block), None)
 
 

@@ -92,16 +92,9 @@ class LibraryStash:
         `preset` or `compact_at`; `window` is one of them, in tokens. `format` is needed only if neither
         the messages nor the tools nor the model show the provider's format: anthropic, openai-chat, openai-responses or
         gemini."""
-        return LibrarySession(
-            self.use_cases,
-            session_id,
-            model=model,
-            format=format,
-            agent=agent,
-            title=title,
-            parent_session_id=parent_session_id,
-            settings={**settings, **({} if window is None else {"window": window})},
-        )
+        own = settings if window is None else {**settings, "window": window}
+        facts = {"agent": agent, "title": title, "parent_session_id": parent_session_id}
+        return LibrarySession(self.use_cases, session_id, model=model, format=format, settings=own, **facts)
 
 
 P = ParamSpec("P")

@@ -21,8 +21,6 @@ REPLY_ONLY_KEYS = frozenset({"parsed", "parsed_arguments", "parsed_output"})
 NULLABLE = frozenset({"code", "outputs", "result"})
 """Keys of items of Responses that may be null, but not missing: of code that was run, and of an image."""
 
-LIST_HINT = " session.reply returns a list: messages += await session.reply(reply)."
-
 CONTENT_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use", "server_tool_use"})
 """Types of the content blocks of an Anthropic Message; no item of Responses has one of these."""
 
@@ -74,9 +72,9 @@ def as_natives(messages: Iterable[object]) -> list[Native]:
     for place, message in enumerate(messages):
         native = as_json(message)
         if not isinstance(native, dict):
-            hint = LIST_HINT if isinstance(message, list) else ""
-            expected = "expected a dictionary or an object of an SDK."
-            raise BadInputError(f"Message {place} is a {type(message).__name__}: {expected}{hint}")
+            expected = "expected a dictionary or an object of an SDK"
+            hint = "; session.reply returns a list: messages += await session.reply(reply)"
+            raise BadInputError(f"Message {place} is a {type(message).__name__}: {expected}{hint}.")
         role = native.get("role")
         if role is None:  # an item of Responses
             role = "user" if str(native.get("type", "")).endswith("_output") else "assistant"

@@ -104,6 +104,7 @@ class LibrarySession:
         self._facts = facts
         self._session: Session | None = None
         self._last = CallArguments()
+        self._beside: dict[str, Any] = {}
         self._seen: int | None = None
 
     def speak(self, format: str) -> None:
@@ -145,13 +146,16 @@ class LibrarySession:
             )
             self._format, self._model = self._session.format, self._session.model
         self._last = CallArguments(system, tools, max_tokens, more)
+        self._beside = {"system": plain_system(system), "tools": plain_tools(tools)}
+        room = self._stash.limits(self._session)[1]
+        if max_tokens is not None and max_tokens >= room.window:
+            raise BadInputError(
+                f"max_tokens is {max_tokens:,}, and the window of {self._model or 'this session'} has {room.window:,}:"
+                " pass fewer; or, if the window is larger, its size: stash.session(…, window=…)."
+            )
+        budget = None if max_tokens is None else min(room.usable, room.window - max_tokens)
         result = await self._stash.get_context(
-            self.session_id,
-            messages=natives,
-            system=plain_system(system),
-            tools=plain_tools(tools),
-            budget=None if max_tokens is None else self._budget(self._session, max_tokens),
-            seen=self._seen,
+            self.session_id, messages=natives, budget=budget, seen=self._seen, **self._beside
         )
         self._seen = result.next_seq
         if not result.messages:
@@ -163,11 +167,9 @@ class LibrarySession:
         list. `reply` is the response of the provider's SDK, or its JSON; `usage` likewise, if that does not hold it."""
         messages, reported = read_reply(reply)
         if messages:
+            given = reported if usage is None else as_json(usage)
             result = await self._stash.record_messages(
-                messages,
-                session_id=self.session_id,
-                usage=as_json(usage) if usage is not None else reported,
-                seen=self._seen,
+                messages, session_id=self.session_id, usage=given, seen=self._seen
             )
             self._seen = result.next_seq
         return messages
@@ -181,12 +183,7 @@ class LibrarySession:
         text = str(error)
         if recognize(text) is None:
             raise error
-        result = await self._stash.recover_context(
-            self.session_id,
-            error=text,
-            system=plain_system(self._last.system),
-            tools=plain_tools(self._last.tools),
-        )
+        result = await self._stash.recover_context(self.session_id, error=text, **self._beside)
         if result.context is None:
             raise BadInputError(result.reason) from error
         self._session = await self._stash.read_session(self.session_id)  # its window is known better now
@@ -235,17 +232,6 @@ class LibrarySession:
     def _as_request(self, result: ContextResult, session: Session) -> ContextRequest:
         room = self._stash.limits(session)[1]
         return request_of(result, self._model, self._last, room.window - room.usable)
-
-    def _budget(self, session: Session, max_tokens: int) -> int:
-        """The tokens of a request if the reply may take `max_tokens`: at most what the settings leave usable. Raises
-        BadInputError if none are left."""
-        room = self._stash.limits(session)[1]
-        if max_tokens >= room.window:
-            raise BadInputError(
-                f"max_tokens is {max_tokens:,}, and the window of {self._model or 'this session'} has {room.window:,}:"
-                " pass fewer; or, if the window is larger, its size: stash.session(…, window=…)."
-            )
-        return min(room.usable, room.window - max_tokens)
 
 
 def request_of(result: ContextResult, model: str | None, given: CallArguments, reserve: int) -> ContextRequest:
