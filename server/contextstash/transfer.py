@@ -177,9 +177,8 @@ class _Lines:
             )
         with self._named():
             counters = record["session"].get("counters", {})
-            if (
-                sent := counters.get("request")
-            ) and "tokens" not in sent:  # exports of commit 81800828 have a part of it
+            sent = counters.get("request")
+            if sent and "tokens" not in sent:  # exports of commit 81800828 have only a part of it
                 counters["request"] = {**sent, "declared": {}, "budget": 0, "tokens": sent["counted"]}
             session = Session.model_validate(record["session"], extra="ignore")
             return session.model_copy(update={"settings": _settings_here(session.settings)})
@@ -314,7 +313,7 @@ async def _migrate_session(source: Access, target: Access, session: Session, don
     else:
         if not is_equal:
             done.failed[name] = (
-                "it is stored there with another content: one of the two was changed after it was copied"
+                "it is stored there with another content: one of the two was changed since it was copied"
             )
         elif is_new:
             for key in ("", KEPT_BEHIND):  # a long session is not folded again
