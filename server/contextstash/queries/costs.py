@@ -110,9 +110,10 @@ async def _of_calls(access: Access, session: Session, calls: Sequence[Call]) -> 
     agent = [call for call in calls if call.purpose == "agent"]
     if not agent:
         return {}
-    is_ours = session.source is None  # else the client sends its own history, which our edits do not change
-    log = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_READ)
-    events = [event for event in reversed(log) if is_ours and event.strategy not in COMPACTED]
+    is_ours, events = session.source is None, list[Event]()
+    if is_ours:  # else the client sends its own history, which our edits do not change
+        log = await access.store.read_log(session.session_id, Event, keys=SHRINKING, newest=True, limit=MAX_READ)
+        events = [event for event in reversed(log) if event.strategy not in COMPACTED]
     saved, gained = await asyncio.to_thread(_effect, events, agent)
     spent = _spent(calls) if is_ours else 0.0
     known = await asyncio.to_thread(_costs, agent)
@@ -152,8 +153,7 @@ def _of_requests(proxied: ProxiedSession, calls: Sequence[Call], since: date | N
 
 
 def _costs(calls: Sequence[Call]) -> list[float]:
-    """What each call cost: as it was recorded, else by the list price, which takes 0.2 ms; without those of unknown
-    price."""
+    """What each call cost, as it was recorded or else by list price (in 0.2 ms); without those of unknown price."""
     costs = (price_of(call.model, call) if call.cost is None else call.cost for call in calls)
     return [cost for cost in costs if cost is not None]
 
