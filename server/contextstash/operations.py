@@ -38,13 +38,14 @@ DEFAULT_SCOPES = ("read", "write")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument as it is declared: `Annotated[its type, what it is for]`. `default` is inspect.Parameter.empty if it
-    must be given."""
+    """An argument as it is declared: `Annotated[its type, what it is for]`, and "strict" if only a number is a number.
+    `default` is inspect.Parameter.empty if it must be given."""
 
     name: str
     type: Any
     default: Any
     text: str
+    strict: bool
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ class Operation:
         """The arguments by name."""
         found = {}
         for each in inspect.signature(self.function).parameters.values():
-            kind, text = get_args(each.annotation)
-            found[each.name] = Argument(each.name, kind, each.default, text)
+            kind, text, *strict = get_args(each.annotation)
+            found[each.name] = Argument(each.name, kind, each.default, text, bool(strict))
         return found
 
     @cached_property
@@ -96,7 +97,7 @@ class Operation:
         fields: dict[str, Any] = {}
         for name, each in self.arguments.items():
             default = ... if each.default is inspect.Parameter.empty else each.default
-            fields[name] = each.type, Field(default, description=each.text)
+            fields[name] = each.type, Field(default, description=each.text, strict=each.strict or None)
         return create_model(self.name, **fields)
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,7 +277,7 @@ async def context_status(session_id: SessionId = None) -> "results.ContextStatus
 async def record_messages(
     messages: Annotated[Messages, "In the provider's own JSON, oldest first"],
     session_id: Annotated[str | None, "Created if new; default: current"] = None,
-    first_seq: Annotated[int | None, "Of the first message: previous next_seq"] = None,
+    first_seq: Annotated[int | None, "Of the first message: previous next_seq", "strict"] = None,
     batch_id: Annotated[str | None, "To repeat this batch safely"] = None,
     whole: Annotated[bool, "The whole conversation"] = False,
     format: Annotated[str | None, "openai-chat, openai-responses, anthropic or gemini; default: detected"] = None,

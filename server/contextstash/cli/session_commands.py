@@ -109,7 +109,7 @@ async def show(stash: Stash, what: str | None, pattern: str | None, message: int
 async def _messages(stash: Stash, session_id: str, first: int) -> Any:
     """A list of messages; as JSON in their provider's own form."""
     page = await stash.read_messages(session_id, first=first, limit=PAGE_MESSAGES, shown=True)
-    name, title = await stash.short_id(session_id), await stash.title_of(await stash.read_session(session_id))
+    name, title = await stash.short_id(session_id), (await stash.line_of(await stash.read_session(session_id))).title
 
     def show() -> None:
         echo("\n".join([*filter(None, (title, session_id)), f"{counted(page.total, 'message')}."]))

@@ -167,7 +167,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("prune_tool_outputs", {"session_id": SESSION, "keep_last": -1}, "keep_last"),
     ("configure_session", {"session_id": SESSION, "settings": {"prune_att": 0.5}}, "prune_at"),
     ("record_messages", {"session_id": SESSION, "messages": [{"role": "wizard"}]}, "wizard"),
-    ("record_messages", {"messages": [], "first_seq": "first"}, "first_seq: Input should be a valid integer"),
+    *(
+        ("record_messages", {"messages": [], "first_seq": position}, "first_seq: Input should be a valid integer")
+        for position in (True, "0", 0.0)
+    ),
     ("prune_tool_outputs", {"dry_run": "perhaps"}, "dry_run: Input should be a valid boolean"),
     ("restore_outputs", {"handles": ["out_a", {"handle": "secret"}]}, r"handles\.1: Input should be a valid string"),
     ("compact_session", {"strategy": "magic"}, "strategy: Input should be 'auto', 'host', 'anthropic' or 'extractive'"),
