@@ -90,34 +90,34 @@ def may_hold_secrets(text: str) -> bool:
     return any(_gate().isinstance_python(each.encode("utf-8", "replace")) for each in readings)
 
 
-def secrets_in(text: str) -> list[Found]:
+def secrets_in(text: str, *, private: bool = False) -> list[Found]:
     """The secrets in a text, in order, none within another."""
     if not may_hold_secrets(text):
         return []
     if _UNREAD.search(text) is None:
-        return _apart(list(_secrets_in(text)))
-    # With spaces in the place of what is invisible, which may be all that parts a key from a word; and without it.
-    blanked = re.sub(_INVISIBLE, lambda match: " " * len(match[0]), text)
-    return _apart([*_secrets_in(blanked), *_beneath(text)])
+        found = list(_secrets_in(text))
+    else:
+        # With spaces in the place of what is invisible, which may be all that parts a key from a word; and without it.
+        blanked = re.sub(_INVISIBLE, lambda match: " " * len(match[0]), text)
+        found = [*_secrets_in(blanked), *_beneath(text)]
+    if private:
+        found += [Found("private", *match.span(1)) for match in re.finditer(_PRIVATE, text) if match[1]]
+    return _apart(found)
 
 
 def _secrets_in(text: str) -> Iterator[Found]:
-    """The secrets in a text that may hold some."""
+    """The secrets in a text that may hold some: what each rule finds at the places of its literals."""
     lower = folded(text)
     for rule in RULES:
-        yield from _found_by(rule, text, lower if rule.folds else text)
-
-
-def _found_by(rule: Rule, text: str, searched: str) -> Iterator[Found]:
-    """What a rule finds at the places of its literals in a text. `searched` is the text as the rule compares it."""
-    for literal in rule.literals:
-        place = searched.find(literal)
-        while place >= 0:
-            begin = place - rule.back
-            match = rule.pattern.match(text, begin) if begin >= 0 else None
-            if match is not None and (rule.holds is None or rule.holds(match)):
-                yield Found(rule.kind, *span_of(match))
-            place = searched.find(literal, max(place + 1, match.end() if match else 0))
+        searched = lower if rule.folds else text
+        for literal in rule.literals:
+            place = searched.find(literal)
+            while place >= 0:
+                begin = place - rule.back
+                match = rule.pattern.match(text, begin) if begin >= 0 else None
+                if match is not None and (rule.holds is None or rule.holds(match)):
+                    yield Found(rule.kind, *span_of(match))
+                place = searched.find(literal, max(place + 1, match.end() if match else 0))
 
 
 def _beneath(text: str) -> Iterator[Found]:
@@ -149,17 +149,11 @@ def _apart(found: list[Found]) -> list[Found]:
 def masked(text: str, *, private: bool = False) -> str:
     """The text with a mask of the same length in the place of each secret, and with `private` also of what stands in
     `<private>…</private>`."""
-    found = secrets_in(text)
-    if private and "<" in text:
-        hidden = [Found("private", *match.span(1)) for match in re.finditer(_PRIVATE, text) if match[1]]
-        found = _apart([*found, *hidden]) if hidden else found
-    if not found:
-        return text
     pieces, place = [], 0
-    for each in found:
+    for each in secrets_in(text, private=private):
         pieces += [text[place : each.start], _mask(each.kind, text[each.start : each.end])]
         place = each.end
-    return "".join([*pieces, text[place:]])
+    return "".join([*pieces, text[place:]]) if pieces else text
 
 
 def _mask(kind: str, secret: str) -> str:
