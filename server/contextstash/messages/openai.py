@@ -174,11 +174,7 @@ def _chat_calls(native: Mapping[str, Any]) -> Iterator[Piece]:
 
 
 def _chat_shaped(native: Native) -> Native:
-    """The message without keys that a request may not have; most have none, and go out as they are."""
-    has_calls = native["role"] == "assistant" and native.get("tool_calls")
-    is_plain = native.get("content") and None not in native.values() and (has_calls or "tool_calls" not in native)
-    if is_plain and native.keys().isdisjoint(_CHAT_REPLY_KEYS):
-        return native
+    """The message without keys that a request may not have."""
     allowed = (key for key in native if key not in _CHAT_REPLY_KEYS and (native[key] is not None or key in _NULLABLE))
     message = {key: native[key] for key in allowed}
     if message["role"] != "assistant" or not message.get("tool_calls"):
@@ -377,10 +373,7 @@ _OF_ITEMS = PartKinds(
 def _reasoning_text(native: Item) -> str:
     texts = []
     for key in ("summary", "content"):
-        parts = native.get(key)
-        if parts is not None and not isinstance(parts, list):
-            raise BadMessageError(f"{key} is {base.kind_of(parts)}; expected a list.")
-        texts += [found.text for found in _OF_ITEMS.read(parts or [], key)]
+        texts += [found.text for found in _OF_ITEMS.read(native.get(key) or [], key)]
     return "\n".join(texts)
 
 
