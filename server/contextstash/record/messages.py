@@ -175,20 +175,16 @@ async def ensure_session(access: Access, session_id: str | None, known: Session 
         check_conversation_id(session_id)
     name = batch.format or shown_format(batch.messages, tools=batch.tools, system=batch.system, model=batch.model)
     now = datetime.now(UTC)
-    return await access.store.create_session(
-        Session(
-            session_id=session_id or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",  # ids sort by time
-            format=get_format(name).name,
-            model=batch.model,
-            agent=batch.agent,
-            title=batch.title,
-            source=batch.source,
-            parent_session_id=batch.parent_session_id,
-            settings=dict(batch.settings),
-            created_at=now,
-            updated_at=now,
-        )
+    facts = {each: getattr(batch, each) for each in ("model", "agent", "title", "source", "parent_session_id")}
+    new = Session(
+        session_id=session_id or f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}",  # ids sort by time
+        format=get_format(name).name,
+        settings=dict(batch.settings),
+        created_at=now,
+        updated_at=now,
+        **facts,
     )
+    return await access.store.create_session(new)
 
 
 async def _with_facts(access: Access, session: Session, facts: Batch) -> Session:

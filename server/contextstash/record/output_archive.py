@@ -101,16 +101,11 @@ class OutputArchive(NamedTuple):
     session_id: str | None = None
 
     async def limited(self, text: str, limits: OutputLimits, *, tool: str, argument: str) -> LimitedOutput:
-        """The output of a call truncated to these limits; if it is, the whole was stored before. The results of
-        contextstash's own retrieval tools are never truncated. Raises StoreError if the whole cannot be stored."""
+        """The output of a call truncated to these limits; if it is, the whole was stored before, the same output of the
+        same call once. The results of contextstash's own retrieval tools are never truncated. Raises BadInputError if
+        the session id is invalid, StoreError if the whole cannot be stored."""
         if is_own_retrieval(tool, argument) or await asyncio.to_thread(limits.holds, text, self.count):
             return LimitedOutput(text)
-        handle = await self.keep(text, tool=tool, argument=argument)
-        return LimitedOutput(await asyncio.to_thread(limit, text, limits, self.count, handle), handle)
-
-    async def keep(self, text: str, *, tool: str, argument: str) -> str:
-        """Archive an output durably and return its handle. The same output of the same call is stored once. Raises
-        BadInputError if the session id is invalid, StoreError if the output cannot be stored."""
         if len(text) > MAX_CHARACTERS:
             raise BadMessageError(f"An output of more than {MAX_CHARACTERS:,} characters cannot be archived.")
         name = outputs_session_id(self.session_id)
@@ -130,8 +125,9 @@ class OutputArchive(NamedTuple):
         await self.store.create_session(session)
         await self.store.append_messages(name, messages, count=_counted)
         seq = await self.store.find_key(name, messages[1].key or "")
-        [output] = await self.store.read_outputs(name, first=seq or 0, last=seq)
-        return output.handle  # the store numbers equal names
+        [stored] = await self.store.read_outputs(name, first=seq or 0, last=seq)  # the store numbers equal names
+        shown = await asyncio.to_thread(limit, text, limits, self.count, stored.handle)
+        return LimitedOutput(shown, stored.handle)
 
     def _messages(self, text: str, tool: str, argument: str) -> list[NewMessage]:
         """The call and its result, as they would be if a client had recorded them."""
@@ -171,11 +167,8 @@ async def limit_output(
     session_id: str | None = None,
     limits: Mapping[str, Any] | None = None,
 ) -> LimitedOutput:
-    """One output truncated to the limits of a session, or of the server if none is named, over which `limits` go: see
-    `OutputArchive.limited`."""
-    session = await access.find(session_id)
-    settings = access.settings(session)
-    counter = access.counter(settings, session.model if session else None)
-    archive = OutputArchive(access.store, settings, counter.count, session_id)
-    rules = access.output_limits(settings, session).merged(limits)
+    """One output truncated to the server's limits, over which `limits` go: see `OutputArchive.limited`."""
+    settings = access.settings()
+    archive = OutputArchive(access.store, settings, access.counter(settings, None).count, session_id)
+    rules = access.output_limits(settings, None).merged(limits)
     return await archive.limited(text, rules, tool=tool, argument=argument)
