@@ -16,12 +16,12 @@ from contextstash.events.state import State
 from contextstash.events.turns import Turn
 from contextstash.handoff.file_pieces import focus_of, known_files, lines_shown, pieces_of_files
 from contextstash.handoff.summary import Beside, summary_of, task_of
+from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_block
 from contextstash.outputs.placeholders import compaction_digest
 from contextstash.reduce.prune import MAX_WRITTEN, archive_outputs, effect_of, view_change
 from contextstash.reduce.summaries import (
     MAX_READ,
     SessionTurns,
-    added_words,
     keeps_words,
     log_calls,
     state_at,
@@ -73,6 +73,11 @@ HEAD_TOKENS = 60
 
 FRAME_TOKENS = 120
 """About what the words around a summary take, and the heading of what is added to it."""
+
+WORDS_PARTS = 4
+"""All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
+they are written again as one, which costs the prompt cache once. A larger share would leave less room for the
+conversation."""
 
 RECORDED = "## From the record of this session"
 
@@ -233,6 +238,27 @@ async def _nothing(access: Access, snapshot: SessionSnapshot, reason: str) -> Co
 # The summary: what its writer is given, and what is written beside it.
 
 
+def added_words(state: State, plan: CompactPlan) -> str:
+    """What is added to the user's words in the view by a compaction after which the session has this state; it stays
+    clearly below what the plan replaces."""
+    snapshot, budget, count = plan.snapshot, plan.snapshot.budget, plan.snapshot.counter.count
+    if not keeps_words(snapshot.settings):
+        return ""
+    head = snapshot.entries[: leading_fixed(snapshot.entries)]
+    before = [entry.user_words for entry in head if entry.user_words]
+    room = budget.request_tokens + WORDS_PARTS * budget.words_tokens
+    renew = sum(map(count, before)) + budget.words_tokens > room
+    return user_block(
+        state.words,
+        plan.span[1],
+        Shown() if renew else shown_by(before),
+        rules=pinned_rules(snapshot.settings.pin),
+        first_tokens=min(budget.request_tokens, plan.tokens * 2 // 5),
+        tokens=budget.words_tokens * (WORDS_PARTS - 1) if renew else min(budget.words_tokens, plan.tokens // 8),
+        count=count,
+    )
+
+
 async def _shown_turns(turns: SessionTurns, plan: CompactPlan) -> tuple[Turn, ...]:
     """The turns of the messages that stay in the view, without the texts that are or become placeholders."""
     covered = {id(entry) for entry in plan.covered}
@@ -315,16 +341,13 @@ async def _files_in_use(turns: SessionTurns, shown: Sequence[Turn], room: int) -
     take at most `room` tokens."""
     if room <= HEAD_TOKENS:
         return ""
-    recent = await turns.recent()
-    count = turns.snapshot.counter.count
+    recent, count = await turns.recent(), turns.snapshot.counter.count
 
     def work() -> str:
-        return pieces_of_files(
-            known_files(recent), room - HEAD_TOKENS, count, focus_of(recent), seen=lines_shown(shown)
-        )
+        known, focus = known_files(recent), focus_of(recent)
+        return pieces_of_files(known, room - HEAD_TOKENS, count, focus, seen=lines_shown(shown))
 
-    text = await asyncio.to_thread(work) if recent else ""
-    if not text:
+    if not (text := await asyncio.to_thread(work)):
         return ""
     return (
         f"{MARKER} files in use, as they stood after message {recent[-1].seq}, with the edits up to there; what a later"

@@ -1,4 +1,4 @@
-"""What a summary and a hand-off are made from: turns, state and the words of the user; and who writes a summary."""
+"""What a summary and a hand-off are made from: a session's turns and state; and the calls of models that write."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from pydantic import TypeAdapter
 from contextstash.events.calls import WAITS, calls_of
 from contextstash.events.state import State, fold
 from contextstash.events.turns import Turn, conversation_of
-from contextstash.handoff.user_block import Shown, pinned_rules, shown_by, user_block
 from contextstash.messages.base import Format
 from contextstash.session.access import Access
 from contextstash.session.masks import shown_texts
 from contextstash.session.open_session import NO_VIEW
-from contextstash.view.ladder import CompactPlan, leading_fixed
 from contextstash.view.session_snapshot import Place, SessionSnapshot
 from contextstash.view.view import rewinds_in_force
 from contextstash.window.settings import ContextSettings
@@ -44,11 +42,6 @@ a session which was never reduced has more. A message takes a quarter of a milli
 HISTORY_MESSAGES = 400
 """From how many of the newest messages the texts of files in use are taken. Measured with bench/fidelity: 300
 keep nearly as much as all; the limit bounds the work in a long session."""
-
-WORDS_PARTS = 4
-"""All messages with the user's words take at most so many times what a compaction adds, beside the first request: then
-they are written again as one, which costs the prompt cache once. A larger share would leave less room for the
-conversation."""
 
 
 def turn_of(
@@ -185,27 +178,6 @@ def keeps_words(settings: ContextSettings) -> bool:
     """Whether views have the user's words in messages of their own. The presets that reproduce other systems have
     them in or behind their one summary."""
     return settings.low_water is not None
-
-
-def added_words(state: State, plan: CompactPlan) -> str:
-    """What is added to the user's words in the view by a compaction after which the session has this state; it stays
-    clearly below what the plan replaces."""
-    snapshot, budget, count = plan.snapshot, plan.snapshot.budget, plan.snapshot.counter.count
-    if not keeps_words(snapshot.settings):
-        return ""
-    head = snapshot.entries[: leading_fixed(snapshot.entries)]
-    before = [entry.user_words for entry in head if entry.user_words]
-    room = budget.request_tokens + WORDS_PARTS * budget.words_tokens
-    renew = sum(map(count, before)) + budget.words_tokens > room
-    return user_block(
-        state.words,
-        plan.span[1],
-        Shown() if renew else shown_by(before),
-        rules=pinned_rules(snapshot.settings.pin),
-        first_tokens=min(budget.request_tokens, plan.tokens * 2 // 5),
-        tokens=budget.words_tokens * (WORDS_PARTS - 1) if renew else min(budget.words_tokens, plan.tokens // 8),
-        count=count,
-    )
 
 
 def writer_model(access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
