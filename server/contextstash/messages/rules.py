@@ -140,9 +140,10 @@ class _Turn:
     answered: bool = False
 
 
-KnownParts = dict[int, tuple[Native, Sequence[Part]]]
+KnownParts = dict[tuple[str, int], tuple[Native, Sequence[Part]]]
 """What can be sent of the messages of a list, kept for the next one, which mostly begins with the same messages: by the
-id of the object, with the message, so that its id becomes no other one's."""
+format, which a session of few messages may change, and the id of the object, with the message, so that its id becomes
+no other one's."""
 
 
 def render(fmt: Format, natives: Sequence[Native], known: KnownParts | None = None) -> list[Native]:
@@ -155,10 +156,11 @@ def render(fmt: Format, natives: Sequence[Native], known: KnownParts | None = No
     """
     rules, natives = RULES[fmt.name], fmt.limit_breakpoints(natives)
     known = {} if known is None else known
-    parts = {id(native): known.get(id(native)) or (native, fmt.sent_parts(native)) for native in natives}
+    places = [(fmt.name, id(native)) for native in natives]
+    parts = {at: known.get(at) or (each, fmt.sent_parts(each)) for at, each in zip(places, natives, strict=True)}
     known.clear()
     known.update(parts)
-    messages: Sequence[Sequence[Part]] = [found for native in natives if (found := parts[id(native)][1])]
+    messages: Sequence[Sequence[Part]] = [found for at in places if (found := parts[at][1])]
     if rules.user_first:  # these providers take the system prompt beside the list
         messages = list(dropwhile(lambda parts: parts[0].instructs, messages))
     ordered = _in_order(fmt, rules, messages)
