@@ -150,8 +150,7 @@ def _material(text: str) -> str:
 
 
 def _cut(text: str, most: int | None) -> str:
-    text = _material(text)
-    return text if most is None else limit(text, OutputLimits(chars=most, cut="head_tail"), len)
+    return limit(_material(text), OutputLimits(chars=most, cut="head_tail"), len)
 
 
 def digest_text(tool: str, argument: str, text: str) -> str:

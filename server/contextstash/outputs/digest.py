@@ -175,11 +175,11 @@ def find_test_run(text: str) -> TestRun | None:
     lines = _RUN.findall(text) if any(word in text for word in _WORDS) else []
     if lines:
         failed = passed = ran = 0
-        for line in lines:  # cargo prints one for each crate, and a command may run tests several times
-            for number, word, bad, total in _COUNT.findall(line):
-                passed += int(number) if word == "passed" else 0
-                failed += int(number or 0) * (word != "passed") + int(bad or 0)
-                ran += int(total or 0)
+        # Cargo prints a line for each crate, and a command may run tests several times.
+        for number, word, bad, total in _COUNT.findall("\n".join(lines)):
+            passed += int(number) if word == "passed" else 0
+            failed += int(number or 0) * (word != "passed") + int(bad or 0)
+            ran += int(total or 0)
         first = _FIRST.search(text) if failed else None
         told = first[1].removesuffix(" ... FAILED").replace(" - ", " ", 1) if first else ""
         return TestRun(failed, passed or max(0, ran - failed), one_line(told, 120))
@@ -242,8 +242,7 @@ def unwrap(text: str) -> Printed:
     envelope, `<returncode>` tags, `Exit code n` on the first line, reminders at the end."""
     text = without_reminders(without_ansi(text))
     if FOLDER_RESET in text[-MAX_HEADER_CHARACTERS:]:
-        end = re.sub(rf"\n?{FOLDER_RESET}[^\n]*\s*\Z", "", text[-MAX_HEADER_CHARACTERS:])
-        text = text[:-MAX_HEADER_CHARACTERS] + end
+        text = re.sub(rf"\n?{FOLDER_RESET}[^\n]*\s*\Z", "", text)
     if text.startswith(_JSON_ENVELOPE):
         with suppress(ValueError, RecursionError):
             match json.loads(text):

@@ -120,9 +120,7 @@ _MEASURES: dict[Unit, Count] = {"lines": line_count, "characters": len, "bytes":
 
 def line_list(text: str) -> list[str]:
     """The lines with their line feeds; joined, they are the text."""
-    lines = [f"{line}\n" for line in text.split("\n")]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def is_pair(text: str, index: int) -> bool:

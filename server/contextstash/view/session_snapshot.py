@@ -349,15 +349,12 @@ def is_handle(pin: str) -> bool:
 def outputs_of_pins(pins: Sequence[str], recorded: Sequence[Output]) -> list[Output]:
     """The outputs that the pins stand for among these, which are in order. A pin is a handle, or the path of a file,
     which stands for the newest output that shows it."""
-    found = (next((output for output in reversed(recorded) if _is_pinned(output, pin)), None) for pin in pins)
-    return [output for output in found if output is not None]
-
-
-def _is_pinned(output: Output, pin: str) -> bool:
     from contextstash.events.files import is_same_file
 
-    if is_handle(pin):
-        return output.handle == pin
-    if output.argument.startswith("wc "):  # it reads the file, and shows nothing of it
-        return False
-    return any(is_same_file(normpath(each), normpath(pin)) for each in paths_read(output))
+    def is_meant(output: Output, pin: str) -> bool:
+        if is_handle(pin) or output.argument.startswith("wc "):  # it reads the file, and shows nothing of it
+            return output.handle == pin
+        return any(is_same_file(normpath(each), normpath(pin)) for each in paths_read(output))
+
+    found = (next((output for output in reversed(recorded) if is_meant(output, pin)), None) for pin in pins)
+    return [output for output in found if output is not None]
