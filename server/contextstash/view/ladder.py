@@ -452,11 +452,11 @@ def fit(
     *,
     notice_tokens: int,
 ) -> Fitted:
-    """Shortens a view to `budget` tokens. If the settings say so, the oldest messages are left out that would not fit
-    however small their outputs became; then tool outputs become placeholders, the oldest first, and the newest are cut,
-    as far as that leaves enough of them. Then the oldest messages are left out, up to a position that every pairing
-    rule allows, but never the newest `fit_keep_messages`. Last, outputs in what remains are cut, also those that are
-    cut already, and if that is not enough, they become placeholders too; pinned ones only if nothing else is left.
+    """Shortens a view to `budget` tokens. If the settings say so, tool outputs become placeholders first, the oldest
+    first, and then the newest are cut, as far as that leaves enough of them. Then the oldest messages are left out, up
+    to a position that every pairing rule allows, but never the newest `fit_keep_messages`. Last, outputs in what
+    remains are cut, also those that are cut already, and if that is not enough, they become placeholders too; pinned
+    ones only if nothing else is left.
 
     `entries` lack what earlier requests left out. The pairing rules are applied to the whole view: of a part they may
     allow more, and then the second request of a view would leave out more than the first."""
@@ -466,28 +466,26 @@ def fit(
     archive, keep_messages = settings.fit_by == "archive", settings.fit_keep_messages
     starts = set(starts_of(whole))
     ladder = _Ladder(list(entries), shorten)
-    goal, head = budget - budget // MARGIN if archive else budget, leading_kept(entries)
-    dropped, most = tuple[Entry, ...](), budget
+    goal = budget - budget // MARGIN if archive else budget
     if archive:
+        tail = max((place for place, entry in enumerate(entries) if entry.first_seq in starts), default=0)
+        size = max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS)
         smallest = smallest_placeholder(settings, snapshot.counter)
-        sizes = [smallest_tokens(entry, smallest) for entry in entries[head:]]
-        room = budget - total_tokens(entries[:head])
-        fitting = sum(size <= room for size in accumulate(reversed(sizes)))
-        if fitting < len(sizes):
-            excess = total_tokens(entries[head : len(entries) - fitting])
-            dropped, most = ladder.leave_out(excess, keep_messages, starts), goal - notice_tokens
-        tail = max((place for place, entry in enumerate(ladder.view) if entry.first_seq in starts), default=0)
-        ladder.archive(unpinned, goal, tail)
-        if ladder.tokens > budget:
-            ladder.cut(unpinned, goal, max(MIN_CUT_TOKENS, budget // KEPT_OUTPUTS))
-    if ladder.tokens > most:
-        dropped += ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
+        if sum(smallest_tokens(entry, smallest) for entry in entries) > budget:
+            ladder.shorten_kept(unpinned, goal, tail, size)
+        else:
+            ladder.archive(unpinned, goal, tail)
+            if ladder.tokens > budget:
+                ladder.cut(unpinned, goal, size)
+    dropped: tuple[Entry, ...] = ()
+    if ladder.tokens > budget:
+        dropped = ladder.leave_out(ladder.tokens - goal + notice_tokens, keep_messages, starts)
     room = budget - (notice_tokens if dropped else 0)
     for these in (unpinned, snapshot.outputs):
         ladder.cut(these, room, MIN_CUT_TOKENS)
         ladder.archive(these, room)
     kept = {entry.first_seq for entry in ladder.view if entry.message}
-    edits = tuple(edit for edit in ladder.made.values() if edit.seq in kept)
+    edits = tuple(edit for _, edit in sorted(ladder.made.items()) if edit.seq in kept)
     return Fitted(dropped, edits, max(0, ladder.tokens - room))
 
 
@@ -525,6 +523,20 @@ class _Ladder:
         size = max(minimum, level)
         self._replace(sorted(self._shown(outputs, size), key=lambda each: (-each[0], each[1])), excess, size)
 
+    def shorten_kept(self, outputs: Mapping[Place, Output], goal: int, end: int, size: int) -> None:
+        """The same two steps in a view that they do not bring below its budget, so that messages will be left out: they
+        go back from the newest one to where the view exceeds the goal, and archive what is before `end`."""
+        head = leading_kept(self.view)
+        left = goal - total_tokens(self.view[:head])
+        for place in reversed(range(head, len(self.view))):
+            if left < 0 and place < end:
+                break
+            if place < end:
+                found = self._shown(outputs, 2 * PLACEHOLDER_TOKENS, place + 1, place)
+                self._replace(found, self.view[place].tokens, None)
+            self._replace(self._shown(outputs, size, place + 1, place), self.view[place].tokens, size)
+            left -= self.view[place].tokens
+
     def leave_out(self, excess: int, keep: int, starts: Collection[int]) -> tuple[Entry, ...]:
         """Leave out the oldest messages up to one of the `starts`, and return them."""
         head = leading_kept(self.view)
@@ -540,13 +552,13 @@ class _Ladder:
         return dropped
 
     def _shown(
-        self, outputs: Mapping[Place, Output], minimum: int, end: int | None = None
+        self, outputs: Mapping[Place, Output], minimum: int, end: int | None = None, first: int = 0
     ) -> list[tuple[int, int, Output]]:
-        """The outputs of the entries before `end` that take more than `minimum` tokens, with these and the entry's
-        position."""
+        """The outputs of the entries from `first` to before `end` that take more than `minimum` tokens, with these and
+        the entry's position."""
         return [
             (candidate.view_tokens, place, candidate.output)
-            for place, entry in enumerate(self.view[:end])
+            for place, entry in enumerate(self.view[first:end], first)
             for candidate in visible_outputs(entry, outputs)
             if candidate.view_tokens > minimum
         ]
