@@ -395,10 +395,6 @@ def plan_of(snapshot: SessionSnapshot, asked: bool) -> CompactPlan:
     placeholders for old outputs would be enough."""
     cuts, keep, budget = cuts_of(snapshot.entries), keep_limits(snapshot), snapshot.budget
     plan = _split(snapshot, keep, cuts)
-    if not plan.covered and not keep.levels and snapshot.settings.summaries == "levels":
-        # There is too little beside the summaries to write one in the place of all.
-        keep = replace(keep, levels=True)
-        plan = _split(snapshot, keep, cuts)
     if not plan.covered and asked and (keep.whole is not None or standing_summaries(snapshot.entries)):
         # With placeholders everything fits below the mark, or a short summary leaves room for all that came after it.
         # Who asks for a compaction gets one all the same.
