@@ -68,7 +68,7 @@ def test_a_text_has_these_names(text: str, names: list[str]) -> None:
     assert list(names_of(text)) == names
 
 
-def test_names_stand_beside_the_file_in_whose_text_they_were_seen_until_an_edit_takes_them_out() -> None:
+def test_names_stand_beside_the_file_in_whose_text_they_were_seen() -> None:
     code = "     1\tdef place_hold(): ...\n     2\tdef cancel_hold(): ..."
     script = Script().call("Read", {"file_path": "/srv/holds.py"}, code).assistant("Next: `place_hold`.")
     script.call("Bash", {"command": "cat /srv/fines.py /srv/loans.py"}, "charge_fine()\nlend_copy()")
@@ -78,6 +78,6 @@ def test_names_stand_beside_the_file_in_whose_text_they_were_seen_until_an_edit_
     edit = {"file_path": "/srv/holds.py", "old_string": "def cancel_hold(): ...", "new_string": "end_hold = 1"}
     script.call("Edit", edit, "done")
     files = read_summary(extract_summary(script.turns, max_tokens=600, count=quarter))[Section.FILES]
-    assert files[0] == "`/srv/holds.py`: edited (seen in it: end_hold, place_hold): + end_hold = 1"
+    assert files[0] == "`/srv/holds.py`: edited (seen in it: end_hold, cancel_hold, place_hold): + end_hold = 1"
     rest = read_summary(extract_summary(script.turns, max_tokens=600, max_names=100, count=quarter))
     assert rest[Section.FILES] == ["`/srv/holds.py`: edited: + end_hold = 1"]

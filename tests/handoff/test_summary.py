@@ -89,17 +89,6 @@ def test_a_plan_that_the_agent_did_not_update_for_the_newest_request_says_so() -
     assert "message 2" not in third
 
 
-def test_the_rest_of_an_approved_plan_is_told_without_code_until_its_turn_ends() -> None:
-    plan = "# Charge fines once\n\n" + "Each loan is charged twice, by the job and by the hook.\n" * 30
-    plan += "\n## Step 2: The tests\n\n**Keep** the test of the ledger.\n\n```python\nx = 1\n```"
-    script = Script().user("Charge them once.")
-    script.call("ExitPlanMode", {"plan": plan}, "User has approved your plan. You can now start coding.")
-    (rest,) = [item for item in summary_of(script, most=2_000)[Section.OPEN] if "rest of the plan" in item]
-    assert rest.endswith("\n## Step 2: The tests\n**Keep** the test of the ledger.")
-    script.assistant("The fines are charged once. All tests pass.").user("And the page?")
-    assert "rest of the plan" not in str(summary_of(script, most=2_000))
-
-
 def test_interrupted_work_is_listed_as_in_progress() -> None:
     script = Script().user("Rename the module loans to lending.").call("Bash", {"command": "git mv a b"}, None)
     assert summary_of(script)[Section.OPEN] == ["In progress: Rename the module loans to lending."]

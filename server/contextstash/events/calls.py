@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from contextstash.events.turns import FileUse, Turn
@@ -177,6 +178,10 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(each)
 
 
+_PROCESS_KEYS = ("session_id", "bash_id", "task_id", "shell_id", "cell_id")
+"""By which a call names the process whose output it only waits for."""
+
+
 def calls_of(turns: Sequence[Turn], running: dict[str, Call] | None = None) -> list[Call]:
     """All tool calls in order, each with its result, wherever in the turns that is. The result of a call that only
     waits for a process is that of the command that began it; `running` are such commands by their processes, those of
@@ -200,7 +205,9 @@ def calls_of(turns: Sequence[Turn], running: dict[str, Call] | None = None) -> l
                 call = calls.get(call_id) or Call(0, tool, "", "")
                 answered.add(call_id)
                 output = unwrap(text)
-                if (begun := running.pop(_waits_for(call), None)) and begun.output:
+                waits = call.command is None and not call.arguments.get("chars")
+                process = next((str(call.arguments[key]) for key in _PROCESS_KEYS if call.arguments.get(key)), "")
+                if waits and (begun := running.pop(process, None)) and begun.output:
                     call, output = begun, replace(output, text=f"{begun.output.text}\n{output.text}".lstrip("\n"))
                 tests = find_test_run(output.text) if any(key in call.arguments for key in COMMAND_KEYS) else None
                 # Some formats have no flag for it. A refusal with this tag is what a program printed.
@@ -217,28 +224,18 @@ def calls_of(turns: Sequence[Turn], running: dict[str, Call] | None = None) -> l
 TYPED = "!"
 """The tool of a command that the user typed behind this sign in Claude Code."""
 
-_TYPED = re.compile(r"\A<bash-(input|stdout)>(.*?)</bash-\1>(?:<bash-stderr>(.*?)</bash-stderr>)?\Z", re.DOTALL)
+_TYPED = re.compile(r"\A<bash-input>(.*?)</bash-input>\Z", re.DOTALL)
+_PRINTED = re.compile(r"\A<bash-stdout>(.*?)</bash-stdout>(?:<bash-stderr>(.*?)</bash-stderr>)?\Z", re.DOTALL)
 
 
 def _typed_by_user(turns: Iterable[Turn]) -> Iterator[Call]:
     """The commands that the user ran, each with what it printed, which the next message says."""
-    command = ""
-    said = ((turn.seq, text) for turn in turns if turn.role == "user" for text in turn.said)
-    for seq, typed in ((seq, _TYPED.match(text)) for seq, text in said):
-        if typed and typed[1] == "input":
-            command = typed[2].strip()
-        elif typed and command:
-            output = unwrap("\n".join(filter(None, typed.group(2, 3))))
+    said = [(turn.seq, text) for turn in turns if turn.role == "user" for text in turn.said]
+    for (_, before), (seq, text) in pairwise(said):
+        if (typed := _TYPED.match(before)) and (printed := _PRINTED.match(text)):
+            command, output = typed[1].strip(), unwrap("\n".join(filter(None, printed.groups())))
             tests = find_test_run(output.text)
             yield Call(seq, TYPED, command, command, {"command": command}, output, tests=tests)
-            command = ""
-
-
-def _waits_for(call: Call) -> str:
-    """The process whose output a call only waits for."""
-    given = call.arguments
-    named = [given[key] for key in ("session_id", "bash_id", "task_id", "shell_id", "cell_id") if given.get(key)]
-    return str(named[0]) if named and call.command is None and not given.get("chars") else ""
 
 
 CUT = re.compile(

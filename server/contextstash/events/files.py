@@ -65,12 +65,9 @@ def _within(folder: str, use: FileUse) -> FileUse:
     return use if (path, was) == (use.path, use.was) else replace(use, path=path, was=was)
 
 
-MAX_PATH = 1_000
-"""Characters that are known of a path with line breaks or invisible characters."""
-
-
-MAX_LISTING = 20_000
-"""Characters of an output that are searched for files that are not there."""
+MAX_PATH, MAX_LISTING = 1_000, 20_000
+"""Characters that are known of a path with line breaks or invisible characters, and of an output that are searched for
+files that are not there."""
 
 _REFUSALS = ("No such file", "Permission denied", "Read-only file system", "Is a directory")
 
@@ -116,8 +113,7 @@ def _from_arguments(call: Call) -> list[FileUse]:
         if (old := _text(part, _OLD_KEYS))
     ]
     text = None if replaced else _text(arguments, _WHOLE_KEYS)
-    inserted = None if replaced or text is not None else _text(arguments, _INSERTED_KEYS)
-    if inserted is not None:
+    if not replaced and text is None and (inserted := _text(arguments, _INSERTED_KEYS)) is not None:
         replaced = [Replaced("", inserted)]
     return [FileUse(path, verb, text=text, replaced=tuple(replaced))]
 
@@ -264,9 +260,8 @@ def files_of_command(command: str) -> Iterator[FileUse]:
     ]
     text = "\n".join(bodies) if bodies and command.count("<<") == 1 else None
     for sign, path in written:
-        verb: Verb = "created" if sign == ">" else "edited"
         its = text if len(written) == 1 else None
-        yield FileUse(path, verb, text=its, appended=sign == ">>")
+        yield FileUse(path, "created" if sign == ">" else "edited", text=its, appended=sign == ">>")
     for part in _COMMAND.findall(_REDIRECT.sub(" ", shell)):
         yield from _files_of_words(_words(part), None if written else text)
 

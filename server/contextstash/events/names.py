@@ -86,7 +86,7 @@ def _names_in(token: str) -> tuple[str, ...]:
 @dataclass(slots=True)
 class Name:
     """A name as it was written last, with the newest messages that contain it, of the agent and of others, and the
-    file whose text showed it last, if the text still has it."""
+    file whose text showed it last."""
 
     form: str
     file: str = ""
@@ -124,11 +124,8 @@ class NamesInUse:
         shown = [name for key, name in self.known.items() if key not in hidden]
         return sorted(shown, key=lambda name: -name.weight(now))
 
-    def place(self, path: str, names: Iterable[str], gone: Iterable[str]) -> None:
-        """Note that the text of the file has these names now, as far as they are known, and no more those `gone`."""
-        for name in map(self.known.get, gone):
-            if name is not None and name.file == path:
-                name.file = ""
+    def place(self, path: str, names: Iterable[str]) -> None:
+        """Note that the text of the file shows these names, as far as they are known."""
         for name in (self.known.get(form) for form in names if "/" not in form):
             if name is not None:
                 name.file = path

@@ -43,7 +43,6 @@ from contextstash.events.words import (
     Newest,
     UserWords,
     answered,
-    approved_plan,
     client_rules,
     command_of,
     command_text,
@@ -210,12 +209,11 @@ class State:
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at
     the end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn,
     `newest` its newest message, `earlier` a client's summary. `words` are the user's, `command` the one whose text the
-    client puts into its next message, `skill` the one that the agent carries out, `approved` the plan that the user
-    approved in the turn under way. `failed` are the runs that failed last, by their programs, `passed` the newest ones
-    that did not, unless the same command failed since, the last is the newest. `commit` is the newest one that a call
-    of the session made, `pushed` the message of its newest push. `calls` are the
-    newest calls, `running` the commands that went on, by their processes. `quoted` counts the quoted wordings and the
-    numbers that the agent wrote.
+    client puts into its next message, `skill` the one that the agent carries out. `failed` are the runs that failed
+    last, by their programs, `passed` the newest ones that did not, unless the same command failed since, the last is
+    the newest. `commit` is the newest one that a call of the session made, `pushed` the message of its newest push.
+    `calls` are the newest calls, `running` the commands that went on, by their processes. `quoted` counts the quoted
+    wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -229,7 +227,6 @@ class State:
     skill: Said | None = None
     command: str = ""
     plan: Plan = field(default_factory=Plan)
-    approved: Told | None = None
     failed: dict[str, Run] = field(default_factory=dict)
     passed: dict[str, Run] = field(default_factory=dict)
     commit: Run | None = None
@@ -353,18 +350,21 @@ class _Fold:
     def heard(self, turn: Turn) -> None:
         """What the user says in a message, and what the client puts there."""
         state, words = self.state, self.state.words
-        if turn.role == "assistant":
-            state.command = skill_of(turn)
-        elif not_loaded(turn):
-            state.command = ""
-        self._instructed(turn)
+        awaited = "" if not_loaded(turn) else state.command
+        state.command = skill_of(turn) if turn.role == "assistant" else awaited
+        if turn.role == "system" and turn.kind == "message" and words.last is not None:
+            # By an agent's own loop, between the messages. What stands before them is in every request.
+            known = {entry.text for entry in words.entries if entry.source == PROGRAM}
+            said = dict.fromkeys(text.strip() for text in turn.said)
+            told = (Said(turn.seq, text, source=PROGRAM) for text in said if text and text not in known)
+            words.entries = (*words.entries, *told)
         for place, whole in enumerate(turn.said if turn.role == "user" else ()):
             if turn.kind == "summary":
                 # A fork of a session that we compacted begins with its hand-off: what is in it is nowhere else.
-                told = words_handed_over(whole) if turn.seq == place == 0 else ""
-                if told:
-                    self._asked(Said(turn.seq, told))
-                self._carried(Told(turn.seq, whole.partition("\n\n## ")[2] if told else whole))
+                handed = words_handed_over(whole) if turn.seq == place == 0 else ""
+                if handed:
+                    self._asked(Said(turn.seq, handed))
+                self._carried(Told(turn.seq, whole.partition("\n\n## ")[2] if handed else whole))
                 continue
             if INTERRUPTION.match(whole):
                 words.stop(turn.seq)
@@ -375,16 +375,6 @@ class _Fold:
             for name, rules in client_rules(whole):
                 if all(entry.source != name for entry in words.entries):
                     words.entries = (*words.entries, Said(turn.seq, rules, source=name))
-
-    def _instructed(self, turn: Turn) -> None:
-        """What an agent's own loop says between the messages. What stands before them is in every request."""
-        words = self.state.words
-        if turn.role != "system" or turn.kind != "message" or words.last is None:
-            return
-        known = {entry.text for entry in words.entries if entry.source == PROGRAM}
-        said = dict.fromkeys(map(str.strip, turn.said))
-        told = [Said(turn.seq, text, source=PROGRAM) for text in said if text and text not in known]
-        words.entries = (*words.entries, *told)
 
     def _said_by_user(self, seq: int, whole: str, text: str) -> None:
         state, words, given = self.state, self.state.words, command_of(whole)
@@ -414,7 +404,7 @@ class _Fold:
             state.done.append(Told(state.said.seq, conclusion(state.said.text)))
         state.skill = None
         if state.newest.told:  # else it said nothing of what it found so far
-            state.notes, state.approved = [], None
+            state.notes = []
 
     def _carried(self, summary: Told) -> None:
         """A client's summary. Codex records the reply in which its model wrote it like any other."""
@@ -468,8 +458,6 @@ class _Fold:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False)
         for use in file_uses(call):
             self._used(use, call.seq)
-        if plan := approved_plan(call):
-            state.approved = Told(call.seq, plan[:MAX_REQUEST])
         self._git(call)
         state.plan.take(call)
         for text in _quoted(call):
@@ -494,22 +482,22 @@ class _Fold:
         bare, runner = bare_command(command), runner_of(command)
         tests = call.tests if runner or not TESTS_NOTHING.match(bare) else None
         runner = runner or (" ".join(bare.split()[:2]) if tests else "")
+        if not runner:
+            return
         # It names no part of what is tested: what passes in a part may still fail as a whole.
-        named = re.split(r"[|;&<>]|\d>", bare.partition(runner)[2])[0].split() if runner else [""]
+        named = re.split(r"[|;&<>]|\d>", bare.partition(runner)[2])[0].split()
         whole = all(word[:1] == "-" or word.isdigit() or word in (".", "./...") for word in named)
-        known = state.failed.get(runner)
-        if runner and call.failed:
-            state.failed[runner] = Run(call.seq, call_line(call), one_line(failures_of(call), MAX_FAILED), whole=whole)
+        line, known, before = call_line(call), state.failed.get(runner), state.passed.get(runner)
+        if call.failed:
+            state.failed[runner] = Run(call.seq, line, one_line(failures_of(call), MAX_FAILED), whole=whole)
         elif known and (whole or not known.whole):
             del state.failed[runner]
-        line, before = call_line(call), state.passed.get(runner)
-        if runner and not call.failed and not (tests and tests.passed == 0):
+        if before and (before.line == line or not call.failed):
+            del state.passed[runner]
+        if not call.failed and not (tests and tests.passed == 0):
             count = f"{tests.passed} passed" if tests and tests.passed else ""
             told = count if tests else digest_output(call.tool, call.argument, call.output.text, is_error=False)
-            state.passed.pop(runner, None)
             state.passed[runner] = Run(call.seq, line, told, whole=whole, tests=tests is not None)
-        elif before and before.line == line:
-            del state.passed[runner]
 
     def _used(self, use: FileUse, seq: int) -> None:
         state = self.state
@@ -519,9 +507,7 @@ class _Fold:
         file = state.files.pop(path, FileState())
         file.use(use, seq)
         state.files[path] = file
-        renewed = use.verb in ("deleted", "restored") or (use.text is not None and not use.appended)
-        gone = state.names.known if renewed else names_of("\n".join(each.old for each in use.replaced))
-        state.names.place(path, names_of(use.seen), gone)
+        state.names.place(path, names_of(use.seen))
         if use.changes:
             for run in [*state.failed.values(), *state.passed.values(), *([state.commit] if state.commit else [])]:
                 others = [each for each in run.since if not is_same_file(each, path)][-MAX_SINCE:]

@@ -69,8 +69,9 @@ def _is_own(block: Block) -> bool:
     return block.type in ("tool_call", "tool_result") and is_own_call(block.tool, block.argument)
 
 
-Verb = Literal["read", "run", "edited", "created", "renamed", "deleted", "restored"]
-"""`restored` is a file that Git put back as it was before its changes, or in another version."""
+Verb = Literal["created", "edited", "renamed", "deleted", "restored", "run", "read"]
+"""`restored` is a file that Git put back as it was before its changes, or in another version. A summary writes
+them in this order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,9 @@ from contextstash.events.turns import Said, Turn
 from contextstash.outputs.digest import without_reminders
 from contextstash.safety.sanitize import MARKER, OF_SESSION, USER_BLOCK_OPENING, defused, one_line
 
-MAX_REPLY_WORDS = 5
-"""A user message of at most this many words counts as a reply to the assistant's text before it, which is quoted
-with it; with more, long replies would be quoted with a text that they do not need."""
-
-
-def _is_reply(text: str) -> bool:
-    return bool(_REPLY.match(text)) or (len(text) <= 60 and len(text.split()) <= MAX_REPLY_WORDS)
-
+MAX_REPLY_WORDS, MAX_REPLY_LENGTH = 5, 60
+"""A user message of at most this many words and characters counts as a reply to the assistant's text before it, which
+is quoted with it; with more, long replies would be quoted with a text that they do not need."""
 
 MAX_ANSWER_LENGTH, MAX_ASKED_LENGTH = 200, 300
 """Characters of a message that may answer the question before it, and of what is quoted of the assistant's text: a
@@ -55,7 +50,7 @@ def answered(text: str, before: str) -> str:
     question = next((place for place in reversed(range(len(said))) if said[place].endswith(("?", "？"))), None)
     if question is not None:
         about = _ending_with(said[: question + 1], 3 if len(said[question].split()) < MIN_QUESTION_WORDS else 1)
-    elif _is_reply(text):
+    elif _REPLY.match(text) or (len(text) <= MAX_REPLY_LENGTH and len(text.split()) <= MAX_REPLY_WORDS):
         about = _ending_with(said, len(said))  # a proposal, of as many sentences as fit
     else:
         return chosen
@@ -142,9 +137,10 @@ def decisions_of(call: Call) -> Iterator[Said]:
         told = [f"The user answered: {defused(answers.group(1).strip())}"]
     elif call.tool.lower() in PLAN_TOOLS and not call.is_error and _APPROVED.match(text):
         below = _PLAN_BELOW.search(text)
-        words = _own_words(text[: below.start() if below else MAX_DIALOG])
+        words = _own_words(text[: below.start()] if below else text)
         told = [f"The user said when approving the plan: “{words}”"] if words else []
-        if plan := approved_plan(call):
+        whole = call.output.text if call.output else ""
+        if plan := defused(whole[below.end() :] if below else str(call.arguments.get("plan") or "")).strip():
             told.append(APPROVED + first_lines(plan, MAX_PLAN_LENGTH, f"the plan approved in message {call.seq}"))
     yield from (Said(call.seq, each, dialog=True) for each in told)
 
@@ -155,15 +151,6 @@ REFUSED = "The user refused "
 def waits_for_words(decision: Said) -> bool:
     """Whether the user refused a call and said nothing: the client waits for words."""
     return decision.text.startswith(REFUSED) and not decision.text.endswith("”")
-
-
-def approved_plan(call: Call) -> str:
-    """The whole of a plan that the user approved in this call; empty if there is none."""
-    text = call.output.text if call.output else ""
-    if call.tool.lower() not in PLAN_TOOLS or call.is_error or call.refused or not _APPROVED.match(text):
-        return ""
-    below = _PLAN_BELOW.search(text)
-    return defused(text[below.end() :] if below else str(call.arguments.get("plan") or "")).strip()
 
 
 def _own_words(text: str) -> str:

@@ -12,10 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from contextstash.events.calls import Call, calls_of, moves_of
-from contextstash.events.files import KnownPaths, file_uses
+from contextstash.events.files import TO_THE_END, KnownPaths, file_uses
 from contextstash.events.names import names_of
 from contextstash.events.sentences import GAP
 from contextstash.events.turns import FileUse, Replaced, Shown, Turn
@@ -51,9 +50,6 @@ MAX_CHUNKS = 60
 """Parts that are known of one file, the newest: it bounds the work on a file that is edited thousands of times."""
 
 _FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
-
-UNKNOWN = 10_000_000
-"""In place of a line's number. No file has as many lines."""
 
 HEAD_TOKENS = 6
 """What a piece costs in addition to its text: its part of the head line and the fences."""
@@ -107,11 +103,8 @@ class KnownFile:
         """Take over what was written, as the whole file or at its end."""
         lines = text.removesuffix("\n").split("\n")
         self.edited |= dict.fromkeys(_telling(lines), seq)
-        if appended and self.whole and self.chunks:
-            self.chunks = [Chunk([*self.chunks[0].lines, *lines], seq, 1)]
-        else:
-            self.chunks = [*(self.chunks if appended else []), Chunk(lines, seq, 0 if appended else 1)]
-            self.whole = not appended
+        self.chunks = [*(self.chunks if appended else []), Chunk(lines, seq, 0 if appended else 1)]
+        self.whole = not appended
 
     def replace(self, change: Replaced, seq: int) -> None:
         """Put the new text in the place of the old one. If that is not certain, what may be the place is not known any
@@ -274,7 +267,7 @@ def _weighted(
                 weight += NAMED * sum(focus[word] for word in {*_WORD.findall(text)} if word in focus)
                 weight += DEFINED * sum(focus.get(name, 0.0) for name in {*DEFINITION.findall(text)})
                 new = sum(line not in seen for line in told) / len(told) if seen and told else 1.0
-                place = (chunk.first + start if chunk.first else UNKNOWN, number)
+                place = (chunk.first + start if chunk.first else TO_THE_END, number)
                 yield _Piece(place, file, chunk, start, stop, used * weight * new, count(text) + HEAD_TOKENS)
                 number += 1
 
@@ -326,35 +319,29 @@ def _written(files: Sequence[KnownFile], pieces: Sequence[_Piece], folder: str) 
     """The pieces by file, each file's in one fence, with a mark in the places of what is not shown."""
     parts = []
     for file in files:
-        own = _joined(sorted((each for each in pieces if each.file is file), key=lambda each: each.place))
-        if own:
-            chunk, start, stop = own[0]
-            rest = "".join([*chunk.lines[:start], *chunk.lines[stop:]])
-            whole = "whole, " if file.whole and len(own) == 1 and not rest.strip() else ""
-            text = "\n".join(chunk.lines[start:stop])
-            for (before, *_), (each, first, last) in pairwise(own):
+        own = sorted((each for each in pieces if each.file is file), key=lambda each: each.place)
+        if not own:
+            continue
+        first, last, text = own[0], own[-1], ""
+        whole = file.whole and not any(
+            map(str.strip, [*first.chunk.lines[: first.start], *last.chunk.lines[last.stop :]])
+        )
+        for before, piece in zip([None, *own], own, strict=False):
+            lines = piece.chunk.lines
+            between = lines[before.stop : piece.start] if before and before.chunk is piece.chunk else ["?"]
+            if before and any(map(str.strip, between)):
                 # Those whose place in the file is not known stand last.
-                elsewhere = "" if each.first else "elsewhere in it, "
-                gap = GAP if each is before else f"[… {elsewhere}message {each.seq}{_before_move(each, file)}]"
-                text += "\n".join(["", gap, *each.lines[first:last]])
-            place = f"{whole}message {chunk.seq}{_before_move(chunk, file)}"
-            fence = "`" * (1 + max(map(len, _FENCE.findall(text)), default=2))
-            parts.append(f"`{file.path.removeprefix(folder)}`, {place}:\n{fence}\n{text}\n{fence}")
+                elsewhere = "" if piece.chunk.first else "elsewhere in it, "
+                same = before.chunk is piece.chunk
+                between, whole = [GAP if same else f"[… {elsewhere}{_when(piece.chunk, file)}]"], False
+            text += "\n".join(["", *(between if before else ()), *lines[piece.start : piece.stop]])
+        place = f"{'whole, ' * whole}{_when(first.chunk, file)}"
+        fence = "`" * (1 + max(map(len, _FENCE.findall(text)), default=2))
+        parts.append(f"`{file.path.removeprefix(folder)}`, {place}:\n{fence}{text}\n{fence}")
     return "\n".join(parts)
 
 
-def _before_move(chunk: Chunk, file: KnownFile) -> str:
-    """That Git may have taken another version of the file since a piece was seen."""
+def _when(chunk: Chunk, file: KnownFile) -> str:
+    """When a piece was seen, and that Git may have taken another version of the file since."""
     at, moved = file.moved
-    return f", before `{moved}` in {at}" if chunk.seq < at else ""
-
-
-def _joined(pieces: Iterable[_Piece]) -> list[tuple[Chunk, int, int]]:
-    parts: list[tuple[Chunk, int, int]] = []
-    for piece in pieces:
-        chunk, start, stop = parts[-1] if parts else (None, 0, 0)
-        if chunk is piece.chunk and not any(map(str.strip, chunk.lines[stop : piece.start])):
-            parts[-1] = (chunk, start, piece.stop)
-        else:
-            parts.append((piece.chunk, piece.start, piece.stop))
-    return parts
+    return f"message {chunk.seq}{f', before `{moved}` in {at}' if chunk.seq < at else ''}"

@@ -84,11 +84,6 @@ MIN_ITEM = 3
 """Tokens that any item takes."""
 
 
-def newest(items: Sequence[str], room: int, cost: Count) -> list[str]:
-    """The last items that fit, in their order; one that is too long is skipped."""
-    return first_of(items[::-1], room, cost)[::-1]
-
-
 def newest_cut(items: Sequence[str], bounds: Sequence[int], room: int, cost: Count) -> list[str]:
     """The last items, each in at most so many tokens as its bound says, in their order, as far as they fit: of one that
     does not, what fits; none that is older, but short, stands in its place."""

@@ -8,17 +8,16 @@ was deleted are told as they stand now. Paths stand whole, so that they can be c
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from contextstash.events.names import name_key, names_of, path_key
-from contextstash.events.sentences import first_lines, without_blocks
+from contextstash.events.sentences import first_lines
 from contextstash.events.state import MAX_LINES, MAX_SINCE, FileState, Run, State
-from contextstash.events.turns import Said, Told, Turn
-from contextstash.events.words import MAX_PLAN_LENGTH
+from contextstash.events.turns import Said, Told, Turn, Verb
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
-from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, item_tokens, newest, newest_cut
+from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, item_tokens, newest_cut
 from contextstash.handoff.user_block import word_items, words_text
 from contextstash.safety.sanitize import clip, defused, encodable, one_line, unforged
 
@@ -36,17 +35,16 @@ SAID_SHARE, FIRST_SHARE = 0.4, 0.6
 """The share of the section on the last state that the last message may take before the newest calls have room; and of
 the section with the user's words, the first request."""
 
-NOTE_TOKENS, PLAN_TOKENS, LEFT_OUT_TOKENS = 100, 500, 14
-"""Tokens of what the agent said in one message between its calls, three sentences; of an approved plan beside its
-beginning, which stands in the user's words; and of the line that says how much is left out."""
+NOTE_TOKENS, LEFT_OUT_TOKENS = 100, 14
+"""Tokens of what the agent said in one message between its calls, three sentences; and of the line that says how much
+is left out."""
 
 TOLD_OF_FILE = ((24, True), (16, True), (12, True), (8, True), (4, True), (0, True), (0, False))
 """What the lines of files tell, as much as there is room for: names in a view's summary, those most in use that their
 text showed; and what their newest changes put in."""
 
 FILES_SHARE = 0.55
-"""The share that the files touched take at first, so that a hundred are named; two thirds of it in a hand-off, in
-which what else is told helps more."""
+"""The share that the files touched take at first, so that a hundred are named; two thirds of it in a hand-off."""
 
 LATELY_CHANGED, MAX_READ, PER_LINE, MAX_DONE = 10, 12, 6, 10
 """Changed files that get a line with what was done; files only read that are told with the names in them; paths in a
@@ -57,14 +55,11 @@ MAX_REPEATED, MAX_COMMAND_TEXT = 160, 1_200
 in whole lines: a longer text has its steps at the beginning."""
 
 DONE_TOKENS = 240
-"""Tokens of what the agent said at the end of a turn but the newest: a paragraph. With 60, two sentences, a
-reader missed in half of ten hand-offs what was found or decided; facts and actions differ by less than half a point."""
+"""Tokens of what the agent said at the end of a turn but the newest: a paragraph. With 60, a reader missed in half of
+ten hand-offs what was found or decided; facts and actions differ by less than half a point."""
 
 MAX_PASSED = 3
 """Newest runs of programs that test, check or build that are told if they did not fail: of tests, lint and build."""
-
-VERBS = ("created", "edited", "renamed", "deleted", "restored", "run")
-"""In the order in which they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +103,13 @@ def summary_of(
         Section("Last state", 0.45 if state.answered else 0.25, 2, write.last_state),  # what ended the turn, as a whole
     ]
 
-    def cost(text: str) -> int:
-        return count(f"{text}\n\n") if text else 0
-
     kept = int(max_tokens * NAMES_SHARE) if max_names is None else max_names
     write.told = fill(sections, max_tokens - kept, count)
-    room = max_tokens - cost(write.told)
+    room = max_tokens - count(f"{write.told}\n\n")
     room = room if max_names is None else min(room, max_names)
     names = fill([Section("Names in use", 1.0, 0, write.names)], room, count)
     write.listed = {*names_of(names)}
-    return [text for text in (fill(sections, max_tokens - cost(names), count), names) if text]
+    return [text for text in (fill(sections, max_tokens - count(f"{names}\n\n"), count), names) if text]
 
 
 def task_of(state: State, max_tokens: int, count: Count) -> list[str]:
@@ -163,8 +155,8 @@ class _Writer:
         """What the user said: the first request, then the newest; long ones are shortened."""
         words = self.state.words.own
         first = min(int(room * FIRST_SHARE), self._item(words.entries[0].text) + 8) if words.entries else 0
-        items, _ = word_items(words, True, first, room - first, self.count)
-        kept = newest(items[1:], room - min(first, room), self._item)
+        items, _ = word_items(words, first, room - first, self.count)
+        kept = first_of(items[:0:-1], room - min(first, room), self._item)[::-1]
         left = room - sum(map(self._item, kept))
         return [cut for text in items[:1] if (cut := cut_middle(text, left - 1, self._item))] + kept
 
@@ -204,7 +196,7 @@ class _Writer:
         head = {f"Folder of the paths below: `{self._folder}`": 0} if self._folder and (files or read) else {}
         found: dict[str, int] = {}  # how many changed files each item names
         for most, with_line in TOLD_OF_FILE:
-            beside = {short: _seen_in_it(of[:most]) for short, of in seen.items()}
+            beside = {short: f" (seen in it: {', '.join(of[:most])})" for short, of in seen.items() if most}
             told = {
                 _file_line(short, file, beside.get(short, ""), with_line): 1 for short, file in own[:LATELY_CHANGED]
             }
@@ -235,20 +227,7 @@ class _Writer:
         out = [each for each in tasks if each not in plan and not each.startswith("[x]")]
         if plan and out:
             plan[-1] = f"{plan[-1]} [left out: {len(out)} more]"
-        left = min(PLAN_TOKENS, room - sum(map(self._item, [*plan, *now])))
-        rest = cut_middle(self._rest_of_plan(), left, self._item) if left > MIN_CALL else ""
-        return [*plan, *([rest] if rest else []), *now]
-
-    def _rest_of_plan(self) -> str:
-        """What the user's words do not show of the plan that is carried out, without code."""
-        approved = self.state.approved
-        if approved is None or len(approved.text) <= MAX_PLAN_LENGTH:
-            return ""
-        shown = first_lines(approved.text, MAX_PLAN_LENGTH, "").count("\n")
-        rest = without_blocks("\n".join(approved.text.split("\n")[shown:]), indented=False)
-        text = re.sub(r"\n\s*\n", "\n", rest).strip()
-        head = f"The rest of the plan approved in message {approved.seq}, without code, whatever of it is done:"
-        return f"{head}\n{text}" if text else ""
+        return [*plan, *now]
 
     def _plan(self) -> list[str]:
         plan = self.state.plan
@@ -313,7 +292,7 @@ class _Writer:
             most = room if state.answered else max(int(room * SAID_SHARE), room - sum(map(self._item, calls)))
             head = [cut for cut in [cut_middle(said, most, self._item)] if cut]
         room -= sum(map(self._item, head))
-        return [*head, *known, *newest(calls, room, self._item)]
+        return [*head, *known, *first_of(calls[::-1], room, self._item)[::-1]]
 
     def notes(self, room: int) -> list[str]:
         """What the assistant said since its last turn ended, but last: what it found and decided. The words with which
@@ -356,14 +335,10 @@ class _Writer:
 
 
 def _file_line(path: str, file: FileState, seen: str, with_line: bool) -> str:
-    verbs = ", ".join(verb for verb in VERBS if verb in file.verbs)
+    verbs = ", ".join(verb for verb in get_args(Verb) if verb in file.verbs)
     was = f" ({file.was})" if file.was else ""
     line = f": {defused(file.line)}" if with_line and file.line else ""
     return one_line(f"`{path}`: {verbs}{was}{seen}{line}", 1_000)
-
-
-def _seen_in_it(names: Sequence[str]) -> str:
-    return f" (seen in it: {', '.join(names)})" if names else ""
 
 
 def _listed(label: str, paths: Sequence[str]) -> dict[str, int]:
@@ -385,27 +360,22 @@ def _command_text(request: Said) -> str:
 # its window holds already is left out.
 
 USER_SHARE = 0.3
-"""The share of a hand-off that the user's first request may take, and again that all later ones may. In most
-sessions they are shorter, and what they leave goes to the rest. After 41 compactions of 13 recorded sessions a hand-off
-of 5,000 tokens held 75 % of the sentences of the first request with 0.2, 96 % with 0.3, 100 % with 0.4, and 72.7, 73.4
-and 72.6 % of the facts needed next."""
+"""The share of a hand-off that the user's first request may take, and again that all later ones may; what they leave
+goes to the rest. After 41 compactions a hand-off of 5,000 tokens held 75 % of the sentences of the first request with
+0.2, 96 % with 0.3, 100 % with 0.4, and 72.7, 73.4 and 72.6 % of the facts needed next."""
 
 SUMMARY_SHARE = 0.62
-"""The share that a summary may take of what the user's words leave. The texts of files have the rest. Measured on 159
-hand-offs of 5,000 tokens: with 0.55 one point more of what the agent edits next is told, half a point less of the facts
-needed next, and readers miss what was found and decided."""
+"""The share that a summary may take of what the user's words leave; the texts of files have the rest. With 0.55, 159
+hand-offs tell a point more of what is edited next, half a point less of the facts, and readers miss what was found."""
 
 UNUSED_SHARE = 0.15
 """The share of what the first request leaves of its room that the later ones may take. With 0.25 half as many of the
 user's messages were left out of long sessions as with none, and half a point fewer facts were told."""
 
-HANDOFF_NAMES_SHARE = 0.24
-"""The share of a hand-off that the list of names in use may take. The model that reads it need not search for one, but
-a person skips it, and what was found and decided needs room: with 0.28 a point and a half more of the facts needed next
-are told, and nothing more of what the agent does next."""
-
-MAX_NAMES_SHARE = 0.48
-"""The share of the summary that it may take: if the user's words leave little room, what is under way needs it more."""
+HANDOFF_NAMES_SHARE, MAX_NAMES_SHARE = 0.24, 0.48
+"""The share of a hand-off that the list of names in use may take, and of the summary, if the user's words leave little
+room. With 0.28 a point and a half more of the facts needed next are told, and nothing more of what the agent does next:
+a model need not search for a name, but a person skips the list, and what was found and decided needs room."""
 
 FILES_HEADING = "## Files in use, as they stood at the messages named"
 

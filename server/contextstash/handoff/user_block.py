@@ -76,7 +76,7 @@ def words_text(
     The first of them, the session's first request, takes at most `first_tokens` if that is above 0, all others together
     `tokens`. An entry that is too long keeps its instructions whole: what is left out is pasted text first, and a line
     says where it is."""
-    items, words = word_items(words, first_tokens > 0, first_tokens, tokens, count)
+    items, words = word_items(words, first_tokens, tokens, count)
     lines = [*lines, *map(write_item, items)]
     if not lines and not words.answered and not words.withdrawn and not words.interrupted:
         return ""
@@ -103,15 +103,14 @@ MAX_RULE = 1_000
 """Characters of a pinned rule: a longer text is a document, which can be pinned as a file."""
 
 
-def word_items(
-    words: UserWords, first: bool, first_tokens: int, tokens: int, count: Count
-) -> tuple[list[str], UserWords]:
+def word_items(words: UserWords, first_tokens: int, tokens: int, count: Count) -> tuple[list[str], UserWords]:
     """The entries, each as an item, and the words without those that are left out. If they do not all fit, the longest
     are shortened to one length, that on which the agent works last."""
+    first = first_tokens > 0
     words, left_out = _bounded(_newest_plan(words), first, tokens, count)
     written = {entry: _written(entry) for entry in words.entries}
     costs = {entry: item_tokens(text, count) for entry, text in written.items()}
-    limits = _limits(words, costs, first, first_tokens, tokens)
+    limits = _limits(words, costs, first_tokens, tokens)
     items = []
     for entry in words.entries:
         text = written[entry]
@@ -123,12 +122,11 @@ def word_items(
     return [*items[:first], *left_out, *items[first:]], words
 
 
-def _limits(
-    words: UserWords, costs: Mapping[Said, int], first: bool, first_tokens: int, tokens: int
-) -> dict[Said, int]:
+def _limits(words: UserWords, costs: Mapping[Said, int], first_tokens: int, tokens: int) -> dict[Said, int]:
     """The tokens that each entry may take."""
     # The first request, or what the user put in its place.
-    main = next((entry for entry in words.entries if first and _stands(words, entry) and not entry.source), None)
+    asked = (entry for entry in words.entries if first_tokens and _stands(words, entry) and not entry.source)
+    main = next(asked, None)
     files = [entry for entry in words.entries if entry.source] if main else []
     others = [entry for entry in words.entries if entry is not main and entry not in files]
     standing = {entry: costs[entry] for entry in others if _stands(words, entry)}
@@ -190,11 +188,10 @@ def _bounded(words: UserWords, first: bool, tokens: int, count: Count) -> tuple[
         return words, []
     line = f"[left out: {len(places)} messages of the user, {min(places)} to {max(places)}]"
 
-    def told(marks: Mapping[int, int]) -> dict[int, int]:
-        return {seq: at for seq, at in marks.items() if seq not in places}
-
     entries = (*head, *(entry for entry in rest if entry.seq not in gone))
-    return UserWords(entries, told(words.answered), told(words.withdrawn), told(words.interrupted)), [line]
+    found = (words.answered, words.withdrawn, words.interrupted)
+    answered, withdrawn, interrupted = ({seq: at for seq, at in each.items() if seq not in places} for each in found)
+    return UserWords(entries, answered, withdrawn, interrupted), [line]
 
 
 MAX_COMMAND = 1_000
