@@ -1,5 +1,5 @@
 """The model that writes summaries and digests: what it is asked, a session as text for it, and its calls through
-Anthropic's Messages API or one that is compatible with it. `reduce/summaries.py` chooses who writes."""
+Anthropic's Messages API or one that is compatible with it. `reduce/compact.py` chooses who writes."""
 
 from __future__ import annotations
 

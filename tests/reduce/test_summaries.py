@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession
-from contextstash.reduce import automatic, summaries
+from contextstash.reduce import automatic, compact
 from contextstash.safety.sanitize import USER_BLOCK
 from contextstash.stash import Stash
 from contextstash.window.settings import PRESETS
@@ -188,9 +188,9 @@ def fold_every(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
     def fold_every(messages: int) -> None:
         for module, name, value in (
-            (summaries, "MAX_READ", 30),
-            (summaries, "MAX_KEPT", 20),
-            (summaries, "FOLD_EVERY", messages),
+            (compact, "MAX_READ", 30),
+            (compact, "MAX_KEPT", 20),
+            (compact, "FOLD_EVERY", messages),
             (automatic, "FOLD_EVERY", messages),
         ):
             monkeypatch.setattr(module, name, value)

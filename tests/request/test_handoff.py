@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from contextstash.clients.proxied import first_message
-from contextstash.reduce import summaries
+from contextstash.reduce import compact
 from contextstash.request.handoff import ClientCall, ClientMessage, ClientResult, divided, plan_tail, window_of
 from contextstash.stash import Stash
 from tests.support.client_files import ClientTranscript, applied
@@ -83,7 +83,7 @@ async def test_a_hand_off_is_at_most_as_long_as_the_setting_says(tmp_path: Path)
 async def test_what_was_folded_for_one_hand_off_is_known_to_the_next(
     stash: Stash, client: ClientTranscript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(summaries, "MAX_READ", 40)
+    monkeypatch.setattr(compact, "MAX_READ", 40)
     client.call("Edit", {"file_path": "/srv/early.py", "old_string": "a", "new_string": "b"}, "updated")
     for _ in range(2):
         for number in range(14):

@@ -12,7 +12,7 @@ from typing import Any
 from contextstash.events.state import fold
 from contextstash.messages.detection import get_format
 from contextstash.record.output_archive import OUTPUTS_AGENT, kept_outputs
-from contextstash.reduce.summaries import turn_of
+from contextstash.reduce.compact import turn_of
 from contextstash.request.proxied import report_of
 from contextstash.results import (
     Change,

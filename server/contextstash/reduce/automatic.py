@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from contextstash.base.process import error_trace
-from contextstash.reduce.compact import RUNNING, compact_session
+from contextstash.reduce.compact import FOLD_EVERY, RUNNING, compact_session, fold_behind
 from contextstash.reduce.prune import prune_oldest, prune_tool_outputs, take
-from contextstash.reduce.summaries import FOLD_EVERY, fold_behind
 from contextstash.results import Estimate
 from contextstash.session.access import Access, BoundedCache, estimate_session
 from contextstash.session.edit import binds

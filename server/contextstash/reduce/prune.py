@@ -9,11 +9,10 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from contextstash.outputs.limits import OutputLimits, limit
 from contextstash.outputs.placeholders import digest_message, digest_wording
-from contextstash.reduce.summaries import log_calls, writer_model
 from contextstash.results import ArchivedOutput, PruneResult, RestoredOutput, RestoreResult
 from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access, is_current
@@ -32,9 +31,9 @@ from contextstash.session.open_session import WHOLE, WITH_ALL_OUTPUTS, WITHIN_RE
 from contextstash.view.ladder import Candidate, Step, count_step, last_anchor, plan_prune
 from contextstash.view.session_snapshot import SessionSnapshot, digest_edit
 from contextstash.view.view import Entry, total_tokens
-from contextstash.writers import WriterFailedError, digest_by_model
+from contextstash.writers import WriterFailedError, WriterSettings, digest_by_model
 from contextstash_storage.errors import BadInputError, HandleNotFoundError
-from contextstash_storage.records import ArchiveEdit, Edit, Output, Replacement, RestoreEdit, Session, SummaryEdit
+from contextstash_storage.records import ArchiveEdit, Call, Edit, Output, Replacement, RestoreEdit, Session, SummaryEdit
 
 logger = logging.getLogger(__name__)
 
@@ -205,6 +204,37 @@ async def _digest_text(access: Access, snapshot: SessionSnapshot, archived: Arch
         calls, digest = error.calls, digest_message(output, text, MAX_EXCERPT)
     await log_calls(access, snapshot, calls, (output.seq, output.seq), purpose="digest")
     return digest
+
+
+def writer_model(access: Access, snapshot: SessionSnapshot) -> WriterSettings | None:
+    """The model that writes for a session; None if the user has not agreed to calls, or if none can be reached."""
+    settings = snapshot.settings
+    if not access.reaches_model(snapshot.session.agent, settings):
+        return None
+    return WriterSettings(
+        model=settings.summarizer_model,
+        api_key=access.api_key,
+        base_url=settings.summarizer_base_url,
+        output_chars=settings.summarizer_output_chars,
+    )
+
+
+async def log_calls(
+    access: Access,
+    snapshot: SessionSnapshot,
+    calls: Sequence[Call],
+    span: tuple[int, int],
+    purpose: Literal["summary", "digest"] = "summary",
+) -> None:
+    """Log calls of a model about the messages `span`, with their cost if the price is known."""
+    if not calls:
+        return
+    from contextstash.window.models import price_of
+
+    for call in calls:
+        cost = price_of(call.model, call) if call.cost is None else call.cost
+        logged = call.model_copy(update={"purpose": purpose, "request_seq": span[1], "cost": cost})
+        await access.store.append_log(snapshot.session_id, logged)
 
 
 async def restore(access: Access, handles: Sequence[str], session_id: str | None = None) -> RestoreResult:

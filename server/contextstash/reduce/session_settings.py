@@ -7,8 +7,8 @@ from typing import Any
 
 from contextstash.handoff.user_block import RULE_PREFIX, pinned_rules, rules_block, shown_by
 from contextstash.record.messages import Batch, ensure_session
+from contextstash.reduce.compact import keeps_words
 from contextstash.reduce.prune import restore
-from contextstash.reduce.summaries import keeps_words
 from contextstash.results import ConfigureResult
 from contextstash.session.access import Access
 from contextstash.session.edit import Planned, binds, edit

@@ -275,8 +275,6 @@ def _fitted(sources: _Sources, known: LeftOutSpan | None) -> Fitted:
 def _left_out(snapshot: SessionSnapshot, last: int) -> LeftOutSpan | None:
     """What a request leaves out that leaves out everything behind the head of the view up to a position; None if that
     is nothing."""
-    if last < 0:
-        return None
     head = leading_kept(snapshot.entries)
     out = [entry for entry in snapshot.entries[head:] if entry.last_seq <= last and not entry.summary]
     beyond = snapshot.beyond if last >= snapshot.beyond.first_seq else Beyond()

@@ -23,7 +23,7 @@ from contextstash.outputs.limits import Count, OutputLimits, limit
 from contextstash.outputs.placeholders import is_own_call, is_placeholder, output_line
 from contextstash.record.transcript_records import TranscriptMessage, TranscriptSession, is_window_key, window_key
 from contextstash.record.transcripts import log_compaction, mirror_before, record_transcript
-from contextstash.reduce.summaries import SessionTurns, state_at, turn_of
+from contextstash.reduce.compact import SessionTurns, state_at, turn_of
 from contextstash.results import Result
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash.session.access import Access, tokens_by_part
