@@ -333,13 +333,9 @@ def _less(budgets: Sequence[int], used: Sequence[int]) -> list[int]:
 
 def _whole_lines(first: str, last: str) -> tuple[str, str]:
     """Both ends without the partial line at the cut, unless it is a large part of the end."""
-    end = first.rfind("\n") + 1
-    start = last.find("\n") + 1
-    if end < len(first) * (1 - MAX_SNAP_SHARE):
-        end = len(first)
-    if start > len(last) * MAX_SNAP_SHARE:
-        start = 0
-    return first[:end], last[start:]
+    end, start = first.rfind("\n") + 1, last.find("\n") + 1
+    first = first[:end] if end >= len(first) * (1 - MAX_SNAP_SHARE) else first
+    return first, last[start:] if start <= len(last) * MAX_SNAP_SHARE else last
 
 
 MAX_SCANNED, MAX_LINES = 500_000, 100

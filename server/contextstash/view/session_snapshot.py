@@ -171,11 +171,7 @@ def event_of(
 ) -> Event:
     """An event for the session's log: what was done to the view. `entries` are those of the view afterwards; what is
     beyond the snapshot's reach is unchanged, unless a summary covers it."""
-    counters, after = snapshot.session.counters, snapshot.totals_of(entries)
-    parts = {str(part): tokens for part, tokens in sorted(after.parts.items())}
-    followed = snapshot.session.source is not None
-    tokens, _ = counting.estimate(counters, snapshot.settings, snapshot.counter.name, followed=followed)
-    parts_now = counting.breakdown(counters, tokens, followed=followed)
+    after = snapshot.totals_of(entries)
     return Event(
         kind=kind,
         tokens_before=snapshot.view_tokens,
@@ -183,8 +179,8 @@ def event_of(
         messages_before=len(snapshot.entries) + snapshot.beyond.messages,
         messages_after=after.view_messages,
         reason=reason,
-        seq=counters.messages,
-        parts={**parts, "unrecorded": parts_now["unrecorded"]} if "unrecorded" in parts_now else parts,
+        seq=snapshot.session.counters.messages,
+        parts={str(part): tokens for part, tokens in sorted(after.parts.items())},
         duration_ms=round(1000 * seconds, 2),
     )
 
