@@ -190,8 +190,10 @@ def _rows(lines: Sequence[str], first: int, spans: dict[int, tuple[int, int]], w
         if rows and rows[-1][0] != line - 1:
             rows.append((-1, "--"))
         shown, (start, end) = lines[line].rstrip(), spans.get(line, (0, 0))
-        if len(shown) > width:
-            shown = _cut(shown, max(0, min(start - max(0, width - (end - start)) // 2, len(shown) - width)), width)
+        if len(shown) > width:  # the part around the match
+            begin = max(0, min(start - max(0, width - (end - start)) // 2, len(shown) - width))
+            part, more = shown[begin : begin + width], begin + width < len(shown)
+            shown = f"{'…' * (begin > 0)}{part}{'…' * more}"
         rows.append((line, f"{line + 1}{':' if line in spans else '-'}{shown}"))
     return rows
 

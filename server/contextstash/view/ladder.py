@@ -172,13 +172,8 @@ def leading_kept(entries: Sequence[Entry]) -> int:
 def cuts_of(entries: Sequence[Entry]) -> list[int]:
     """The positions at which a list of entries can be split: those that every pairing rule allows."""
     allowed = set(safe_cuts([entry.message for entry in entries if entry.message]))
-    cuts: list[int] = []
-    seen = 0
-    for position, entry in enumerate(entries):
-        if seen in allowed:
-            cuts.append(position)
-        seen += entry.message is not None
-    return [*cuts, len(entries)] if seen in allowed else cuts
+    before = accumulate((entry.message is not None for entry in entries), initial=0)
+    return [position for position, messages in enumerate(before) if messages in allowed]
 
 
 def starts_of(entries: Sequence[Entry]) -> list[int]:
@@ -277,10 +272,8 @@ class CompactPlan:
 
     @property
     def summary_limit(self) -> int:
-        """The tokens that a summary must stay below to be used: the preset's share of the usable window, or all of
-        it."""
-        share = self.snapshot.settings.summary_share
-        return int((1 if share is None else share) * self.snapshot.budget.usable)
+        """The tokens that a summary must stay below to be used: the preset's share of the usable window, or all."""
+        return int((self.snapshot.settings.summary_share or 1) * self.snapshot.budget.usable)
 
     @property
     def summary_room(self) -> int:
@@ -378,8 +371,7 @@ def keep_limits(snapshot: SessionSnapshot) -> KeepLimits:
         tokens = max(tokens - _fixed_tokens(snapshot, levels) - pinned, budget.free // 8)
         whole = int(tokens * WHOLE_SHARE)
         request = int(budget.usable * WHOLE_REQUEST_SHARE)
-    either = settings.compact_keep == "either"
-    return KeepLimits(tokens, settings.compact_keep_messages, either, levels, whole, request)
+    return KeepLimits(tokens, settings.compact_keep_messages, settings.compact_keep == "either", levels, whole, request)
 
 
 def _fixed_tokens(snapshot: SessionSnapshot, levels: bool) -> int:
