@@ -206,12 +206,8 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError) -> StoreError:
         return StoreError("The disk is full; nothing was written. Make room and try again.")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return StoreError(DAMAGED.format("database file"))
-    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
-        return StoreError(
-            f"The database cannot be read or written ({error}). See to its folder, its disk and their permissions,"
-            " or name another with --db."
-        )
-    return StoreError(f"The database could not do that: {error}.")
+    advice = "See to its folder, its disk and their permissions, or name another with --db."
+    return StoreError(f"The database could not do that: {error}. {advice}")
 
 
 WAIT_SECONDS = 5.0

@@ -42,10 +42,6 @@ class StoreBusyError(StoreError):
     """Another process locks the database; nothing was written."""
 
 
-class StoreVersionError(StoreError):
-    """The database was written by another contextstash."""
-
-
 class DamagedError(StoreError):
     """What is stored is not what was written; everything else can be read."""
 

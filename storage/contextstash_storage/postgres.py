@@ -258,7 +258,7 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
     """Open the database at an address; its tables are made if they do not exist. A transaction waits `busy_seconds` for
     a connection or for a lock, and is tried again for so long if it failed for a reason that passes.
 
-    Raises StoreVersionError for a database of another version, StoreError for one that cannot be used."""
+    Raises StoreError for one that is of another version or cannot be used."""
     database = PostgresDatabase(address, busy_seconds)
     try:
         await database.run(lambda _: None)
@@ -278,7 +278,7 @@ async def open_postgres(address: Address, *, busy_seconds: float = BUSY_SECONDS)
 
 
 def make_tables(tx: Tx) -> None:
-    """Make the tables of a new database. Raises StoreVersionError for a database of another version."""
+    """Make the tables of a new database. Raises StoreError for a database of another version."""
     version = _version(tx)
     if not version:
         tx.execute("SELECT pg_advisory_xact_lock(?)", (LOCK,))

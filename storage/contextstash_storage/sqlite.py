@@ -24,7 +24,7 @@ import aiosqlite
 
 from contextstash_storage import database_file, log, notes
 from contextstash_storage.documents import CALL_WEIGHT, MORE_MATCHES, rarity
-from contextstash_storage.errors import BadInputError, ContextstashError, StoreBusyError, StoreError, StoreVersionError
+from contextstash_storage.errors import BadInputError, ContextstashError, StoreBusyError, StoreError
 from contextstash_storage.messages import messages_at, read_outputs
 from contextstash_storage.sessions import HIDDEN_OWNER, PAUSE_SECONDS, PIECE_SECONDS, read_session
 from contextstash_storage.store import SessionStore
@@ -102,7 +102,7 @@ def translated() -> Iterator[None]:
 def in_transaction(
     db: sqlite3.Connection, work: TxWork[Result], begin: str = BEGIN_WRITING, *, checked: bool = True
 ) -> Result:
-    """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreVersionError if the database is not
+    """Run `work` between `begin` and COMMIT; roll back on any error. Raises StoreError if the database is not
     `checked` to be of this version: a newer program may have brought it to another since it was opened, and this one
     would misread it, or write what the newer one does not expect."""
     if begin == BEGIN_WRITING:
@@ -115,7 +115,7 @@ def in_transaction(
     try:
         tx = SqliteTx(db)
         if checked and (version := int(only(tx.rows("PRAGMA user_version")))) != VERSION:
-            raise StoreVersionError(
+            raise StoreError(
                 f"A newer contextstash has brought the database from version {VERSION} to {version}: restart this"
                 " program. Nothing was written."
             )
@@ -383,7 +383,7 @@ async def open_sqlite(
     `busy_seconds` for those of other processes. `find_key` is called on another thread, once. What is used briefly, as
     a hook is, has one connection, and leaves to others what killed processes left incomplete.
 
-    Raises StoreVersionError for one of another version, StoreError for one that cannot be used."""
+    Raises StoreError for one that is of another version or cannot be used."""
     database = SqliteDatabase(path, cache(find_key), busy_seconds, is_brief=is_brief)
     try:
         await database.writer.open()

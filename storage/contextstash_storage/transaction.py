@@ -18,7 +18,7 @@ from importlib.resources import files
 from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from contextstash_storage.errors import BadInputError, StoreVersionError
+from contextstash_storage.errors import BadInputError, StoreError
 
 MAX_INTEGER = 2**63 - 1
 
@@ -149,13 +149,12 @@ def now() -> datetime:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND = 1_000_000
 
 
 def microseconds(time: datetime) -> int:
     """A time as it is stored; one without a zone is in UTC."""
     since = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH
-    return (since.days * 86_400 + since.seconds) * _SECOND + since.microseconds
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def time_of(stored: int) -> datetime:
@@ -181,7 +180,7 @@ def statements() -> list[str]:
 
 
 def check_version(version: int) -> None:
-    """Raise StoreVersionError if a database with tables is not of this program's version."""
+    """Raise StoreError if a database with tables is not of this program's version."""
     if version not in (0, VERSION):
         advice = (
             "Upgrade contextstash, or name another database with --db."
@@ -190,7 +189,7 @@ def check_version(version: int) -> None:
             " new database."
         )
         known = f"The database is of version {version}, this contextstash reads version {VERSION}."
-        raise StoreVersionError(f"{known} {advice}")
+        raise StoreError(f"{known} {advice}")
 
 
 @dataclass(frozen=True)

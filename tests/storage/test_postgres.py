@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from contextstash_storage.databases import open_store
-from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError, StoreVersionError
+from contextstash_storage.errors import BadInputError, StoreBusyError, StoreError
 from contextstash_storage.postgres import PostgresDatabase, open_postgres
 from contextstash_storage.records import NewMessage
 from contextstash_storage.store import SessionStore
@@ -52,7 +52,7 @@ async def test_several_processes_may_open_a_new_database_at_once() -> None:
 
 async def test_a_database_of_a_newer_contextstash_is_refused(store: PostgresStore) -> None:
     await store.database.write(lambda tx: tx.execute("UPDATE contextstash_version SET version = 99"))
-    with pytest.raises(StoreVersionError, match="version 99"):
+    with pytest.raises(StoreError, match="version 99"):
         await open_postgres(store.database.address)
 
 
