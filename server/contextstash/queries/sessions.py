@@ -27,7 +27,7 @@ from contextstash.safety.sanitize import one_line
 from contextstash.session.access import Access, estimate_messages, estimate_session
 from contextstash.session.masks import shown_text
 from contextstash.session.open_session import READ_AT_ONCE
-from contextstash.view.session_counters import part_named
+from contextstash.view.view import part_named
 from contextstash_storage.errors import DamagedError, SessionNotFoundError
 from contextstash_storage.records import ArchiveEdit, Event, EventKind, Native, Session, TruncateEdit
 

@@ -13,7 +13,7 @@ from typing import Any
 from contextstash.messages.base import Format, NotJsonError, Reading, check_json, reported_usage
 from contextstash.messages.detection import get_format
 from contextstash.session.access import Access
-from contextstash.view.session_counters import reported_late
+from contextstash.view.session_snapshot import reported_late
 from contextstash_storage.errors import BadInputError, BadMessageError, EditConflictError
 from contextstash_storage.records import Call, Declared, DeclaredVersion, Message, Native, Session, Usage
 

@@ -32,8 +32,7 @@ from contextstash.session.access import Access, Calls
 from contextstash.session.edit import Planned, edit, entries_after, plan_stripping, retrying
 from contextstash.session.masks import derived, stored_body
 from contextstash.session.open_session import WITHIN_REACH
-from contextstash.view.session_counters import count_message
-from contextstash.view.session_snapshot import truncate_edit
+from contextstash.view.session_snapshot import count_message, truncate_edit
 from contextstash.view.view import known_path, path_to, rewinding
 from contextstash.window.settings import ContextSettings
 from contextstash.window.token_counters import Counter, measure

@@ -18,7 +18,7 @@ from contextstash.results import Estimate
 from contextstash.session.access import Access, BoundedCache, estimate_session
 from contextstash.session.edit import binds
 from contextstash.view.ladder import mark_step
-from contextstash.view.session_counters import own_tokens
+from contextstash.view.session_snapshot import own_tokens
 from contextstash.window.settings import ContextSettings
 from contextstash.window.thresholds import Due, due, results_due
 from contextstash_storage.errors import ContextstashError

@@ -33,8 +33,14 @@ from contextstash.session.edit import (
 )
 from contextstash.session.open_session import Scope
 from contextstash.view.ladder import Fitted, cut_candidates, fit, leading_kept
-from contextstash.view.session_counters import refused, request_excess
-from contextstash.view.session_snapshot import Beyond, SessionSnapshot, pinned_text, truncate_edit
+from contextstash.view.session_snapshot import (
+    Beyond,
+    SessionSnapshot,
+    pinned_text,
+    refused,
+    request_excess,
+    truncate_edit,
+)
 from contextstash.view.view import Entry, total_tokens
 from contextstash.window.refusals import ContextOverflow, recognize
 from contextstash_storage.errors import BadInputError

@@ -16,9 +16,14 @@ from contextstash.messages.detection import detect_format, get_format
 from contextstash.outputs.limits import OutputLimits
 from contextstash.results import Estimate, Trigger
 from contextstash.session.open_session import READ_AT_ONCE, WHOLE, Known, OpenSession, Scope
-from contextstash.view import session_counters as counting
-from contextstash.view.session_counters import fixed_tokens
-from contextstash.view.session_snapshot import Beyond, SessionSnapshot
+from contextstash.view.session_snapshot import (
+    Beyond,
+    SessionSnapshot,
+    breakdown,
+    count_message,
+    estimate,
+    fixed_tokens,
+)
 from contextstash.window import thresholds
 from contextstash.window.settings import ContextSettings, consenting, resolve_settings, session_layer
 from contextstash.window.thresholds import WindowBudget, budget_of
@@ -320,8 +325,8 @@ async def tokens_by_part(access: Access, session: Session) -> dict[str, int]:
     counters, settings = session.counters, access.settings(session)
     followed = await access.sends_own_history(session)
     name = access.counter(settings, session.model).name
-    tokens, _ = counting.estimate(counters, settings, name, followed=followed)
-    return counting.breakdown(counters, tokens, followed=followed)
+    tokens, _ = estimate(counters, settings, name, followed=followed)
+    return breakdown(counters, tokens, followed=followed)
 
 
 def estimate_messages(access: Access, natives: Sequence[Native], model: str | None) -> Estimate:
@@ -333,7 +338,7 @@ def estimate_messages(access: Access, natives: Sequence[Native], model: str | No
     for seq, reading in enumerate(map(fmt.read, natives)):
         blocks = measure(reading, counter, settings)
         message = NewMessage(body={}, role=reading.role, blocks=blocks, usage=reading.usage, group=reading.group)
-        counters = counting.count_message(counters, message, seq)
+        counters = count_message(counters, message, seq)
     return _estimate(access, counters, None, model)
 
 
@@ -343,7 +348,7 @@ def _estimate(
     settings = access.settings(session)
     budget = access.budget(settings, model, session)
     name = access.counter(settings, model).name
-    tokens, method = counting.estimate(counters, settings, name, followed=followed)
+    tokens, method = estimate(counters, settings, name, followed=followed)
     level, since = thresholds.level_of(tokens, budget), thresholds.since_summary(counters)
     return Estimate.of(
         budget,
@@ -355,7 +360,7 @@ def _estimate(
         next_step=thresholds.next_step(level, followed=followed),
         method=method,
         model=model,
-        breakdown=counting.breakdown(counters, tokens, followed=followed),
+        breakdown=breakdown(counters, tokens, followed=followed),
     )
 
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contextstash.messages.rules import KnownParts
-from contextstash.view.session_counters import request_excess
-from contextstash.view.session_snapshot import Beyond, Place
+from contextstash.view.session_snapshot import Beyond, Place, request_excess
 from contextstash.view.view import (
     Entry,
     Overlay,

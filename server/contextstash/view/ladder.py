@@ -15,8 +15,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from contextstash.messages.rules import safe_cuts
-from contextstash.view.session_counters import own_tokens
-from contextstash.view.session_snapshot import PINNED_SHARE, Place, SessionSnapshot
+from contextstash.view.session_snapshot import PINNED_SHARE, Place, SessionSnapshot, own_tokens
 from contextstash.view.view import Entry, output_tokens, smallest_placeholder, smallest_tokens, total_tokens
 from contextstash_storage.records import ArchiveEdit, Output, Replacement, SummaryEdit
 
