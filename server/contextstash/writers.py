@@ -32,9 +32,6 @@ CONSENT = 'summarizer = "anthropic", summarizer_model, or the variable CONTEXTST
 MAX_EXCESS = 1.25
 """A summary may exceed the requested length by this factor before it is cut. Models count words inaccurately."""
 
-_PARSER_ERRORS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
-"""The errors of the SDK's stream parser for a reply that is not such a stream; pydantic's errors are ValueErrors."""
-
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
@@ -227,9 +224,6 @@ def _client(settings: WriterSettings) -> AsyncAnthropic:
 async def _ask(settings: WriterSettings, system: str, asked: str, max_tokens: int) -> tuple[str, bool, Call]:
     """The model's reply, whether it is complete, and the request. Raises WriterFailedError."""
     client = await asyncio.to_thread(_client, settings)
-    import anthropic
-    import httpx2
-
     started = time.perf_counter()
     message: Message | None = None
     failure, cause = "The reply ended before it was complete.", None
@@ -245,7 +239,7 @@ async def _ask(settings: WriterSettings, system: str, asked: str, max_tokens: in
             ) as stream,
         ):
             message = await stream.get_final_message()
-    except (anthropic.AnthropicError, httpx2.HTTPError, TimeoutError, *_PARSER_ERRORS) as error:
+    except Exception as error:  # the SDK's parser raises errors of many types for a reply that is no such stream
         failure, cause = _what_failed(error), error
     complete = message is not None and message.stop_reason is not None
     usage = read_usage(message.usage.model_dump()) if message is not None else None
@@ -271,13 +265,14 @@ async def _ask(settings: WriterSettings, system: str, asked: str, max_tokens: in
 def _what_failed(error: Exception) -> str:
     """The failure, in a sentence that contains nothing of the request: it may be logged and stored."""
     import anthropic
+    import httpx2
 
-    if isinstance(error, _PARSER_ERRORS):
-        return "The reply of the model that writes summaries could not be read: it is not a message of that API."
     if isinstance(error, anthropic.AuthenticationError | anthropic.PermissionDeniedError):
         return "The API refused the key of the model that writes summaries; check ANTHROPIC_API_KEY."
     if isinstance(error, TimeoutError | anthropic.APITimeoutError):
         return "The model that writes summaries did not answer in time."
     if isinstance(error, anthropic.APIStatusError):
         return f"The API answered with status {error.status_code}."
-    return f"The connection to the model that writes summaries failed ({type(error).__name__})."
+    if isinstance(error, anthropic.APIConnectionError | httpx2.HTTPError):
+        return f"The connection to the model that writes summaries failed ({type(error).__name__})."
+    return "The reply of the model that writes summaries could not be read: it is not a message of that API."
