@@ -21,7 +21,6 @@ from contextstash.clients.client import (
     own_clients,
     without_version,
 )
-from contextstash.record.output_archive import is_archive_id
 from contextstash.safety.sanitize import MARKER, OF_SESSION
 from contextstash_storage.errors import BadInputError
 
@@ -116,6 +115,8 @@ def client_session(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str | None, 
 def _safe(name: str) -> str | None:
     """The name as the id of a session; a hash of one that cannot be one, or is the session of outputs that belong to no
     conversation."""
+    from contextstash.record.output_archive import is_archive_id  # loads pydantic, which no command's help needs
+
     if not name or (_SAFE.fullmatch(name) and not is_archive_id(name)):
         return name or None
     return hashlib.sha256(name.encode()).hexdigest()[:32]
