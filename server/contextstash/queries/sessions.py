@@ -33,19 +33,20 @@ from contextstash_storage.records import ArchiveEdit, Event, EventKind, Native, 
 
 SHRINKING: tuple[EventKind, ...] = ("prune", "compaction", "restore", "recovery")
 
-CHANGES_SHOWN = 12
+CHANGES_SHOWN, MAX_CHANGES = 12, 500
+"""Of a session, in its status and in its timeline."""
 
 POINTS = 100
 """Points of a timeline; each stands for a run of messages. Enough for a chart of ordinary width."""
-
-MAX_CHANGES = 500
 
 PAGE = 200
 """Sessions that are read from the store at a time."""
 
 FIRST_MESSAGES = 12
-"""Messages among which the first prompt is searched for: clients put context of their own before it. A session
-whose prompt comes later has no title."""
+"""Messages that are searched for the first prompt: clients put context of their own before it."""
+
+MAX_PROMPT_TOKENS = 20_000
+"""A longer message is not read for a title: it bounds the time that a list takes."""
 
 MAX_TITLE_CHARACTERS = 80
 
@@ -115,7 +116,8 @@ async def title_of(access: Access, session: Session) -> str | None:
         messages = await access.store.read_messages(session.session_id, last=FIRST_MESSAGES - 1)
     except DamagedError:  # the list shows the others, and this one without a title
         return None
-    turns = [turn_of(settings, fmt, each) for each in messages if each.role == "user" and each.kind == "message"]
+    said = [each for each in messages if (each.role, each.kind) == ("user", "message")]
+    turns = [turn_of(settings, fmt, each) for each in said if each.tokens <= MAX_PROMPT_TOKENS]
     words = fold(turns).words.own.entries
     return one_line(_ATTACHED.sub("", words[0].text, count=1), MAX_TITLE_CHARACTERS) if words else None
 
@@ -186,8 +188,7 @@ async def timeline(access: Access, session_id: str) -> Timeline:
     messages are added to what the last change left; the last point is the present estimate. Raises
     SessionNotFoundError."""
     session = await access.read_session(session_id)
-    total = session.counters.messages
-    estimate = await estimate_session(access, session)
+    total, estimate = session.counters.messages, await estimate_session(access, session)
     events = (await access.store.read_log(session_id, Event, keys=SHRINKING, newest=True, limit=MAX_CHANGES))[::-1]
     # What is in no recorded message is drawn over all of the time as it is now.
     beside = {name: tokens for name, tokens in estimate.breakdown.items() if name == "unrecorded"}
