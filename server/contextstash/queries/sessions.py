@@ -73,8 +73,7 @@ async def all_sessions(access: Access, **chosen: Any) -> list[Session]:
 
 
 async def project_of(access: Access, session: Session) -> str | None:
-    """The folder in which the client of a session ran, as its transcript names it, or else the proxy that its requests
-    went through; None if it is not known."""
+    """The folder in which a session's client ran, as its transcript names it, or else its proxy; None if not known."""
     find = access.options.get("project_of")
     found = await asyncio.to_thread(find, session.source) if find and session.source else None
     proxied = None if found else await access.proxied(session.session_id)
