@@ -67,6 +67,23 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     assert commits() == []
 
 
+@pytest.mark.parametrize(
+    ("command", "printed", "told"),
+    [
+        ("git status", "On branch main\nnothing to commit, working tree clean", "On branch main / nothing to commit"),
+        ("cd /srv && git status -sb", "## b...o/b\n M a.py\n?? b/", "## b...o/b / [ M] a.py / [??] b/"),
+        ("git status", "fatal: not a git repository", ""),
+        ("git status a.py", "On branch main\n\tmodified:   a.py", ""),
+        ("git status && git pull", "On branch main\nnothing to commit\nUpdating", ""),
+    ],
+)  # fmt: skip
+def test_what_git_says_of_the_whole_work_tree_is_told(command: str, printed: str, told: str) -> None:
+    script = bash(Script().user("Look."), command, printed)
+    (said,) = told_in(script, Section.STATE, "Git status") or [""]
+    assert said.removeprefix("Git status at message 2: ").removesuffix(", working tree clean") == told
+    assert told_in(script.call("Agent", {"prompt": "Fix it."}, "I did."), Section.STATE, "Git status") == []
+
+
 def test_what_was_changed_elsewhere_is_told_with_its_address() -> None:
     script = bash(Script().user("Commit, open a PR."), "git commit -qm 'Read the fines once'", "")
     url = "https://github.com/city/fines/pull/7"

@@ -64,6 +64,9 @@ def test_of_several_failed_runs_of_a_program_the_newest_is_told_with_what_was_ch
     (line,) = sections_of(script)[Section.FAILED]
     assert line.startswith("(3) ran `go test ./...`: 1 failed; --- FAIL: TestPrune (0.00s); sync_test.go:76: expected")
     assert line.endswith(" (changed since: /srv/sync.go)")
+    run(script, "git push && git pull", "Updating").call("Agent", {"prompt": "Fix it."}, "I fixed it.")
+    (line,) = sections_of(script)[Section.FAILED]
+    assert line.endswith(" (changed since: /srv/sync.go, `git pull`, perhaps by a sub-agent)")
 
 
 def codex(output: str, *, state: str) -> str:
@@ -140,11 +143,14 @@ def test_an_instruction_that_the_program_puts_between_the_messages_is_kept_once(
 
 
 def test_a_conclusion_marks_where_code_stood_and_keeps_short_items() -> None:
-    text = "## Result\nThe entry is:\n```json\n{}\n```\nIt is:\n1. one-way\n* **idempotent**\n**Next:**\nShall I push?"
+    text = "## Result\nThe entry is:\n```json\n{}\n```\nInstead of:\n> a rule\n> of two lines\n\n"
+    text += "It is:\n1. one-way\n* **idempotent**\n**Next:**\nShall I push?"
     listed = "## Not done\n1. a.py\n2. fines.py\n   - The index of the fines is not built anew."
     told = "Not done\n1. a.py\n2. fines.py\n- The index of the fines is not built anew."
     assert note_of(f"Fine.\n{listed}") == f"Fine. {told}"
-    told = "Result\nThe entry is: [code]\nIt is:\n1. one-way\n- **idempotent**\n**Next:**\nShall I push?"
+    told = (
+        "Result\nThe entry is: [code]\nInstead of: “…”\nIt is:\n1. one-way\n- **idempotent**\n**Next:**\nShall I push?"
+    )
     assert conclusion(text) == told
 
 
@@ -220,13 +226,15 @@ def plan_of(script: Script) -> list[tuple[str, str]]:
 def created() -> Script:
     script = Script().user("Go.")
     for number, subject in enumerate(("Parse dates", "Write docs"), 1):
-        script.call("TaskCreate", {"subject": subject}, f"Task #{number} created successfully")
+        task = {"subject": subject, "description": f"{subject} in `loans.py`."}
+        script.call("TaskCreate", task, f"Task #{number} created successfully")
     return script
 
 
 def test_a_list_of_the_tasks_says_how_they_stand() -> None:
     script = created().call("TaskList", {}, "#2 [in_progress] Write docs\n#1 [completed] Parse dates")
-    listed = [("done", "#1: Parse dates"), ("doing", "#2: Write docs")]
+    what = [f"#{number}: {name} — {name} in `loans.py`." for number, name in ((1, "Parse dates"), (2, "Write docs"))]
+    listed = [("done", what[0]), ("doing", what[1])]
     assert plan_of(script) == listed
     script.call("TodoWrite", {"todos": [{"content": "New"}]}, "Error", is_error=True)
     assert plan_of(script.call("TaskUpdate", {"taskId": "9", "status": "completed"}, "Updated")) == listed

@@ -27,7 +27,7 @@ from contextstash.outputs.digest import (
     without_heredocs,
 )
 from contextstash.outputs.limits import error_line
-from contextstash.safety.sanitize import MARKER, one_line
+from contextstash.safety.sanitize import MARKER, clip, one_line
 
 MAX_SCANNED, MAX_TEXT, MAX_PRINTED = 20_000, 400_000, 20_000
 """Characters of a command that are searched; of one text that is followed, about 10,000 lines; and of what a command
@@ -330,8 +330,9 @@ def failures_of(call: Call) -> str:
 COMMITTED = "committed"
 """How the text of a commit begins."""
 
-MAX_SUBJECT, MAX_COMMAND = 160, 100_000
-"""Characters of a commit's message, and of a command that is searched for a commit: a longer one writes a file."""
+MAX_SUBJECT, MAX_COMMAND, MAX_TREE = 160, 100_000, 600
+"""Characters of a commit's message, of a command that is searched for a commit: a longer one writes a file; and of what
+is told of the work tree."""
 
 _COMMITTED = re.compile(r"^\[([^\]\n]{1,120}?)(?: \(root-commit\))? ([0-9a-f]{7,40})\] ([^\n]+)$", re.MULTILINE)
 """What Git prints of a new commit."""
@@ -358,6 +359,22 @@ _MOVES = re.compile(
 )
 """Commands that take other versions of files, or push, or take a commit back (`reset`). A name with an ending is that
 of a file that is put back."""
+
+
+_STATUS = re.compile(rf"{_GIT}status\b(?: -[^\s;&|]+)*+(?! *[^\s;&|\d>)\"'])")
+_OF_TREE = re.compile(
+    r"^(?:On branch|Your branch|## |nothing to commit|[ MADRCU?]{2} (?=\S)|\t)[^\n]*(?<=\S)", re.MULTILINE
+)
+"""`git status` of the whole work tree, and what it prints of the branch, and of files."""
+
+
+def work_tree_of(call: Call) -> str:
+    """What `git status` said of the branch and the work tree; empty if a call did not ask it."""
+    asked = call.output is not None and not call.failed and _STATUS.search((call.command or "")[:MAX_COMMAND])
+    printed = call.output.text[:MAX_COMMAND] if call.output and asked else ""
+    # In brackets, no blank is lost.
+    lines = (re.sub(r"^([ MADRCU?]{2}) ", r"[\1] ", line) for line in _OF_TREE.findall(printed))
+    return clip(" / ".join(one_line(line, MAX_SUBJECT) for line in lines), MAX_TREE)
 
 
 def moves_of(call: Call) -> list[str]:

@@ -63,9 +63,9 @@ ELLIPSIS, CODE = "“…”", "[code]"
 
 
 def without_blocks(text: str, *, indented: bool = True, code: str = "") -> str:
-    """The text without fenced code, in whose place `code` stands, and block quotes (including the lines that continue a
-    quote without a `>`), and, if `indented`, without indented code blocks; an empty line stands for each removed one,
-    so that the sentence before it ends there."""
+    """The text without fenced code, in whose place `code` stands, and block quotes (including the lines that
+    continue a quote without a `>`), in whose place an ellipsis stands if `code` does, and, if `indented`, without
+    indented code blocks; an empty line stands for each removed one, so that the sentence before it ends there."""
     kept: list[str] = []
     fence = ""
     quoting = coding = False
@@ -81,11 +81,13 @@ def without_blocks(text: str, *, indented: bool = True, code: str = "") -> str:
             fence, quoting = found["mark"], False
             kept.append(code)
             continue
-        quoting = bool(_QUOTE.match(line)) or (quoting and bool(line.strip()) and not _NEW_BLOCK.match(line))
+        goes_on = quoting and bool(line.strip()) and not _NEW_BLOCK.match(line)
+        begins = code and not quoting
+        quoting = bool(_QUOTE.match(line)) or goes_on
         blank_before = not before.strip()
         coding = indented and bool(_INDENTED.match(line)) and not _LIST_ITEM.match(line) and (blank_before or coding)
         before = line
-        kept.append("" if quoting or coding else line)
+        kept.append((ELLIPSIS if quoting and begins else "") if quoting or coding else line)
     return "\n".join(kept)
 
 

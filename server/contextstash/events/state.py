@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import unescape
 from itertools import takewhile
@@ -29,6 +29,7 @@ from contextstash.events.calls import (
     moves_of,
     outcome_line,
     runner_of,
+    work_tree_of,
 )
 from contextstash.events.files import KnownPaths, file_uses, is_same_file
 from contextstash.events.names import MAX_SCANNED, NamesInUse, names_of, path_key
@@ -150,6 +151,10 @@ class Run:
     tests: bool = False
 
 
+IN_DETAIL = " — "
+"""Between the name of a task and what is to be done."""
+
+
 @dataclass(slots=True)
 class Plan:
     """The tasks of the newest plan by their numbers, as the call in message `seq` left them, each with its state,
@@ -168,7 +173,8 @@ class Plan:
         text = subject if isinstance(subject, str) else ""
         if tool == "taskcreate" and text:  # Claude Code tells single tasks
             created = _TASK_CREATED.search(call.output.text[:400]) if call.output else None
-            self._change(created[1] if created else "", "todo", text)
+            what = arguments.get("description")
+            self._change(created[1] if created else "", "todo", f"{text}{IN_DETAIL}{what}" if what else text)
         elif tool == "taskupdate":
             self._change(str(arguments.get("taskId", "")), state, text)
         elif tool == "tasklist" and call.output and (listed := _TASK_LISTED.findall(call.output.text)):
@@ -183,7 +189,8 @@ class Plan:
     def _change(self, number: str, state: str, text: str) -> None:
         if number in self.tasks:
             before, known = self.tasks[number]
-            self.tasks[number] = (state or before, f"#{number}: {text}" if text else known)
+            same = not text or known.startswith(f"#{number}: {text}{IN_DETAIL}")
+            self.tasks[number] = (state or before, known if same else f"#{number}: {text}")
         elif text and state:
             number = number or str(len(self.tasks) + 1)
             self.tasks[number] = (state, f"#{number}: {text}")  # the agent needs the number to update the task
@@ -208,12 +215,12 @@ class State:
 
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at
     the end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn,
-    `newest` its newest message, `earlier` a client's summary. `words` are the user's, `command` the one whose text the
-    client puts into its next message, `skill` the one that the agent carries out. `failed` are the runs that failed
-    last, by their programs, `passed` the newest ones that did not, unless the same command failed since, the last is
-    the newest. `commit` is the newest one that a call of the session made, `pushed` the message of its newest push.
-    `calls` are the newest calls, `running` the commands that went on, by their processes. `quoted` counts the quoted
-    wordings and the numbers that the agent wrote.
+    `newest` its newest message, `earlier` a client's summary. `words` are the user's, `command` the one whose text
+    the client puts into its next message, `skill` the one that the agent carries out. `failed` are the runs that
+    failed last, by their programs, `passed` the newest ones that did not, unless the same command failed since, the
+    last is the newest. `commit` is the newest one that a call of the session made, `tree` what Git said of the work
+    tree since, `pushed` the message of its newest push. `calls` are the newest calls, `running` the commands that
+    went on, by their processes. `quoted` counts the quoted wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -230,6 +237,7 @@ class State:
     failed: dict[str, Run] = field(default_factory=dict)
     passed: dict[str, Run] = field(default_factory=dict)
     commit: Run | None = None
+    tree: Run | None = None
     pushed: int = -1
     calls: list[Told] = field(default_factory=list)
     running: dict[str, Call] = field(default_factory=dict)
@@ -464,12 +472,20 @@ class _Fold:
             state.quoted[text] = state.quoted.pop(text, 0) + 1
 
     def _git(self, call: Call) -> None:
-        """What Git did."""
-        state, moves = self.state, moves_of(call)
+        """What Git did, and what it said of the work tree."""
+        state, moves, tree = self.state, moves_of(call), work_tree_of(call)
         if {*moves} - {"push", "checkout", "switch"}:
             state.commit = None  # another one is the newest
+        others = [f"`git {each}`" for each in moves if each != "push"] + ["perhaps by a sub-agent"] * _reports(call)
+        for other in others:
+            self._changed([*state.failed.values(), *state.passed.values()], other)
+        state.tree = None if moves or others else state.tree
+        # Not of another repository. Only for these few calls: the session's folder takes long to find.
+        if tree and not moves and (not call.folder or f"{call.folder}/".startswith(state.folder)):
+            state.tree = Run(call.seq, "", tree)
         for told in commits_of(call):
             state.done.append(Told(call.seq, told))
+            state.tree = None
             if told.startswith(COMMITTED):  # its number and branch, unless Git was quiet
                 state.commit = Run(call.seq, "", told.removeprefix(COMMITTED).partition(":")[0].strip())
         state.pushed = call.seq if "push" in moves else state.pushed
@@ -509,9 +525,15 @@ class _Fold:
         state.files[path] = file
         state.names.place(path, names_of(use.seen))
         if use.changes:
-            for run in [*state.failed.values(), *state.passed.values(), *([state.commit] if state.commit else [])]:
-                others = [each for each in run.since if not is_same_file(each, path)][-MAX_SINCE:]
-                run.since = others if file.put_back and run is state.commit else [*others, path]
+            kept = [state.commit, state.tree]
+            self._changed([*state.failed.values(), *state.passed.values(), *filter(None, kept)], path)
+            if file.put_back and state.commit:
+                state.commit.since.remove(path)
+
+    def _changed(self, runs: Iterable[Run], what: str) -> None:
+        """Note that something changed after these runs."""
+        for run in runs:
+            run.since = [*[each for each in run.since if not is_same_file(each, what)][-MAX_SINCE:], what]
 
 
 def _ends_of(text: str, most: int) -> str:

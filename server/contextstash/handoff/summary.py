@@ -14,7 +14,7 @@ from typing import get_args
 
 from contextstash.events.names import name_key, names_of, path_key
 from contextstash.events.sentences import first_lines
-from contextstash.events.state import MAX_LINES, MAX_SINCE, FileState, Run, State
+from contextstash.events.state import IN_DETAIL, MAX_LINES, MAX_SINCE, FileState, Run, State
 from contextstash.events.turns import Said, Told, Turn, Verb
 from contextstash.handoff.file_pieces import focus_of, known_files, pieces_of_files
 from contextstash.handoff.fill import Count, Section, cut_middle, fill, first_of, item_tokens, newest_cut
@@ -242,7 +242,9 @@ class _Writer:
             f"[{'~' if now == 'doing' else ' '}] {one_line(text, 200)}{' (in progress)' * (now == 'doing')}"
             for now, text in left
         ]
-        done = "; ".join(one_line(text, 80) for now, text in plan.tasks.values() if now == "done")
+        done = "; ".join(
+            one_line(text.partition(IN_DETAIL)[0], 80) for now, text in plan.tasks.values() if now == "done"
+        )
         lines += [f"[x] done: {clip(done, 600)}"] if done else []
         return [*([f"The plan below is of message {plan.seq}."] if left else []), *lines]
 
@@ -281,6 +283,8 @@ class _Writer:
             which = f"{commit.told}, message {commit.seq}" if commit.told else f"message {commit.seq}"
             told = f"Last commit by a call of this session: {which}; {push}"
             known.append(f"{told}{self._changed_since(commit)}")
+        if state.tree:
+            known.append(f"Git status at message {state.tree.seq}: {state.tree.told}{self._changed_since(state.tree)}")
         bound = min(max(room // 3, MIN_CALL), MAX_CALL)
         known = [cut_middle(line, bound, self._item) for line in known]
         known = first_of(known, max(room - MIN_CALL, room // 2) if state.calls else room, self._item)
