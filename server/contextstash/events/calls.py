@@ -384,7 +384,8 @@ def moves_of(call: Call) -> list[str]:
     if call.failed or call.refused:
         return []
     goes_on = call.output is not None and call.output.running and _COMMIT.search(command)
-    return [*_MOVES.findall(QUOTED.sub('""', command)), *(["commit"] if goes_on else [])]
+    shell = QUOTED.sub('""', without_heredocs(command)[0])  # a message may name commands of Git
+    return [*_MOVES.findall(shell), *(["commit"] if goes_on else [])]
 
 
 def commits_of(call: Call) -> Iterator[str]:

@@ -77,16 +77,10 @@ MIN_HANDLED, MAX_FAILED = 400, 900
 """Characters: the handle of a shorter output is not told; and what is told of a run that failed, some eight places with
 their reasons."""
 
-MAX_ANNOUNCED = 3
-"""Sentences of a message that only says what the agent does next. An answer that is as short seldom says that, too."""
-
-MIN_WITHIN = 2
-"""So many files say in which folder the session works: one alone may be a copy elsewhere."""
-
-MAX_SINCE = 4
-"""Files that are told as changed since a run, the newest: as many as fit one line. One more is kept, so that the line
-does not read as complete if it is not."""
-
+MAX_ANNOUNCED, MIN_WITHIN, MAX_SINCE = 3, 2, 4
+"""Sentences of a message that only says what the agent does next: an answer that is as short seldom says that, too.
+Files that say in which folder the session works: one alone may be a copy elsewhere. Files that are told as changed
+since a run, as many as fit one line; one more is kept, so that the line does not read as complete if it is not."""
 
 _TASK_STATES = {
     "completed": "done", "done": "done", "in_progress": "doing", "cancelled": "done", "deleted": "gone",

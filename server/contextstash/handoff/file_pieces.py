@@ -38,13 +38,10 @@ counts up to 1. Measured with bench/fidelity: a third of it finds a tenth fewer 
 DECAY = 0.3
 """An edit or read counts less with its age, in messages, to this power: as for names in use."""
 
-MAX_PIECE_LINES = 30
-"""A longer function is divided. Measured: 15 and 60 find a little less."""
-
-MIN_PIECE_LINES, MIN_SAME_LINES, MIN_TELLING = 2, 2, 6
-"""Telling lines that a piece has: a shorter one, such as the head of a class, stays with what is next to it. So many in
-a row that a newer read shows, too, are the same place of the file. Characters of a telling line: shorter ones, such as
-a bracket, are everywhere."""
+MAX_PIECE_LINES, MIN_PIECE_LINES, MIN_SAME_LINES, MIN_TELLING = 30, 2, 2, 6
+"""A longer function is divided: 15 and 60 find a little less. Telling lines that a piece has: a shorter one, such as
+the head of a class, stays with what is next to it. So many in a row that a newer read shows, too, are the same place of
+the file. Characters of a telling line: shorter ones, such as a bracket, are everywhere."""
 
 MAX_CHUNKS = 60
 """Parts that are known of one file, the newest: it bounds the work on a file that is edited thousands of times."""

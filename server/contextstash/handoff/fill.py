@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from contextstash.events.sentences import GAP
 from contextstash.events.sentences import Count as Count
@@ -122,13 +122,29 @@ _BLANK = re.compile(r"\s+")
 
 
 def _without_middle(pieces: Sequence[str], max_tokens: int, count: Count) -> str:
-    """As many pieces as fit, a third of them from the end; empty if none does."""
+    """Pieces of the beginning in two thirds of the room, of the end in what that leaves, and then again of the
+    beginning; empty if the first one does not fit."""
+    pieces = [*pieces[:max_tokens], *pieces[max_tokens:][-max_tokens:]] if max_tokens > 0 else []  # each takes a token
+    empty = count("")
+    sizes = [count(piece) - empty for piece in pieces]
 
-    def cut(size: int) -> str:
-        head, tail = "".join(pieces[: size - size // 3]), "".join(pieces[len(pieces) - size // 3 :])
-        line_end = "\n" if head.endswith("\n") else " "
-        return f"{head.rstrip()}{line_end}{GAP}{line_end}{tail.lstrip()}".strip()
+    def fitting(first: int, stop: int, step: int, room: int) -> int:
+        return bisect_right([*accumulate(sizes[first:stop][::step])], room)
 
-    bound = min(len(pieces), 16 * max(0, max_tokens))
-    keep = bisect_left(range(1, bound + 1), True, key=lambda size: count(cut(size)) > max_tokens)
-    return cut(keep) if keep else ""
+    room = max_tokens - empty - GAP_TOKENS
+    head = fitting(0, len(sizes), 1, room * 2 // 3) or fitting(0, 1, 1, room)
+    tail = fitting(head, len(sizes), -1, room - sum(sizes[:head])) if head else 0
+    left = room - sum(sizes[:head]) - sum(sizes[len(sizes) - tail :])
+    head += fitting(head, len(sizes) - tail, 1, left) if head else 0
+    while head:
+        before = "".join(pieces[:head])
+        between = "\n" if before.endswith("\n") else " "
+        shown = f"{before.rstrip()}{between}{GAP}{between}{''.join(pieces[len(pieces) - tail :]).lstrip()}".strip()
+        if count(shown) <= max_tokens:
+            return shown
+        head -= 1
+    return ""
+
+
+GAP_TOKENS = 3
+"""What the mark of a gap takes."""

@@ -46,9 +46,10 @@ text showed; and what their newest changes put in."""
 FILES_SHARE = 0.55
 """The share that the files touched take at first, so that a hundred are named; two thirds of it in a hand-off."""
 
-LATELY_CHANGED, MAX_READ, PER_LINE, MAX_DONE = 10, 12, 6, 10
+LATELY_CHANGED, MAX_READ, PER_LINE, MAX_DONE, MAX_PASSED = 10, 12, 6, 10, 3
 """Changed files that get a line with what was done; files only read that are told with the names in them; paths in a
-line that lists older ones, which is left out as a whole; commits and ends of turns: ten tell a day's work."""
+line that lists older ones, which is left out as a whole; commits and ends of turns: ten tell a day's work; and runs
+that did not fail: of tests, lint and build."""
 
 MAX_REPEATED, MAX_COMMAND_TEXT = 160, 1_200
 """Characters of a request that is repeated where it says what is under way, a line; and of a command's or skill's text,
@@ -57,9 +58,6 @@ in whole lines: a longer text has its steps at the beginning."""
 DONE_TOKENS = 240
 """Tokens of what the agent said at the end of a turn but the newest: a paragraph. With 60, a reader missed in half of
 ten hand-offs what was found or decided; facts and actions differ by less than half a point."""
-
-MAX_PASSED = 3
-"""Newest runs of programs that test, check or build that are told if they did not fail: of tests, lint and build."""
 
 
 @dataclass(frozen=True, slots=True)
