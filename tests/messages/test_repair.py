@@ -160,7 +160,7 @@ BROKEN: dict[str, tuple[str, list[Native], list[Native]]] = {
     "fields of replies are left out of a request": (CHAT, [GO, {**SAID, **NOT_SENT}], [GO, SAID]),
     "a call without a result gets one, and a result without a call becomes text (Chat Completions)": (
         CHAT,
-        [chat_result("gone", "42 files"), CALL_AB, RESULT_B, GO],
+        [chat_result("a", "42 files"), CALL_AB, RESULT_B, GO],
         [{"role": "user", "content": ORPHAN}, CALL_AB, RESULT_B, chat_result("a", MISSING_RESULT), GO],
     ),
     "an empty reply": (CHAT, [GO, {"role": "assistant", "content": ""}], [GO]),

@@ -26,6 +26,7 @@ TRACEBACK = "Traceback (most recent call last):\n  File \"x.py\", line 1\n    f(
 GREP = "src/a.py:3:def lend\nsrc/a.py:9:lend()\nsrc/b.py:1:import lend\n"
 FIRST_FAILURE = "tests/test_x.py::test_y AssertionError: assert 1 == 2"
 CHUNK = "Chunk ID: 1\nWall time: 0.1 seconds\nProcess exited with code 1\nOutput:\nbad thing\n"
+RESET = f"Shell cwd was reset to {' ' * 500_000}x\nok\nShell cwd was reset to /a\n"
 GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.org/loans\t0.1s\n"
 
 
@@ -48,6 +49,7 @@ GO = "--- FAIL: TestLend (0.00s)\n    lend_test.go:9: no\nFAIL\nFAIL\texample.or
         ("Bash", "./build", f"start\n{'step ' * 9}\nbuilt in 3 s\n", "start … built in 3 s (3 lines)"),
         ("Bash", "true", "no Traceback (most recent call last)", "no Traceback (most recent call last)"),
         ("Bash", "true", "", "no output"),
+        ("Bash", "cat x", RESET, "2 lines, begins: Shell cwd was reset to"),
         ("exec_command", "make", "Process running with session ID 7\nOutput:\n", "still running as 7, no output"),
         ("exec_command", "make", "Process running with session ID 7\nOutput:\nx", "still running as 7, so far: x"),
         ("bash", "x", "<returncode>2</returncode>\n<output>\nboom\n</output>", "exit 2: boom"),

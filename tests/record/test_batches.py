@@ -32,6 +32,18 @@ async def test_a_rewind_into_a_summary_removes_the_summary(tmp_path: Path) -> No
         await counters_in_step(stash)
 
 
+async def test_a_result_has_the_name_of_its_call_after_a_longer_branch_and_among_many_parallel_calls(
+    stash: Stash,
+) -> None:
+    call, result = called(0, "Read", {"path": "a.py"}, "found")
+    many = [called(number, "Read", {"path": "b.py"}, "found") for number in range(1, 600)]
+    parallel = {**call, "tool_calls": [each["tool_calls"][0] for each, _ in many]}
+    for talk in ([call], [parallel, *(each for _, each in many)], [call, result]):
+        await stash.record_messages([*said("hi"), *talk], session_id=SESSION, whole=True)
+    outputs = await stash.store.read_outputs(SESSION)
+    assert [(output.tool, output.argument) for output in outputs] == [*[("Read", "b.py")] * 599, ("Read", "a.py")]
+
+
 REFUSED = {
     "two identities": ({"whole": True, "batch_id": "a"}, "at most one of first_seq"),
     "a position before the beginning": ({"first_seq": -1}, "from position 0 on"),

@@ -259,7 +259,7 @@ class _Repair:
             run += not (is_models and was_models)
             was_models = is_models
             turn += not is_models and not all(part.answers for part in parts)
-            named = turn if self._rules.results_next else at, at if self._rules.one_call_an_id else run
+            named = turn if self._rules.joins == "all" else at, at if self._rules.one_call_an_id else run
             number = 0
             for index, part in enumerate(parts):
                 if part.answers:

@@ -241,8 +241,9 @@ def unwrap(text: str) -> Printed:
     """A command's output and its exit code, without the envelopes of common agents: Codex's headers and its JSON
     envelope, `<returncode>` tags, `Exit code n` on the first line, reminders at the end."""
     text = without_reminders(without_ansi(text))
-    if FOLDER_RESET in text[-MAX_HEADER_CHARACTERS:]:
-        text = re.sub(rf"\n?{FOLDER_RESET}[^\n]*\s*\Z", "", text)
+    before, reset, folder = text.rpartition(FOLDER_RESET)
+    if reset and "\n" not in folder.rstrip():
+        text = before.removesuffix("\n")
     if text.startswith(_JSON_ENVELOPE):
         with suppress(ValueError, RecursionError):
             match json.loads(text):

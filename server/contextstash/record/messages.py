@@ -281,6 +281,7 @@ async def _store_branch(access: Access, session: Session, batch: Batch, prints: 
         batch.messages[count:],
         extras=batch.extras[count:],
         listed_before=count,
+        behind=() if last == len(stored) - 1 else batch.messages[:count],
         known_by=unchanged,
     )
 
@@ -339,15 +340,19 @@ async def append(
     *,
     extras: Sequence[Mapping[str, Any]] = (),
     listed_before: int = 0,
+    behind: Sequence[Native] = (),
     known_by: KnownBy = None,
     cursor: Cursor | None = None,
     edits: EditsAfter | None = None,
 ) -> Appended:
     """Read, count and store messages whose size is checked; see SessionStore.append_messages. `extras[i]` are further
-    fields of NewMessage for `natives[i]`. If a message is invalid, raises BadMessageError before anything is stored; it
-    names its index in the caller's list, in which `listed_before` messages precede these."""
+    fields of NewMessage for `natives[i]`. These come `behind` others that are not the newest ones stored, if the
+    conversation switches back to an older branch. If a message is invalid, raises BadMessageError before anything is
+    stored; it names its index in the caller's list, in which `listed_before` messages precede these."""
     settings, fmt, calls = access.settings(session), get_format(session.format), await _recent_calls(access, session)
     counter = access.counter(settings, session.model)
+    for native in behind[-RECENT_MESSAGES:]:
+        remember_calls(calls, fmt.read(native).blocks)
     # An output is counted as a block and as an output, and counting takes longer than all else.
     counted = replace(counter, raw=cache(counter.raw))
 
@@ -384,12 +389,12 @@ async def _recent_calls(access: Access, session: Session) -> Calls:
 
 
 def remember_calls(calls: Calls, blocks: Sequence[Block]) -> None:
-    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS."""
-    for block in blocks:
-        if block.type == "tool_call" and block.call_id:
-            calls.pop(block.call_id, None)
-            calls[block.call_id] = (block.tool or "tool", block.argument or "")
-    while len(calls) > MAX_RECENT_CALLS:
+    """Add the tool calls among these blocks, and forget the oldest above MAX_RECENT_CALLS, but none of these."""
+    named = [block for block in blocks if block.type == "tool_call" and block.call_id]
+    for block in named:
+        calls.pop(block.call_id or "", None)
+        calls[block.call_id or ""] = (block.tool or "tool", block.argument or "")
+    while named and len(calls) > max(MAX_RECENT_CALLS, len(named)):
         del calls[next(iter(calls))]
 
 
