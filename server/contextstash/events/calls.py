@@ -330,7 +330,7 @@ def failures_of(call: Call) -> str:
 COMMITTED = "committed"
 """How the text of a commit begins."""
 
-MAX_SUBJECT, MAX_COMMAND, MAX_TREE = 160, 100_000, 600
+MAX_SUBJECT, MAX_COMMAND, MAX_TREE = 160, 100_000, 360
 """Characters of a commit's message, of a command that is searched for a commit: a longer one writes a file; and of what
 is told of the work tree."""
 
@@ -363,18 +363,20 @@ of a file that is put back."""
 
 _STATUS = re.compile(rf"{_GIT}status\b(?: -[^\s;&|]+)*+(?! *[^\s;&|\d>)\"'])")
 _OF_TREE = re.compile(
-    r"^(?:On branch|Your branch|## |nothing to commit|[ MADRCU?]{2} (?=\S)|\t)[^\n]*(?<=\S)", re.MULTILINE
+    r"^(?:((?:On branch|Your branch|## |nothing to commit)[^\n]*)|(?:([ MADRCU?]{2}) |\t(?:([a-z ]+): +)?)(\S[^\n]*))$",
+    re.MULTILINE,
 )
-"""`git status` of the whole work tree, and what it prints of the branch, and of files."""
+"""`git status` of the whole work tree, and what it prints: of the branch; of a file, how it stands, and its path."""
 
 
 def work_tree_of(call: Call) -> str:
     """What `git status` said of the branch and the work tree; empty if a call did not ask it."""
     asked = call.output is not None and not call.failed and _STATUS.search((call.command or "")[:MAX_COMMAND])
     printed = call.output.text[:MAX_COMMAND] if call.output and asked else ""
-    # In brackets, no blank is lost.
-    lines = (re.sub(r"^([ MADRCU?]{2}) ", r"[\1] ", line) for line in _OF_TREE.findall(printed))
-    return clip(" / ".join(one_line(line, MAX_SUBJECT) for line in lines), MAX_TREE)
+    told: dict[str, list[str]] = {}
+    for said, short, long, path in _OF_TREE.findall(printed):  # in brackets, no blank is lost
+        told.setdefault(said or (f"[{short}]" if short else f"{long or 'untracked'}:"), []).extend([path] * bool(path))
+    return clip(" / ".join(one_line(f"{how} {', '.join(paths)}", MAX_TREE) for how, paths in told.items()), MAX_TREE)
 
 
 def moves_of(call: Call) -> list[str]:

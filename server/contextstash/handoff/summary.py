@@ -39,9 +39,9 @@ NOTE_TOKENS, LEFT_OUT_TOKENS = 100, 14
 """Tokens of what the agent said in one message between its calls, three sentences; and of the line that says how much
 is left out."""
 
-TOLD_OF_FILE = ((24, True), (16, True), (12, True), (8, True), (4, True), (0, True), (0, False))
+TOLD_OF_FILE = ((24, 10), (16, 10), (12, 10), (8, 10), (4, 10), (0, 10), (0, 6), (0, 3), (0, 0))
 """What the lines of files tell, as much as there is room for: names in a view's summary, those most in use that their
-text showed; and what their newest changes put in."""
+text showed; and of so many files, those that were changed last, what their newest changes put in."""
 
 FILES_SHARE = 0.55
 """The share that the files touched take at first, so that a hundred are named; two thirds of it in a hand-off."""
@@ -193,10 +193,11 @@ class _Writer:
         listed |= _listed("Deleted", [short for short, file in files if file.deleted])
         head = {f"Folder of the paths below: `{self._folder}`": 0} if self._folder and (files or read) else {}
         found: dict[str, int] = {}  # how many changed files each item names
-        for most, with_line in TOLD_OF_FILE:
+        for most, lately in TOLD_OF_FILE:
             beside = {short: f" (seen in it: {', '.join(of[:most])})" for short, of in seen.items() if most}
             told = {
-                _file_line(short, file, beside.get(short, ""), with_line): 1 for short, file in own[:LATELY_CHANGED]
+                _file_line(short, file, beside.get(short, ""), with_line=place < lately): 1
+                for place, (short, file) in enumerate(own[:LATELY_CHANGED])
             }
             only = [one_line(f"`{short}`{beside.get(short, '')}", 700) for short in read]
             found = head | told | listed | ({f"Also read: {', '.join(only)}": 0} if only else {})
