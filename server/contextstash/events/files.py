@@ -32,7 +32,7 @@ def file_uses(call: Call) -> list[FileUse]:
         uses = [] if call.failed or refused else list(starmap(_patched, zip(parts[::2], parts[1::2], strict=True)))
     elif call.command is not None:
         uses = list(_before_failure(call.command) if call.failed else files_of_command(call.command))
-        uses = [use for use in uses if not failed or use.verb != "read"]
+        uses = [use for use in uses if not failed or use.verb not in ("read", "git add")]
     else:
         uses = _from_arguments(call)
     if len(uses) == 1 and uses[0].verb == "read" and (shown := _shown(call)):
@@ -294,7 +294,13 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
         words = words[1:]
     if len(words) > 2 and words[0] == "git" and words[1] in ("checkout", "restore"):
         files = [] if _NOT_FILES & {*words} else [word for word in words[2:] if _FILE_LIKE.match(word)]
-        yield from (FileUse(path, "restored") for path in files if _ENDING.search(path))
+        named = words[2 : words.index("--")] if "--" in words else words[2:3]
+        # What has no ending is another version, such as a branch: Git takes its text, and the file is changed.
+        verb = "restored" if all(word in _NEWEST or _ENDING.search(word) for word in named) else "edited"
+        yield from (FileUse(path, verb) for path in files if _ENDING.search(path))
+        return
+    if words[:2] == ["git", "add"]:  # a sub-agent or the user may have changed it
+        yield from (FileUse(path, "git add") for path in words[2:] if _FILE_LIKE.match(path) and _ENDING.search(path))
         return
     if len(words) > 2 and words[0] == "git" and words[1] in ("rm", "mv") and "--cached" not in words:
         words = words[1:]
@@ -320,6 +326,7 @@ def _files_of_words(words: Sequence[str], text: str | None) -> Iterator[FileUse]
 _ENDING = re.compile(r"\.[A-Za-z]\w{0,9}$")
 """Of a file. A branch may be called `release/1.2`."""
 
+_NEWEST = frozenset({"HEAD", "--worktree", "-W"})
 _NOT_FILES = frozenset({"-b", "-B", "--orphan", "--staged", "-S"})
 """Options with which Git puts no file back."""
 

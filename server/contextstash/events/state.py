@@ -120,7 +120,7 @@ class FileState:
         """Take over a use of the file."""
         was_there = self.seq >= 0 and not self.deleted
         self.seq = seq
-        if use.verb == "read":
+        if use.verb == "read" or (use.verb == "git add" and self.changed):
             return
         if use.verb in ("deleted", "restored") or (use.changes and (self.put_back or self.deleted)):
             self.verbs, self.was = [], ""

@@ -69,8 +69,8 @@ def _is_own(block: Block) -> bool:
     return block.type in ("tool_call", "tool_result") and is_own_call(block.tool, block.argument)
 
 
-Verb = Literal["created", "edited", "renamed", "deleted", "restored", "run", "read"]
-"""`restored` is a file that Git put back as it was before its changes, or in another version. A summary writes
+Verb = Literal["created", "edited", "renamed", "deleted", "restored", "git add", "run", "read"]
+"""`restored` is a file that Git put back as it was before its changes, `git add` one that was staged. A summary writes
 them in this order."""
 
 
@@ -113,7 +113,7 @@ class FileUse:
     @property
     def changes(self) -> bool:
         """Whether the file is another one after it."""
-        return self.verb not in ("read", "run")
+        return self.verb not in ("read", "run", "git add")
 
     @property
     def seen(self) -> str:
