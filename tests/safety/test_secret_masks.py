@@ -101,6 +101,12 @@ def test_a_coloured_secret_is_masked_and_the_text_keeps_its_length(text: str) ->
 
 
 @pytest.mark.timeout(20)
+@pytest.mark.parametrize("value", ["a" * 60, "1" * 60 + "Z", "QWERTYUIOPASDFGHJKLZXCVBNM" * 3 + "a"])
+def test_a_long_value_is_told_from_a_name_in_one_pass(value: str) -> None:
+    assert len(masked(f"secret: {value}é")) == len(f"secret: {value}é")
+
+
+@pytest.mark.timeout(20)
 def test_beginnings_of_keys_without_keys_are_read_once() -> None:
     line = "-----BEGIN A PRIVATE KEY-----\n"
     assert masked(line * 30_000) == line * 30_000

@@ -241,9 +241,9 @@ _PLAIN_PASSWORD = r"(?i)(?:pass(?:word|wd)?|pwd|secret|user|token|none|null|true
 _WORD = r"(?:[A-Za-z][a-z]*|[A-Z]+|v?\d+(?:\.\d+)*)"
 _NAME_PART = r"(?:^|[-_])[A-Za-z][a-z]{2,}(?:[-_]|$)"
 _DATED = r"(?i)[\dTZ:.+-]+|0x[0-9a-f]+|v?\d+(?:[.-]\w+)+|[0-9a-f]{7,12}|[a-z]+[-_]?[a-z]*\d+[a-z]?"
-_IDENTIFIER = r"(?:[A-Z]?[a-z]{2,}|\d{1,2}|[._-])+"
+_IDENTIFIER = r"(?:[A-Z]?[a-z]{2,}+|\d++|[._-])++"
 _CODE = r"[A-Za-z_][\w]*(?:(?:\.|->|::)[A-Za-z_]\w*)*"
-_CAMEL_CASE = r"[a-z]*(?:[A-Z]+[a-z]{2,}|[A-Z]{2,})*"
+_CAMEL_CASE = r"[a-z]*+(?:[A-Z]++[a-z]{2,}+|[A-Z]{2,}+)*+"
 _SETTERS = ("set", "with", "add", "put")
 """Beginnings of the names of functions that are given a secret; other functions ask for one by its name."""
 
