@@ -11,7 +11,7 @@ from tests.support.turns import laws, quarter
 
 
 @pytest.mark.timeout(20)
-@pytest.mark.parametrize("unit", ["**a ", "__a ", "- ", "`", "**", "[x] "])
+@pytest.mark.parametrize("unit", ["**a ", "__a ", "- ", "`", "**", "[x] ", "#"])
 def test_a_long_line_of_marks_is_split(unit: str) -> None:
     assert isinstance(sentences(unit * 20_000), list)
 

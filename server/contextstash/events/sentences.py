@@ -13,7 +13,7 @@ MAX_SCANNED = 40_000
 """How many characters of one text are split, about 10,000 tokens. Longer texts are pasted, not written; their
 rest is not read."""
 
-_BULLET = re.compile(r"^\s*(?:(?:[-*+•>]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑|#{1,6})+\s+)+")
+_BULLET = re.compile(r"^\s*(?:(?:[-*+•>#]|\d{1,3}[.)]|\[[ xX]\]|✅|❌|✓|✗|☐|☑)+\s+)+")
 LIST_MARK = re.compile(r"(?:[-*+•]|(\d{1,3}[.)])) +(?=\S)")
 
 _END = re.compile(r"(?<=[.!?])[\"'”’)*_]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
