@@ -155,6 +155,28 @@ def test_a_conclusion_marks_where_code_stood_and_keeps_short_items() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "reply", "told"),
+    [
+        ("Two things: (1) a warning per ref; (2) which scope.\n\nElse fine.", "1: yes, 2: yes, best effort",
+         "1. a warning per ref; / 2. which scope."),
+        ("| # | what |\n|---|---|\n| 1 | a.py |\n| 2 | b.py |\n| 3 | c.py |\n", "skip 1, 2 and do the rest",
+         "1. a.py / 2. b.py / 3. c.py"),
+        ("1. a.py\n2. b.py", "run 12 tests of Python 3, at 10:02 or 1.2.", ""),
+    ],
+)  # fmt: skip
+def test_a_request_that_speaks_of_numbers_is_told_with_all_points(said: str, reply: str, told: str) -> None:
+    words = fold(Script().user("Go.").assistant(said).user(reply).turns).words
+    assert words.entries[-1].asked == told
+
+
+def test_what_the_agent_leaves_between_two_announcements_is_marked() -> None:
+    said = (
+        "Let me look. The aged index is read by every job that is left. Let me run it. Ok. That stops it. Now I push."
+    )
+    assert note_of(said) == "The aged index is read by every job that is left. […] Ok. That stops it."
+
+
+@pytest.mark.parametrize(
     "notice",
     [
         "<task-notification>\n<task-id>a1</task-id>\n<summary>Review of fines</summary>\n"

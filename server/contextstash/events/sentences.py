@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
 
 from contextstash.safety.sanitize import clip, defused, is_speaker_line
 
@@ -129,8 +130,9 @@ def conclusion(text: str) -> str:
 
 def note_of(text: str) -> str:
     """What the agent said between its calls, without what only says what comes next; empty if all of it is short."""
-    told = [each for each in own_sentences(text, rows=True) if not ANNOUNCES.match(each)]
-    return _as_text(told) if any(len(each) >= MIN_NOTE for each in told) else ""
+    told = [GAP if ANNOUNCES.match(each) else each for each in own_sentences(text, rows=True)]
+    told = [each for before, each in pairwise([GAP, *told]) if (before, each) != (GAP, GAP)]
+    return _as_text(told).removesuffix(GAP).strip() if any(len(each) >= MIN_NOTE for each in told) else ""
 
 
 def _as_text(told: Iterable[str]) -> str:
@@ -139,7 +141,7 @@ def _as_text(told: Iterable[str]) -> str:
     text = ""
     for each in told:
         text = f"{text.rstrip()}\n" if each[0] == "|" or LIST_MARK.match(each) else text
-        text += f"{each} " if each[-1] in _ENDS else f"{each}\n"
+        text += f"{each} " if each[-1] in _ENDS or each == GAP else f"{each}\n"
     return clip(defused(text.strip()), MAX_CONCLUSION)
 
 

@@ -41,7 +41,10 @@ _ORDINALS = {"first": "1", "second": "2", "third": "3", "fourth": "4"}
 
 def answered(text: str, before: str) -> str:
     """What a request answers, in whole sentences of the assistant, which had said `before`: its question with what that
-    is about, of a choice the option, else what it said last; empty if the request does not depend on it."""
+    is about, of a choice the option, of several numbers all points, else what it said last; empty if the request does
+    not depend on it."""
+    if points := _points(text, before):
+        return points
     if not before or len(text) > MAX_ANSWER_LENGTH:
         return ""
     chosen = _chosen_option(text, before)
@@ -75,6 +78,29 @@ def _chosen_option(text: str, before: str) -> str:
     found = re.search(rf"{head}{_NOT_NEXT}", before, re.IGNORECASE | re.MULTILINE)
     plain = _CELL.sub(": ", found.group().strip(" |").replace("**", "")) if found else ""
     return f"{name} is: {one_line(plain, MAX_ASKED_LENGTH)}" if plain else ""
+
+
+MAX_POINTS, MIN_POINT, MIN_POINTS = 1_500, 40, 2
+"""Characters of all points that a request speaks of by their numbers, and of such a request, and of one point: a
+table of 14 rows has some hundred of each, which say what "the rest" is; and points that make a list."""
+
+_NUMBERS = re.compile(r"(?<![\w.:/])(\d{1,2})(?![\w/%]|\.\d)")
+_POINTS = re.compile(
+    r"^[^\w\n]*(\d{1,2})(?:[.):*]+| *\|)[ \t]*(\S[^\n]*)|\((\d{1,2})\) ([^\n]+?)(?=\(\d{1,2}\) |\n|\Z)", re.MULTILINE
+)
+"""Items of a list, rows of a table and clauses that begin with their number."""
+
+
+def _points(text: str, before: str) -> str:
+    """All numbered points of the assistant's text, if the request speaks of several."""
+    points = {number or inner: said or clause for number, said, inner, clause in _POINTS.findall(before[-MAX_DIALOG:])}
+    named = {number for number in _NUMBERS.findall(text[:MAX_POINTS]) if number in points}
+    if len(text) > MAX_POINTS or len(points) < MIN_POINTS or len(named) < MIN_POINTS:
+        return ""
+    most = max(MAX_POINTS // len(points), MIN_POINT)
+    return " / ".join(
+        f"{number}. {one_line(_CELL.sub(': ', said).strip(' :'), most)}" for number, said in points.items()
+    )
 
 
 _NOT_NEXT = r"(?:\n(?![^\w\n]*\w+ ?\d?[.):]).+)*"
