@@ -84,6 +84,15 @@ def test_what_git_says_of_the_whole_work_tree_is_told(command: str, printed: str
     assert told_in(script.call("Agent", {"prompt": "Fix it."}, "I did."), Section.STATE, "Git status") == []
 
 
+def test_the_extent_of_a_change_that_was_asked_for_is_told() -> None:
+    printed = " planner.go      | 83 ++++--\n docs/a b.png    | Bin 0 -> 9 bytes\n 2 files changed, 80 insertions(+)\n"
+    script = bash(Script().user("Review it."), "cd /srv && git diff --stat main...HEAD | cat", printed)
+    (told,) = told_in(script, Section.STATE, "`git diff")
+    assert told == "`git diff --stat main...HEAD` at message 2: planner.go 83, docs/a b.png Bin"
+    bash(script, "git commit -qm 'Plan once'", "")
+    assert told_in(script, Section.STATE, "`git diff") == []
+
+
 def test_what_was_changed_elsewhere_is_told_with_its_address() -> None:
     script = bash(Script().user("Commit, open a PR."), "git commit -qm 'Read the fines once'", "")
     url = "https://github.com/city/fines/pull/7"

@@ -379,6 +379,19 @@ def work_tree_of(call: Call) -> str:
     return clip(" / ".join(one_line(f"{how} {', '.join(paths)}", MAX_TREE) for how, paths in told.items()), MAX_TREE)
 
 
+_STAT = re.compile(rf"{_GIT}(?:diff|show)\b[^\n;&|]*? --stat\b[^\n;&|]*")
+_OF_STAT = re.compile(r"^ (\S[^\n|]{0,300}?) +\| +(\d+|Bin)\b", re.MULTILINE)
+
+
+def stat_of(call: Call) -> tuple[str, str]:
+    """The command with which a call asked for the extent of a change, and the files with their changed lines; both
+    empty if it did not."""
+    asked = _STAT.search((call.command or "")[:MAX_COMMAND])
+    found = _OF_STAT.findall(call.output.text[:MAX_COMMAND]) if asked and call.output and not call.failed else []
+    told = clip(", ".join(f"{path} {lines}" for path, lines in found), MAX_TREE)
+    return (one_line(asked.group(), MAX_SUBJECT), told) if asked and told else ("", "")
+
+
 def moves_of(call: Call) -> list[str]:
     """The commands of Git in a call that pushed, took other versions of many files, such as "pull", or took commits
     back; a commit that goes on, whose end is not seen."""

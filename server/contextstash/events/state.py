@@ -29,6 +29,7 @@ from contextstash.events.calls import (
     moves_of,
     outcome_line,
     runner_of,
+    stat_of,
     work_tree_of,
 )
 from contextstash.events.files import KnownPaths, file_uses, is_same_file
@@ -212,9 +213,10 @@ class State:
     `newest` its newest message, `earlier` a client's summary. `words` are the user's, `command` the one whose text
     the client puts into its next message, `skill` the one that the agent carries out. `failed` are the runs that
     failed last, by their programs, `passed` the newest ones that did not, unless the same command failed since, the
-    last is the newest. `commit` is the newest one that a call of the session made, `tree` what Git said of the work
-    tree since, `pushed` the message of its newest push. `calls` are the newest calls, `running` the commands that
-    went on, by their processes. `quoted` counts the quoted wordings and the numbers that the agent wrote.
+    last is the newest. `commit` is the newest one that a call of the session made, `tree` and `stat` what Git said
+    since of the work tree and of the extent of a change, `pushed` the message of its newest push. `calls` are the
+    newest calls, `running` the commands that went on, by their processes. `quoted` counts the quoted wordings and
+    the numbers that the agent wrote.
     """
 
     seq: int = -1
@@ -232,6 +234,7 @@ class State:
     passed: dict[str, Run] = field(default_factory=dict)
     commit: Run | None = None
     tree: Run | None = None
+    stat: Run | None = None
     pushed: int = -1
     calls: list[Told] = field(default_factory=list)
     running: dict[str, Call] = field(default_factory=dict)
@@ -475,11 +478,13 @@ class _Fold:
             self._changed([*state.failed.values(), *state.passed.values()], other)
         state.tree = None if moves or others else state.tree
         # Not of another repository. Only for these few calls: the session's folder takes long to find.
+        if (stat := stat_of(call))[1]:
+            state.stat = Run(call.seq, *stat)
         if tree and not moves and (not call.folder or f"{call.folder}/".startswith(state.folder)):
             state.tree = Run(call.seq, "", tree)
         for told in commits_of(call):
             state.done.append(Told(call.seq, told))
-            state.tree = None
+            state.tree = state.stat = None
             if told.startswith(COMMITTED):  # its number and branch, unless Git was quiet
                 state.commit = Run(call.seq, "", told.removeprefix(COMMITTED).partition(":")[0].strip())
         state.pushed = call.seq if "push" in moves else state.pushed
@@ -519,7 +524,7 @@ class _Fold:
         state.files[path] = file
         state.names.place(path, names_of(use.seen))
         if use.changes:
-            kept = [state.commit, state.tree]
+            kept = [state.commit, state.tree, state.stat]
             self._changed([*state.failed.values(), *state.passed.values(), *filter(None, kept)], path)
             if file.put_back and state.commit:
                 state.commit.since.remove(path)

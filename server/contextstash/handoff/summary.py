@@ -282,6 +282,8 @@ class _Writer:
             which = f"{commit.told}, message {commit.seq}" if commit.told else f"message {commit.seq}"
             told = f"Last commit by a call of this session: {which}; {push}"
             known.append(f"{told}{self._changed_since(commit)}")
+        if stat := state.stat:
+            known.append(f"`{stat.line}` at message {stat.seq}: {stat.told}{self._changed_since(stat)}")
         if state.tree:
             known.append(f"Git status at message {state.tree.seq}: {state.tree.told}{self._changed_since(state.tree)}")
         bound = min(max(room // 3, MIN_CALL), MAX_CALL)
