@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contextstash.events.calls import calls_of
+from contextstash.events.calls import GO_TO, calls_of
 from contextstash.events.files import file_uses
 from contextstash.events.turns import FileUse
 from contextstash.handoff.file_pieces import known_files
@@ -131,3 +131,8 @@ def test_paths_are_told_from_the_folder_in_which_the_session_works() -> None:
         script.call("Read", {"file_path": f"/srv/app/src/{name}.py"}, "text")
     script.call("Edit", {"file_path": "/srv/app/src/b.py"}, "ok").call("Grep", {}, "src/a.py:1: x\nsrc/b.py:1: x")
     assert lines_in(script) == ["Folder of the paths below: `/srv/app/`", "`src/b.py`: edited", "Also read: `src/a.py`"]
+
+
+@pytest.mark.timeout(20)
+def test_a_command_of_blanks_is_read_in_one_pass() -> None:
+    assert GO_TO.match("cd" + " " * 20_000) is None

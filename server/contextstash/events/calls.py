@@ -33,7 +33,7 @@ MAX_SCANNED, MAX_TEXT, MAX_PRINTED = 20_000, 400_000, 20_000
 """Characters of a command that are searched; of one text that is followed, about 10,000 lines; and of what a command
 that goes on printed so far, the newest. They bound the work."""
 
-GO_TO = re.compile(r"^\s*(?:cd|pushd) +['\"]?([^&;|\n'\"~$-][^&;|\n'\"]{0,200}?)['\"]?\s*(?:&&|;|\n)")
+GO_TO = re.compile(r"^\s*(?:cd|pushd) ++['\"]?([^&;|\n'\"~$-][^&;|\n'\"]{0,200}?)['\"]?\s*(?:&&|;|\n)")
 
 LOOKING = re.compile(
     r"^(?:\w+=\S+ )*(?:rg|ag|e?grep|ls|cat(?! *>)|find|sed -n|head|tail|nl|wc|which|stat|diff|cmp|pgrep|test|\["
