@@ -74,6 +74,8 @@ def test_what_was_changed_since_the_last_commit_of_the_session_is_told() -> None
         ("cd /srv && git status -sb", "## b...o/b\n M a.py\n?? b/", "## b...o/b / [ M] a.py / [??] b/"),
         ("git status", "fatal: not a git repository", ""),
         ("git status a.py", "On branch main\n\tmodified:   a.py", ""),
+        ("git status; cat Makefile", "On branch main\n\tmodified:   a b.c\n\tc.c\nall:\n\tgcc -o x",
+         "On branch main / modified: a b.c / untracked: c.c"),
         ("git status && git pull", "On branch main\nnothing to commit\nUpdating", ""),
     ],
 )  # fmt: skip

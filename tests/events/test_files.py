@@ -119,6 +119,8 @@ EDIT = "sed -i s/x/y/ /srv/a.py"
         ([EDIT, "cd /srv && git add a.py b.py docs"], ["`/srv/b.py`: git add", "`/srv/a.py`: edited"]),
         ([EDIT, "cd /srv && git checkout -- a.py && git checkout release/1.2; git restore --staged c.py"],
          ["`/srv/a.py`: restored"]),
+        (["cd /srv && git checkout main -- a.py && git restore --source=HEAD~3 b.py && git restore c.py"],
+         ["`/srv/c.py`: restored", "`/srv/b.py`: edited", "`/srv/a.py`: edited"]),
     ],
 )  # fmt: skip
 def test_the_files_that_commands_changed_are_told_as_they_stand(commands: list[str], told: list[str]) -> None:

@@ -105,6 +105,12 @@ def test_a_command_that_the_user_typed_is_a_run_and_one_that_goes_on_is_told() -
     told = "\n".join(sections_of(script)[Section.STATE])
     assert "Tests passed at message 3: the user ran `go test ./...`" in told
     assert "(5) ran `go test -race`: still running as 9, no output" in told
+    script.call("write_stdin", {"session_id": 9}, codex("ok", state="exited with code 0"))
+    run(script, "git checkout main && go test ./...", GO_PASSED)
+    told = "\n".join(sections_of(script)[Section.STATE])
+    assert "ran `go test -race`: ok" in told
+    assert "still running" not in told
+    assert "changed since" not in told
 
 
 def test_tests_that_others_ran_are_not_told_as_passed() -> None:

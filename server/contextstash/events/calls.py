@@ -363,7 +363,8 @@ of a file that is put back."""
 
 _STATUS = re.compile(rf"{_GIT}status\b(?: -[^\s;&|]+)*+(?! *[^\s;&|\d>)\"'])")
 _OF_TREE = re.compile(
-    r"^(?:((?:On branch|Your branch|## |nothing to commit)[^\n]*)|(?:([ MADRCU?]{2}) |\t(?:([a-z ]+): +)?)(\S[^\n]*))$",
+    r"^(?:((?:On branch|Your branch|## |nothing to commit)[^\n]*)"
+    r"|(?:([ MADRCU?]{2}) |\t(?:([a-z ]+): +|(?=\S+$)))(\S[^\n]*))$",
     re.MULTILINE,
 )
 """`git status` of the whole work tree, and what it prints: of the branch; of a file, how it stands, and its path."""

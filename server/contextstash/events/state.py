@@ -331,8 +331,9 @@ class _Fold:
         going = {call.seq for call in state.running.values()}
         late = [call for call in self._told[: -2 * MAX_CALLS] if call.seq in going] + self._told[-2 * MAX_CALLS :]
         told = [Told(call.seq, _line(call)) for call in late]
+        told = [each for each in [*state.calls, *told] if each.seq in going or not _WENT_ON.match(each.text)]
         # Of equal lines, such as several changes of one file, the newest; what goes on is told whatever its age.
-        calls = sorted({each.text: each for each in [*state.calls, *told]}.values(), key=lambda each: each.seq)
+        calls = sorted({each.text: each for each in told}.values(), key=lambda each: each.seq)
         state.calls = [*(each for each in calls[:-MAX_CALLS] if each.seq in going), *calls[-MAX_CALLS:]]
         for known, most in ((state.files, MAX_FILES), (state.quoted, MAX_QUOTED)):
             for key in [*known][: max(0, len(known) - most)]:
@@ -458,12 +459,12 @@ class _Fold:
         if call.output and _reports(call) and not call.output.text.lstrip().startswith("{"):
             said = conclusion(call.output.text.partition(_COUNTED)[0])
             state.notes.append(Told(call.seq, f"{call_line(call)}: {said}"))
-        self._ran(call)
         if call.output is not None:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False)
         for use in file_uses(call):
             self._used(use, call.seq)
         self._git(call)
+        self._ran(call)  # mostly behind what the same command changes, such as `git checkout main && npm test`
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
@@ -533,6 +534,10 @@ class _Fold:
         """Note that something changed after these runs."""
         for run in runs:
             run.since = [*[each for each in run.since if not is_same_file(each, what)][-MAX_SINCE:], what]
+
+
+_WENT_ON = re.compile(r"(?:the user )?ran `[^`]*`(?: outside the sandbox)?: still running as ")
+"""A command whose end, or newer output, a later line tells, unless its process still runs."""
 
 
 def _ends_of(text: str, most: int) -> str:
