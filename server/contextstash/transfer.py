@@ -78,6 +78,10 @@ LOGGED_AT_ONCE = 1_000
 
 NOT_STORED = "Nothing of that session was stored. Export it again, or take a whole copy of the file."
 
+TOGETHER = 25
+"""Sessions deleted at once: a deletion rewrites the search index, and hiding one takes the write lock for a third of a
+millisecond."""
+
 NOT_OVERWRITTEN = (
     "The session is gone, but its text is not overwritten in the database's files yet: another process is reading an"
     " older state of them, or they could not be written. contextstash tries again every few seconds, and when it opens"
@@ -375,7 +379,9 @@ async def retain(access: Access, now: datetime, *, days: int | None = None, dry_
     if not dry_run:
         gone = [each for each in gone if await access.find(each.session_id) == each]  # none that was gone on with
         names = [each.session_id for each in gone]
-        note = (await delete_session(access, names[0], others=names[1:])).note if names else None
+        for start in range(0, len(names), TOGETHER):
+            first, *others = names[start : start + TOGETHER]
+            note = (await delete_session(access, first, others=others)).note or note
     shown = [lines[each.session_id] for each in gone]
     return RetainResult(sessions=shown, pinned=pinned, dry_run=dry_run, note=note)
 

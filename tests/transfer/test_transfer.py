@@ -312,8 +312,9 @@ async def test_a_session_that_goes_on_while_others_are_looked_at_stays(
         assert {line.session_id for line in (await stash.list_sessions()).sessions} == {"s-0", "s-1"}
 
 
-async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path) -> None:
+async def test_outputs_of_no_session_go_by_their_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.db"
+    monkeypatch.setattr("contextstash.transfer.TOGETHER", 1)
     await filled(path)
     async with stash_at(path) as stash:
         for _ in range(5):
