@@ -234,6 +234,10 @@ def test_no_file_is_trusted_without_a_confirmation_and_no_invalid_one(untrusted:
             },
             "Sessions may be sent to http://llm.example:81 (model m): allowed by summarizer_model in environment.",
         ),
+        (
+            {"CONTEXTSTASH_ANTHROPIC_API_KEY": KEY, "ANTHROPIC_BASE_URL": "https://llm.example?key=secret"},
+            "Sessions may be sent to https://llm.example (model claude-haiku-4-5)",
+        ),
     ],
 )
 def test_config_show_says_where_sessions_may_be_sent(

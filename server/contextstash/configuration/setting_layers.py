@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from contextstash.base.files import PRIVATE, read_regular, replace_file
 from contextstash.configuration.database import KEY_SETTING, SETTINGS_FILE, user_config_folder
@@ -297,7 +298,12 @@ def network_use(
             unused = f"Model calls are allowed ({consent}), but no key and no address are set."
         return False, "Nothing leaves this machine.", unused
     address = settings.summarizer_base_url or environment.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
-    host = "/".join(without_credentials(address).split("/")[:3])  # a path may hold a credential too
+    try:
+        parts = urlsplit(address)  # never the user, password, path or query in it
+        port = f":{parts.port}" if parts.port else ""
+        host = f"{parts.scheme}://{parts.hostname}{port}" if parts.hostname else "an unreadable address"
+    except ValueError:
+        host = "an unreadable address"
     return True, f"Sessions may be sent to {host} (model {settings.summarizer_model}): allowed by {consent}.", ""
 
 
