@@ -96,4 +96,4 @@ async def test_what_cannot_be_pinned_is_refused_with_what_to_do(tmp_path: Path) 
             await stash.configure_session(SESSION, pin=["out_missing"])
         with pytest.raises(BadInputError, match="pin: String should have at least 1"):
             await stash.configure_session(SESSION, pin=[" "])
-        assert (await stash.configure_session(SESSION, unpin=["never/pinned.py"])).settings["pin"] == ()
+        assert (await stash.configure_session(SESSION, unpin=[" never/pinned.py "])).settings["pin"] == ()

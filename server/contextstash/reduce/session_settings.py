@@ -57,7 +57,7 @@ async def configure_session(
     restored; what a summary replaces follows the next summary; a rule is in the next view. Raises HandleNotFoundError
     if the session has no output with a handle."""
     session = await access.read_session(session_id)
-    settings, pin, unpin = settings or {}, pin or (), unpin or ()
+    settings, pin, unpin = settings or {}, [each.strip() for each in pin or ()], [each.strip() for each in unpin or ()]
     if not pin and not unpin:
         return await _configure(access, session, settings)
     if handles := [each for each in pin if is_handle(each)]:
