@@ -35,3 +35,14 @@ def test_a_text_is_never_longer_than_its_room(text: str, room: int) -> None:
 def test_a_section_that_takes_its_whole_room_is_not_left_out() -> None:
     whole = Section("Words", 1.0, 0, lambda room: ["x" * (room - 1)])
     assert fill([whole], 100, len)
+
+
+def test_a_text_of_many_short_lines_is_cut_with_few_counts_of_what_is_shown() -> None:
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return text.count("ab") + 2 * text.count("\n", 0, -1)
+
+    assert "[…]" in cut_middle("ab\n" * 5_000, 3_000, count)
+    assert sum(map(len, counted)) < 300_000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -136,14 +136,15 @@ def _without_middle(pieces: Sequence[str], max_tokens: int, count: Count) -> str
     tail = fitting(head, len(sizes), -1, room - sum(sizes[:head])) if head else 0
     left = room - sum(sizes[:head]) - sum(sizes[len(sizes) - tail :])
     head += fitting(head, len(sizes) - tail, 1, left) if head else 0
-    while head:
-        before = "".join(pieces[:head])
+
+    def without(less: int) -> str:
+        before, after = "".join(pieces[: head - less]), "".join(pieces[len(pieces) - tail :])
         between = "\n" if before.endswith("\n") else " "
-        shown = f"{before.rstrip()}{between}{GAP}{between}{''.join(pieces[len(pieces) - tail :]).lstrip()}".strip()
-        if count(shown) <= max_tokens:
-            return shown
-        head -= 1
-    return ""
+        return f"{before.rstrip()}{between}{GAP}{between}{after.lstrip()}".strip()
+
+    # Joined, the pieces may take more tokens.
+    less = bisect_left(range(head), True, key=lambda less: count(without(less)) <= max_tokens)
+    return without(less) if less < head else ""
 
 
 GAP_TOKENS = 3
