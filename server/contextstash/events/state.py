@@ -459,12 +459,12 @@ class _Fold:
         if call.output and _reports(call) and not call.output.text.lstrip().startswith("{"):
             said = conclusion(call.output.text.partition(_COUNTED)[0])
             state.notes.append(Told(call.seq, f"{call_line(call)}: {said}"))
+        self._ran(call)
         if call.output is not None:
             state.names.add(call.seq, names_of(call.output.text), by_agent=False)
         for use in file_uses(call):
             self._used(use, call.seq)
         self._git(call)
-        self._ran(call)  # mostly behind what the same command changes, such as `git checkout main && npm test`
         state.plan.take(call)
         for text in _quoted(call):
             state.quoted[text] = state.quoted.pop(text, 0) + 1
@@ -475,8 +475,9 @@ class _Fold:
         if {*moves} - {"push", "checkout", "switch"}:
             state.commit = None  # another one is the newest
         others = [f"`git {each}`" for each in moves if each != "push"] + ["perhaps by a sub-agent"] * _reports(call)
-        for other in others:
-            self._changed([*state.failed.values(), *state.passed.values()], other)
+        runs = [*state.failed.values(), *state.passed.values(), *filter(None, [state.stat])]
+        for other in others:  # of this call, most run behind it, such as `git checkout main && npm test`
+            self._changed([run for run in runs if run.seq < call.seq], other)
         state.tree = None if moves or others else state.tree
         # Not of another repository. Only for these few calls: the session's folder takes long to find.
         if (stat := stat_of(call))[1]:
