@@ -209,20 +209,21 @@ class State:
     """Where a session stands after message `seq`.
 
     `files` are those that were used, the one used last is the last. `done` are commits and what the agent said at
-    the end of its turns, `said` is what it said last, `notes` what it said before that since the end of a turn,
-    `newest` its newest message, `earlier` a client's summary. `words` are the user's, `command` the one whose text
-    the client puts into its next message, `skill` the one that the agent carries out. `failed` are the runs that
-    failed last, by their programs, `passed` the newest ones that did not, unless the same command failed since, the
-    last is the newest. `commit` is the newest one that a call of the session made, `tree` and `stat` what Git said
-    since of the work tree and of the extent of a change, `pushed` the message of its newest push. `calls` are the
-    newest calls, `running` the commands that went on, by their processes. `quoted` counts the quoted wordings and
-    the numbers that the agent wrote.
+    the end of its turns, `said` is what it said last, `said_before` what before that, `notes` what it said before
+    that since the end of a turn, `newest` its newest message, `earlier` a client's summary. `words` are the user's,
+    `command` the one whose text the client puts into its next message, `skill` the one that the agent carries out.
+    `failed` are the runs that failed last, by their programs, `passed` the newest ones that did not, unless the
+    same command failed since, the last is the newest. `commit` is the newest one that a call of the session made,
+    `tree` and `stat` what Git said since of the work tree and of the extent of a change, `pushed` the message of
+    its newest push. `calls` are the newest calls, `running` the commands that went on, by their processes. `quoted`
+    counts the quoted wordings and the numbers that the agent wrote.
     """
 
     seq: int = -1
     files: dict[str, FileState] = field(default_factory=dict)
     done: list[Told] = field(default_factory=list)
     said: Told | None = None
+    said_before: Told | None = None
     notes: list[Told] = field(default_factory=list)
     newest: Newest = field(default_factory=Newest)
     earlier: Told | None = None
@@ -418,7 +419,7 @@ class _Fold:
         if not summary.text.strip():
             return
         if state.said is not None and summary.text.strip().endswith(state.said.text.strip()):
-            state.said = None
+            state.said = state.said_before
         state.earlier = Told(summary.seq, defused(summary.text))
 
     def turn(self, turn: Turn) -> None:
@@ -445,7 +446,7 @@ class _Fold:
         state.newest = Newest(turn.seq, turn.ends_work, turn.ends_work and bool(text or state.newest.told))
         if not text:
             return
-        last = state.said
+        last = state.said_before = state.said
         if last is not None and not state.said_is_done and (note := note_of(last.text)):
             state.notes.append(Told(last.seq, note))
         state.said = Told(turn.seq, text)

@@ -85,7 +85,7 @@ def archived(snapshot: SessionSnapshot, outputs: Sequence[tuple[Output, str]]) -
         shown = shown_text(snapshot.settings, text)
         digest = digest_output(output.tool, output.argument, shown, output.is_error)
         described.append((output, shown, digest, placeholder_of(snapshot, output, digest)))
-    counted = snapshot.counter.count_each([placeholder for *_, placeholder in described])
+    counted = snapshot.counter.count_results([placeholder for *_, placeholder in described])
     return [
         Archived(ArchiveEdit(**replacing(snapshot, output, placeholder, tokens)), output, shown, digest)
         for (output, shown, digest, placeholder), tokens in zip(described, counted, strict=True)

@@ -202,8 +202,8 @@ def placeholder_of(snapshot: SessionSnapshot, output: Output, digest: str) -> st
 
 def truncate_edit(snapshot: SessionSnapshot, output: Output, text: str, limits: OutputLimits) -> TruncateEdit:
     """The edit that cuts an output to limits."""
-    shown = limit(text, limits, snapshot.counter.count, output.handle)
-    return TruncateEdit(**replacing(snapshot, output, shown, snapshot.counter.count(shown)))
+    shown = limit(text, limits, snapshot.counter.count_result, output.handle)
+    return TruncateEdit(**replacing(snapshot, output, shown, snapshot.counter.count_result(shown)))
 
 
 def replacing(snapshot: SessionSnapshot, output: Output, shown: str, tokens: int) -> dict[str, Any]:
