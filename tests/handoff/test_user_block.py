@@ -112,7 +112,7 @@ def test_each_of_very_many_words_is_told_or_counted_once_and_what_is_not_told_ha
 
 
 def test_a_pinned_rule_is_in_the_block_until_it_is_unpinned() -> None:
-    rules = pinned_rules(["out_aaaa", "src/main.rs", "rule: Never push to main."])
+    rules = pinned_rules(["out_aaaa", "src/main.rs", *["rule: Never push to main."] * 2])
     first = block_of(Script().user("Port it.").turns, rules=rules)
     assert "- (pinned rule) Never push to main." in first
     assert block_of([], read_block([first]), rules=rules) == ""

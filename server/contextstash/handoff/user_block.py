@@ -96,7 +96,7 @@ def rules_block(rules: Sequence[str], shown: Sequence[str]) -> str:
 
 def pinned_rules(pins: Iterable[str]) -> list[str]:
     """The rules among a session's pins, each in one line."""
-    return [one_line(pin[len(RULE_PREFIX) :], MAX_RULE) for pin in pins if pin.startswith(RULE_PREFIX)]
+    return [one_line(pin[len(RULE_PREFIX) :], MAX_RULE) for pin in dict.fromkeys(pins) if pin.startswith(RULE_PREFIX)]
 
 
 MAX_RULE = 1_000
