@@ -380,7 +380,7 @@ def work_tree_of(call: Call) -> str:
     return clip(" / ".join(one_line(f"{how} {', '.join(paths)}", MAX_TREE) for how, paths in told.items()), MAX_TREE)
 
 
-_STAT = re.compile(rf"{_GIT}(?:diff|show)\b[^\n;&|]*? --stat\b[^\n;&|]*")
+_STAT = re.compile(rf"{_GIT}(?:diff|show)\b[^\n;&|]{{0,400}}? --stat\b[^\n;&|]*")
 _OF_STAT = re.compile(r"^ (\S[^\n|]{0,300}?) +\| +(\d+|Bin)\b", re.MULTILINE)
 
 
