@@ -355,7 +355,8 @@ _OUTSIDE = re.compile(r"^mcp[_:.].*[_:.](?:create|update|add|post|send|publish|m
 _MOVES = re.compile(
     rf"{_GIT}(push|checkout|switch|pull|merge|rebase|cherry-pick|revert|reset --hard"
     r"|reset(?= --soft| (?:-q |--mixed )*(?:HEAD|@)[~^]))\b"
-    r"(?! (?:[^\n;&|]* )?(?:-[bBcC]|--|--abort|--orphan|--dry-run|--squash|--no-commit|\S+\.[a-zA-Z]{1,5})(?:\s|$))"
+    r"(?! (?:[^\n;&|]{0,400} )?"
+    r"(?:-[bBcC]|--|--abort|--orphan|--dry-run|--squash|--no-commit|\S+\.[a-zA-Z]{1,5})(?:\s|$))"
 )
 """Commands that take other versions of files, or push, or take a commit back (`reset`). A name with an ending is that
 of a file that is put back."""

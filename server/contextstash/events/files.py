@@ -242,7 +242,7 @@ class KnownPaths:
         return longest
 
 
-_COMMAND = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?<!&)&(?!&)|[^&;|\n'\"]|['\"])+")
+_COMMAND = re.compile(r"(?:'[^']*'|\"(?:[^\"\\]|\\.)*\"|(?<!&)&(?!&)|\\.|[^&;|\n'\"]|['\"])+")
 """One of several commands; a separator in a quotation ends none."""
 
 _REDIRECT = re.compile(r"(?<![0-9&>])(>>?)[ \t]*([^\s&|;<>()'\"]{1,200})")
