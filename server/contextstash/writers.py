@@ -239,7 +239,7 @@ async def _ask(settings: WriterSettings, system: str, asked: str, max_tokens: in
             ) as stream,
         ):
             message = await stream.get_final_message()
-    except Exception as error:  # the SDK's parser raises errors of many types for a reply that is no such stream
+    except Exception as error:  # the SDK's parser raises errors of many types for a reply in another form
         failure, cause = _what_failed(error), error
     complete = message is not None and message.stop_reason is not None
     usage = read_usage(message.usage.model_dump()) if message is not None else None

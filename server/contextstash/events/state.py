@@ -479,10 +479,10 @@ class _Fold:
         runs = [*state.failed.values(), *state.passed.values(), *filter(None, [state.stat])]
         for other in others:  # of this call, most run behind it, such as `git checkout main && npm test`
             self._changed([run for run in runs if run.seq < call.seq], other)
-        state.tree = None if moves or others else state.tree
-        # Not of another repository. Only for these few calls: the session's folder takes long to find.
         if (stat := stat_of(call))[1]:
             state.stat = Run(call.seq, *stat)
+        state.tree = None if moves or others else state.tree
+        # Not of another repository. Only for these few calls: the session's folder takes long to find.
         if tree and not moves and (not call.folder or f"{call.folder}/".startswith(state.folder)):
             state.tree = Run(call.seq, "", tree)
         for told in commits_of(call):

@@ -81,8 +81,8 @@ def _chosen_option(text: str, before: str) -> str:
 
 
 MAX_POINTS, MIN_POINT, MIN_POINTS = 1_500, 40, 2
-"""Characters of all points that a request speaks of by their numbers, and of such a request, and of one point: a
-table of 14 rows has some hundred of each, which say what "the rest" is; and points that make a list."""
+"""Characters of the points that a request speaks of by their numbers, as of the request itself, and at least of each:
+a table of 14 rows has some hundred of each, which say what "the rest" is; and how many points make a list."""
 
 _NUMBERS = re.compile(r"(?<![\w.:/])(\d{1,2})(?![\w/%]|\.\d)")
 _POINTS = re.compile(
@@ -93,9 +93,11 @@ _POINTS = re.compile(
 
 def _points(text: str, before: str) -> str:
     """All numbered points of the assistant's text, if the request speaks of several."""
+    named = {*_NUMBERS.findall(text)} if len(text) <= MAX_POINTS else set[str]()
+    if len(named) < MIN_POINTS:  # as of most requests: the assistant's text is not searched
+        return ""
     points = {number or inner: said or clause for number, said, inner, clause in _POINTS.findall(before[-MAX_DIALOG:])}
-    named = {number for number in _NUMBERS.findall(text[:MAX_POINTS]) if number in points}
-    if len(text) > MAX_POINTS or len(points) < MIN_POINTS or len(named) < MIN_POINTS:
+    if len(named & points.keys()) < MIN_POINTS:
         return ""
     most = max(MAX_POINTS // len(points), MIN_POINT)
     return " / ".join(

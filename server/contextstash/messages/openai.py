@@ -187,7 +187,7 @@ def _chat_shaped(native: Native) -> Native:
 
 
 def _is_empty(message: Native) -> bool:
-    """Whether a message has no content and no calls. An empty text is no content: OpenAI takes it, but other providers
+    """Whether a message has no content and no calls. An empty text does not count: OpenAI takes it, but other providers
     of this format refuse it, and a model learns nothing from it."""
     return not message.get("content") and not any(message.get(key) for key in _OTHER_CONTENT)
 

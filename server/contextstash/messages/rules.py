@@ -509,7 +509,7 @@ def _open_loop(
         return
     thinks = {reply for reply, message in zip(replies, messages, strict=True) if _has(message, "thinking")}
     calls = {reply for reply, message in zip(replies, messages, strict=True) if _has(message, "tool_call")}
-    loops: list[list[int]] = [[]]  # of each, the places where its replies begin; what is before the first is no loop
+    loops: list[list[int]] = [[]]  # of each, the places where its replies begin; the first list is of what precedes all
     for place, message in enumerate(messages):
         if message.role == "user" and not answered[place]:
             loops.append([])

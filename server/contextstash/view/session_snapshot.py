@@ -528,9 +528,6 @@ def request_excess(counters: Counters, settings: ContextSettings, counter: Count
     """How many counted tokens must leave the view for a request of at most so many `tokens`, also if its estimate is
     too low; below 0, how many more have room."""
     estimated, _ = estimate(counters, settings, counter.name)
-    spare = 0
-    if (
-        counter.family.factor != 1.0 and counters.reported is not None and settings.anchored
-    ):  # who never reports means ours
-        spare = round(UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view))
-    return estimated + spare - tokens
+    if counter.family.factor == 1.0 or counters.reported is None or not settings.anchored:  # it means our own count
+        return estimated - tokens
+    return estimated + round(UNSURE_SHARE * max(0, counters.view_tokens - counters.reported_view)) - tokens
